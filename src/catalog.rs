@@ -1,0 +1,9 @@
+//! The merged namespace: what each upstream offers, under which names clients see it, and the bytes of the lists. Pure.
+
+pub(crate) mod filter;
+pub(crate) mod inventory;
+pub(crate) mod merge;
+pub(crate) mod name;
+pub(crate) mod page;
+pub(crate) mod template;
+pub(crate) mod view;

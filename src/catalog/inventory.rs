@@ -1,0 +1,210 @@
+//! What one upstream offers: every page of its lists, and how that is kept on disk between starts.
+
+use std::collections::HashSet;
+
+use crate::mcp::item::{Definition, ListPage};
+use crate::mcp::method::List;
+use crate::mcp::version::Revision;
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// Bounds of one upstream's lists, each with the fault it prevents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListBounds {
+    /// A server that always hands out another cursor.
+    pub(crate) pages: usize,
+    pub(crate) items: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Default for ListBounds {
+    fn default() -> Self {
+        Self { pages: 100, items: 2000, bytes: 32 * 1024 * 1024 }
+    }
+}
+
+/// Everything one upstream offers.
+#[derive(Clone, Default)]
+pub(crate) struct Inventory {
+    lists: [Vec<Definition>; 4],
+    /// The upstream answers `completion/complete`.
+    pub(crate) completions: bool,
+    /// Definitions that were left out, with the reason.
+    pub(crate) skipped: Vec<String>,
+}
+
+impl std::fmt::Debug for Inventory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sizes: Vec<usize> = self.lists.iter().map(Vec::len).collect();
+        write!(f, "Inventory{sizes:?}")
+    }
+}
+
+fn at(list: List) -> usize {
+    match list {
+        List::Tools => 0,
+        List::Prompts => 1,
+        List::Resources => 2,
+        List::Templates => 3,
+    }
+}
+
+impl Inventory {
+    pub(crate) fn items(&self, list: List) -> &[Definition] {
+        self.lists.get(at(list)).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn replace(&mut self, list: List, items: Vec<Definition>) {
+        if let Some(place) = self.lists.get_mut(at(list)) {
+            *place = items;
+        }
+    }
+
+    /// The text kept on disk, with the revision that the upstream speaks.
+    pub(crate) fn to_json(&self, revision: Revision) -> RawJson {
+        let mut out = RawObject::default();
+        out.set("version", RawJson::trusted("1"));
+        out.set("revision", RawJson::string(revision.as_str()));
+        out.set("completions", RawJson::trusted(if self.completions { "true" } else { "false" }));
+        for list in List::ALL {
+            let items: Vec<String> =
+                self.items(list).iter().map(|item| item.raw.encode().text().into_owned()).collect();
+            out.set(list.member(), RawJson::trusted(format!("[{}]", items.join(","))));
+        }
+        out.encode()
+    }
+
+    /// Reads back what [`Self::to_json`] wrote; `None` for anything else, which only costs a fresh listing.
+    pub(crate) fn from_json(text: RawJson) -> Option<(Self, Revision)> {
+        let object = RawObject::parse(&text).ok()?;
+        let revision = Revision::parse(&object.string("revision")?)?;
+        let mut inventory = Self {
+            completions: object.get("completions").is_some_and(|raw| raw.bytes().as_ref() == b"true"),
+            ..Self::default()
+        };
+        for list in List::ALL {
+            let raw = elements(object.get(list.member())?).ok()?;
+            let items = raw.iter().map(|raw| Definition::read(list, raw)).collect::<Result<_, _>>().ok()?;
+            inventory.replace(list, items);
+        }
+        Some((inventory, revision))
+    }
+}
+
+/// Reads one list page by page within bounds. Ask, hand in the answer, until done.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) list: List,
+    bounds: ListBounds,
+    pages: usize,
+    bytes: usize,
+    items: Vec<Definition>,
+    skipped: Vec<String>,
+    cursors: HashSet<String>,
+}
+
+/// What to do after a page.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Ask for the page behind this cursor.
+    Page(String),
+    /// The list is complete, or a bound ended it.
+    Done { items: Vec<Definition>, skipped: Vec<String> },
+}
+
+impl std::fmt::Debug for Definition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.key)
+    }
+}
+
+impl Reading {
+    pub(crate) fn new(list: List, bounds: ListBounds) -> Self {
+        Self { list, bounds, pages: 0, bytes: 0, items: Vec::new(), skipped: Vec::new(), cursors: HashSet::new() }
+    }
+
+    /// Takes one page.
+    ///
+    /// # Errors
+    /// When the result is no page of this list.
+    pub(crate) fn page(&mut self, result: &RawJson) -> Result<Next, serde_json::Error> {
+        let page = ListPage::read(self.list, result)?;
+        self.pages += 1;
+        self.bytes += page.bytes;
+        self.items.extend(page.items);
+        self.skipped.extend(page.skipped);
+        let name = self.list.member();
+        let stop = if self.items.len() > self.bounds.items {
+            self.items.truncate(self.bounds.items);
+            Some(format!("{name}: only the first {} items are offered", self.bounds.items))
+        } else if self.bytes > self.bounds.bytes {
+            Some(format!("{name}: the lists are over {} bytes", self.bounds.bytes))
+        } else if page.next.is_some() && self.pages >= self.bounds.pages {
+            Some(format!("{name}: only {} pages are read", self.bounds.pages))
+        } else {
+            None
+        };
+        match (page.next, stop) {
+            (Some(cursor), None) if self.cursors.insert(cursor.clone()) => Ok(Next::Page(cursor)),
+            (Some(_), None) => Ok(self.done(Some(format!("{name}: the same cursor came twice")))),
+            (_, stop) => Ok(self.done(stop)),
+        }
+    }
+
+    fn done(&mut self, why: Option<String>) -> Next {
+        self.skipped.extend(why);
+        // A name that stands twice in one upstream's list is one item: the first.
+        let mut seen = HashSet::new();
+        self.items.retain(|item| seen.insert(item.key.clone()));
+        Next::Done { items: std::mem::take(&mut self.items), skipped: std::mem::take(&mut self.skipped) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(names: &[&str], next: Option<&str>) -> RawJson {
+        let items: Vec<String> = names.iter().map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();
+        let next = next.map(|c| format!(r#","nextCursor":"{c}""#)).unwrap_or_default();
+        RawJson::trusted(format!(r#"{{"tools":[{}]{next}}}"#, items.join(",")))
+    }
+
+    #[test]
+    fn all_pages_are_read_and_a_cursor_loop_ends() {
+        let mut reading = Reading::new(List::Tools, ListBounds::default());
+        assert!(matches!(reading.page(&page(&["a"], Some("1"))).unwrap(), Next::Page(c) if c == "1"));
+        assert!(matches!(reading.page(&page(&["b", "a"], Some("2"))).unwrap(), Next::Page(_)));
+        let Next::Done { items, skipped } = reading.page(&page(&["c"], Some("1"))).unwrap() else { panic!() };
+        assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(skipped.len(), 1);
+    }
+
+    #[test]
+    fn bounds_end_an_endless_list() {
+        let bounds = ListBounds { pages: 3, items: 100, bytes: 1 << 20 };
+        let mut reading = Reading::new(List::Tools, bounds);
+        let mut pages = 0;
+        loop {
+            pages += 1;
+            match reading.page(&page(&[&format!("t{pages}")], Some(&format!("c{pages}")))).unwrap() {
+                Next::Page(_) => {}
+                Next::Done { items, skipped } => {
+                    assert_eq!((items.len(), skipped.len()), (3, 1));
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_inventory_comes_back_from_disk_unchanged() {
+        let mut inventory = Inventory { completions: true, ..Inventory::default() };
+        let raw = RawJson::trusted(r#"{"name":"a","x":12345678901234567890123}"#);
+        inventory.replace(List::Tools, vec![Definition::read(List::Tools, &raw).unwrap()]);
+        let (back, revision) = Inventory::from_json(inventory.to_json(Revision::V2025_06_18)).unwrap();
+        assert_eq!(revision, Revision::V2025_06_18);
+        assert!(back.completions);
+        assert_eq!(back.items(List::Tools)[0].raw.encode(), raw);
+        assert!(Inventory::from_json(RawJson::trusted("{}")).is_none());
+    }
+}

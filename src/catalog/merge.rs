@@ -1,0 +1,255 @@
+//! Many inventories into one catalog. Names are resolved by look-up here and nowhere else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::catalog::filter::Filter;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, expose};
+use crate::catalog::template::Template;
+use crate::mcp::item::Definition;
+use crate::mcp::method::List;
+use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::RawObject;
+
+/// One upstream's contribution, in the configuration's order.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) upstream: &'a UpstreamName,
+    pub(crate) prefix: &'a str,
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) filters: &'a Filters,
+    /// Tools with broken header annotations must be dropped: the upstream would refuse their calls.
+    pub(crate) needs_headers: bool,
+    /// Place of the upstream in the table of handles.
+    pub(crate) index: usize,
+}
+
+/// The filters of one upstream (on original names) or of one profile (on canonical names).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filters {
+    pub(crate) tools: Filter,
+    pub(crate) prompts: Filter,
+    pub(crate) resources: Filter,
+}
+
+impl Filters {
+    fn of(&self, list: List) -> &Filter {
+        match list {
+            List::Tools => &self.tools,
+            List::Prompts => &self.prompts,
+            List::Resources | List::Templates => &self.resources,
+        }
+    }
+}
+
+/// How names are made in one view.
+#[derive(Clone, Copy)]
+pub(crate) struct NamingRules<'a> {
+    pub(crate) max_length: usize,
+    /// URIs always carry their upstream's name.
+    pub(crate) prefix_uris: bool,
+    /// Names and URIs as they are; one upstream only.
+    pub(crate) transparent: bool,
+    pub(crate) profile: Option<&'a Filters>,
+}
+
+/// One item that clients can reach.
+pub(crate) struct Entry {
+    pub(crate) list: List,
+    /// Place of its upstream in the table of handles.
+    pub(crate) upstream: usize,
+    pub(crate) upstream_name: UpstreamName,
+    /// What the upstream calls it; the only name that is ever sent there.
+    pub(crate) original: Arc<str>,
+    pub(crate) exposed: Arc<str>,
+    /// What rules, limits, audit and metrics call it.
+    pub(crate) canonical: Arc<str>,
+    pub(crate) definition: RawObject,
+    pub(crate) headers: ParamHeaders,
+    template: Option<Template>,
+}
+
+/// An item that is not offered, and why; for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) upstream: UpstreamName,
+    pub(crate) item: String,
+    pub(crate) why: String,
+}
+
+/// The merged namespace of one view.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    entries: Vec<Entry>,
+    by_name: HashMap<(List, Arc<str>), usize>,
+}
+
+impl Catalog {
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(crate) fn entry(&self, at: usize) -> Option<&Entry> {
+        self.entries.get(at)
+    }
+
+    /// The tool or prompt of that exposed name, or the resource or template of exactly that URI.
+    pub(crate) fn find(&self, list: List, exposed: &str) -> Option<usize> {
+        // A borrowed look-up in a map keyed by a pair needs an owned key; the name is short.
+        self.by_name.get(&(list, Arc::from(exposed))).copied()
+    }
+
+    /// The one template that a URI matches. Several of one upstream are fine, several upstreams are none.
+    pub(crate) fn find_template(&self, uri: &str) -> Option<usize> {
+        let mut found: Option<usize> = None;
+        for (at, entry) in self.entries.iter().enumerate() {
+            if entry.template.as_ref().is_some_and(|template| template.matches(uri)) {
+                match found.and_then(|first| self.entries.get(first)) {
+                    Some(first) if first.upstream != entry.upstream => return None,
+                    Some(_) => {}
+                    None => found = Some(at),
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether clients would see the same.
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        self.entries.len() == other.entries.len()
+            && self.entries.iter().zip(&other.entries).all(|(a, b)| {
+                a.list == b.list
+                    && a.upstream == b.upstream
+                    && a.exposed == b.exposed
+                    && a.canonical == b.canonical
+                    && a.definition == b.definition
+            })
+    }
+}
+
+/// Joins the inventories. Nothing depends on which upstream answered first: the order is the configuration's, and items whose
+/// names collide are all withheld.
+pub(crate) fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dropped>) {
+    let mut dropped = Vec::new();
+    let mut entries = Vec::new();
+    for list in List::ALL {
+        let mut candidates = Vec::new();
+        for source in sources {
+            for item in source.inventory.items(list) {
+                match candidate(source, item, rules) {
+                    Ok(Some(entry)) => candidates.push(entry),
+                    Ok(None) => {}
+                    Err(why) => dropped.push(Dropped {
+                        upstream: source.upstream.clone(),
+                        item: item.key.escape_default().to_string(),
+                        why,
+                    }),
+                }
+            }
+        }
+        if !rules.transparent && matches!(list, List::Resources | List::Templates) {
+            tell_uris_apart(&mut candidates, rules.prefix_uris);
+        }
+        withhold_collisions(&mut candidates, &mut dropped);
+        entries.extend(candidates);
+    }
+    let by_name = entries.iter().enumerate().map(|(at, e)| ((e.list, Arc::clone(&e.exposed)), at)).collect();
+    (Catalog { entries, by_name }, dropped)
+}
+
+/// One item under its name in this view; `None` when the operator filtered it out.
+fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<Option<Entry>, String> {
+    let filter = source.filters.of(item.list);
+    let is_uri = matches!(item.list, List::Resources | List::Templates);
+    let canonical = if is_uri {
+        canonical_uri(source.upstream, &item.key)
+    } else {
+        canonical(source.upstream, &item.key)
+    };
+    let in_profile = rules.profile.is_none_or(|profile| profile.of(item.list).admits(&canonical));
+    if !filter.admits(&item.key) || !in_profile {
+        return Ok(None);
+    }
+    if item.bad_headers && source.needs_headers {
+        return Err("its `x-mcp-header` annotations break the rules of the protocol".to_owned());
+    }
+    let kind = match item.list {
+        List::Tools => ItemKind::Tool,
+        List::Prompts => ItemKind::Prompt,
+        List::Resources => ItemKind::Resource,
+        List::Templates => ItemKind::Template,
+    };
+    let exposed = if is_uri {
+        check_uri(&item.key)?;
+        item.key.clone()
+    } else {
+        let prefix = if rules.transparent { "" } else { source.prefix };
+        let local = if rules.transparent { &item.key } else { filter.local(&item.key) };
+        expose(prefix, source.upstream, kind, local, rules.max_length).map_err(|why| why.to_string())?
+    };
+    let template = if item.list == List::Templates {
+        Some(Template::parse(&item.key).ok_or("a URI template whose braces do not close")?)
+    } else {
+        None
+    };
+    Ok(Some(Entry {
+        list: item.list,
+        upstream: source.index,
+        upstream_name: source.upstream.clone(),
+        original: Arc::from(item.key.as_str()),
+        exposed: Arc::from(exposed),
+        canonical: Arc::from(canonical),
+        definition: item.raw.clone(),
+        headers: item.headers.clone(),
+        template,
+    }))
+}
+
+fn check_uri(uri: &str) -> Result<(), String> {
+    if uri.is_empty() || uri.len() > 2048 {
+        return Err("a URI of no length or over 2048 bytes".to_owned());
+    }
+    if uri.chars().any(char::is_control) {
+        return Err("a URI with control characters".to_owned());
+    }
+    Ok(())
+}
+
+/// A URI with two owners is exposed by both as `<upstream>+<original>`.
+fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
+    let mut owners: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
+    for entry in candidates.iter() {
+        let list = owners.entry(Arc::clone(&entry.original)).or_default();
+        if !list.contains(&entry.upstream) {
+            list.push(entry.upstream);
+        }
+    }
+    for entry in candidates {
+        if always || owners.get(&entry.original).is_some_and(|owners| owners.len() > 1) {
+            entry.exposed = Arc::clone(&entry.canonical);
+            entry.template = entry.template.as_ref().and_then(|_| Template::parse(&entry.canonical));
+        }
+    }
+}
+
+fn withhold_collisions(candidates: &mut Vec<Entry>, dropped: &mut Vec<Dropped>) {
+    let mut count: HashMap<Arc<str>, usize> = HashMap::new();
+    for entry in candidates.iter() {
+        *count.entry(Arc::clone(&entry.exposed)).or_default() += 1;
+    }
+    candidates.retain(|entry| {
+        let alone = count.get(&entry.exposed).is_none_or(|n| *n == 1);
+        if !alone {
+            dropped.push(Dropped {
+                upstream: entry.upstream_name.clone(),
+                item: entry.original.to_string(),
+                why: format!("another item is exposed as `{}` too; rename one or change a prefix", entry.exposed),
+            });
+        }
+        alone
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Cursors of our own lists: a page of one generation for one viewer, authenticated, meaningless to anybody else.
+
+use aws_lc_rs::hmac;
+use data_encoding::BASE64URL_NOPAD;
+
+use crate::mcp::method::List;
+
+/// Signs and checks cursors.
+#[derive(Clone, Debug)]
+pub(crate) struct CursorKey(hmac::Key);
+
+/// What a cursor is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CursorScope<'a> {
+    pub(crate) list: List,
+    /// Of the snapshot; a cursor dies with it, because offsets in another list mean nothing.
+    pub(crate) generation: u64,
+    pub(crate) caller: &'a str,
+    /// Profile, or empty.
+    pub(crate) view: &'a str,
+}
+
+const TAG_BYTES: usize = 16;
+
+impl CursorKey {
+    /// `secret` is random and lives as long as the process.
+    pub(crate) fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    pub(crate) fn seal(&self, scope: CursorScope<'_>, page: u32) -> String {
+        let mut bytes = page.to_be_bytes().to_vec();
+        bytes.extend(self.tag(scope, page));
+        BASE64URL_NOPAD.encode(&bytes)
+    }
+
+    /// The page that a cursor names; `None` when it was not sealed for this scope.
+    pub(crate) fn open(&self, scope: CursorScope<'_>, cursor: &str) -> Option<u32> {
+        let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
+        let (page, tag) = bytes.split_first_chunk::<4>()?;
+        let page = u32::from_be_bytes(*page);
+        aws_lc_rs::constant_time::verify_slices_are_equal(&self.tag(scope, page), tag).ok()?;
+        Some(page)
+    }
+
+    fn tag(&self, scope: CursorScope<'_>, page: u32) -> Vec<u8> {
+        let text = format!(
+            "{}\0{}\0{page}\0{}\0{}",
+            scope.list.member(),
+            scope.generation,
+            scope.caller,
+            scope.view
+        );
+        let tag = hmac::sign(&self.0, text.as_bytes());
+        tag.as_ref().iter().take(TAG_BYTES).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_opens_only_where_it_was_sealed() {
+        let key = CursorKey::new(b"secret");
+        let scope = CursorScope { list: List::Tools, generation: 3, caller: "a", view: "" };
+        let cursor = key.seal(scope, 2);
+        assert_eq!(key.open(scope, &cursor), Some(2));
+        for (label, other) in [
+            ("other caller", CursorScope { caller: "b", ..scope }),
+            ("other list", CursorScope { list: List::Prompts, ..scope }),
+            ("other generation", CursorScope { generation: 4, ..scope }),
+            ("other view", CursorScope { view: "reader", ..scope }),
+        ] {
+            assert_eq!(key.open(other, &cursor), None, "{label}");
+        }
+        assert_eq!(CursorKey::new(b"other").open(scope, &cursor), None);
+        for forged in ["", "AAAA", "%%%", &cursor[..10]] {
+            assert_eq!(key.open(scope, forged), None, "{forged}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The state machines: routing, one call, one upstream connection, restarts. Pure: `now` is an argument, effects are values.
+
+pub(crate) mod call;
+pub(crate) mod fault;
+pub(crate) mod handshake;
+pub(crate) mod peer;
+pub(crate) mod pending;
+pub(crate) mod restart;
+pub(crate) mod route;
+

@@ -1,0 +1,286 @@
+//! One call on its way: what goes upstream, what comes back, when it has taken too long.
+
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, BytesMut};
+
+use crate::mcp::meta::{HopMeta, Meta};
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::wire::id::ClientId;
+use crate::wire::message;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A client's request as it goes upstream, whatever the upstream's era: the name is the catalog's, never the client's text.
+#[derive(Clone)]
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    /// `params` without `_meta`.
+    pub(crate) body: RawObject,
+    pub(crate) meta: Meta,
+    /// The client wants to hear of progress.
+    pub(crate) wants_progress: bool,
+}
+
+impl Outgoing {
+    /// `params` for an upstream of that revision; `token` is our own.
+    pub(crate) fn params(&self, revision: Revision, token: &RawJson, hop: &HopMeta) -> RawJson {
+        let token = self.wants_progress.then_some(token);
+        let Some(meta) = self.meta.upstream(revision, token, hop) else { return self.body.encode() };
+        let mut out = BytesMut::with_capacity(self.body.encoded_len() + meta.bytes().len() + 16);
+        self.body.write_to(&mut out);
+        // Appended rather than set: the body never has a `_meta`, and copying the member list would cost more.
+        out.truncate(out.len().saturating_sub(1));
+        out.put_slice(if self.body.is_empty() { b"\"_meta\":" } else { b",\"_meta\":" });
+        out.put_slice(meta.bytes());
+        out.put_u8(b'}');
+        RawJson::trusted(out.freeze())
+    }
+}
+
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.method.as_str())
+    }
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The upstream answered; the result is an object.
+    Result { raw: RawJson, era: Era },
+    /// The upstream answered with an error object.
+    Error { raw: RawJson },
+    /// The call failed on the way.
+    Failed(Failure),
+}
+
+/// Why a call got no answer of its upstream, and whether the upstream may have executed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: Reason,
+    pub(crate) executed: Executed,
+    /// For the person: what happened.
+    pub(crate) detail: String,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// The closed set of reasons for a call that the gateway itself answers. Source: the table of refusals in ARCHITECTURE.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    UpstreamDown,
+    UpstreamCrashed,
+    UpstreamTimeout,
+    UpstreamProtocol,
+    ResultTooLarge,
+    Busy,
+    Denied,
+    Limited,
+    ShuttingDown,
+}
+
+impl Reason {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::UpstreamDown => "upstream_down",
+            Self::UpstreamCrashed => "upstream_crashed",
+            Self::UpstreamTimeout => "upstream_timeout",
+            Self::UpstreamProtocol => "upstream_protocol",
+            Self::ResultTooLarge => "result_too_large",
+            Self::Busy => "busy",
+            Self::Denied => "denied",
+            Self::Limited => "limited",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+/// Whether the upstream executed the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Executed {
+    /// Certainly not.
+    No,
+    /// It may have.
+    Unknown,
+}
+
+impl Executed {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(reason: Reason, executed: Executed, detail: impl Into<String>) -> Self {
+        Self { reason, executed, detail: detail.into(), retry_after: None }
+    }
+
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// The object that tells a program what the text tells a person: `headend/refusal` in `_meta`, or `data` of an error.
+    fn facts(&self, call: u64) -> String {
+        let retryable = self.executed == Executed::No && self.reason != Reason::Denied;
+        let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
+        format!(
+            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait},"call-id":"{call:x}"}}"#,
+            self.reason.as_str(),
+            self.executed.as_str()
+        )
+    }
+
+    /// The answer of a tool call: a result that a model can read and act on.
+    pub(crate) fn tool_result(&self, call: u64, revision: Revision) -> RawJson {
+        let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };
+        let text = RawJson::string(&self.sentence());
+        RawJson::trusted(format!(
+            r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true,"_meta":{{"headend/refusal":{}}}}}"#,
+            text.text(),
+            self.facts(call)
+        ))
+    }
+
+    /// The answer of any other method.
+    pub(crate) fn error_object(&self, call: u64) -> RawJson {
+        use crate::wire::code;
+        let code = match self.reason {
+            Reason::Denied => code::DENIED,
+            Reason::Limited => code::LIMITED,
+            Reason::UpstreamDown
+            | Reason::UpstreamCrashed
+            | Reason::UpstreamTimeout
+            | Reason::UpstreamProtocol
+            | Reason::ResultTooLarge
+            | Reason::Busy
+            | Reason::ShuttingDown => code::INTERNAL,
+        };
+        let data = RawJson::trusted(self.facts(call));
+        message::error_object(code, &self.sentence(), Some(&data))
+    }
+
+    fn sentence(&self) -> String {
+        let mut text = self.detail.clone();
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            text.push_str(&format!(" Try again in {} s.", seconds.max(1)));
+        }
+        if self.executed == Executed::Unknown {
+            text.push_str(" The call may have been executed; check before you repeat it.");
+        }
+        text
+    }
+}
+
+/// When a call is given up: silence for too long, or too long altogether.
+///
+/// Progress restarts the idle time and never the hard limit. Source: MCP 2026-07-28, basic/patterns/cancellation, "Timeouts".
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    idle: Duration,
+    idle_at: Instant,
+    hard_at: Instant,
+}
+
+impl Deadline {
+    pub(crate) fn new(now: Instant, idle: Duration, max: Duration) -> Self {
+        Self { idle, idle_at: now + idle, hard_at: now + max }
+    }
+
+    pub(crate) fn progressed(&mut self, now: Instant) {
+        self.idle_at = now + self.idle;
+    }
+
+    pub(crate) fn at(&self) -> Instant {
+        self.idle_at.min(self.hard_at)
+    }
+}
+
+/// Passes an upstream's progress on under the client's token, strictly growing.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    token: ClientId,
+    last: Option<f64>,
+    revision: Revision,
+}
+
+impl Progress {
+    pub(crate) fn new(token: ClientId, revision: Revision) -> Self {
+        Self { token, last: None, revision }
+    }
+
+    /// The `params` to send to the client; `None` for progress that does not grow, which the protocol forbids to send.
+    pub(crate) fn relay(&mut self, params: &RawJson) -> Option<RawJson> {
+        let mut object = RawObject::parse(params).ok()?;
+        let progress: f64 = object.get("progress")?.parse().ok()?;
+        if self.last.is_some_and(|last| progress <= last) {
+            return None;
+        }
+        self.last = Some(progress);
+        object.retain(|name| matches!(name, "progressToken" | "progress" | "total" | "message"));
+        if self.revision < Revision::V2025_03_26 {
+            object.remove("message");
+        }
+        object.set("progressToken", self.token.raw().clone());
+        Some(object.encode())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_grows_and_carries_the_clients_own_token() {
+        let token = ClientId::from_raw(RawJson::trusted("\"p\"")).unwrap();
+        let mut progress = Progress::new(token, Revision::V2024_11_05);
+        let mut send = |text: &'static str| progress.relay(&RawJson::trusted(text)).map(|raw| raw.text().into_owned());
+        assert_eq!(
+            send(r#"{"progressToken":42,"progress":1,"message":"m","x":1}"#).as_deref(),
+            Some(r#"{"progressToken":"p","progress":1}"#)
+        );
+        assert_eq!(send(r#"{"progressToken":42,"progress":1}"#), None);
+        assert_eq!(send(r#"{"progressToken":42,"progress":0.5}"#), None);
+        assert_eq!(
+            send(r#"{"progressToken":42,"progress":1.5,"total":3}"#).as_deref(),
+            Some(r#"{"progressToken":"p","progress":1.5,"total":3}"#)
+        );
+    }
+
+    #[test]
+    fn progress_restarts_the_idle_time_but_never_the_hard_limit() {
+        let start = Instant::now();
+        let s = Duration::from_secs;
+        let mut deadline = Deadline::new(start, s(60), s(100));
+        assert_eq!(deadline.at(), start + s(60));
+        deadline.progressed(start + s(30));
+        assert_eq!(deadline.at(), start + s(90));
+        deadline.progressed(start + s(80));
+        assert_eq!(deadline.at(), start + s(100));
+    }
+
+    #[test]
+    fn a_refusal_tells_person_and_program_the_same() {
+        let failure = Failure::new(Reason::Limited, Executed::No, "Limit `x` is used up.")
+            .retry_after(Duration::from_millis(1500));
+        assert_eq!(
+            failure.tool_result(10, Revision::V2026_07_28).text(),
+            r#"{"resultType":"complete","content":[{"type":"text","text":"Limit `x` is used up. Try again in 2 s."}],"isError":true,"_meta":{"headend/refusal":{"reason":"limited","executed":"no","retryable":true,"retry-after-ms":1500,"call-id":"a"}}}"#
+        );
+    }
+
+    #[test]
+    fn params_are_rebuilt_with_our_token_and_without_the_clients() {
+        let mut body = RawObject::default();
+        body.set("name", RawJson::string("t"));
+        body.set("arguments", RawJson::trusted(r#"{"b": 1 , "a":2}"#));
+        let call =
+            Outgoing { method: Method::ToolsCall, body, meta: Meta::default(), wants_progress: true };
+        let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
+        assert_eq!(params.text(), r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#);
+    }
+}

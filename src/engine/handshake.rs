@@ -1,0 +1,202 @@
+//! Which era an upstream speaks and what it offers: the questions and the verdicts, for every transport.
+
+use crate::mcp::meta::{HopMeta, implementation, implementation_bare};
+use crate::mcp::version::{Era, Revision};
+use crate::wire::code;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// What is known of an upstream's era before it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EraHint {
+    /// Ask `server/discover`, then `initialize`.
+    Probe,
+    /// Ask `initialize` at once: configured, or remembered.
+    Legacy,
+    /// Ask `server/discover` only: configured.
+    Modern,
+}
+
+/// What an upstream agreed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) revision: Revision,
+    pub(crate) offers: Offers,
+}
+
+/// The server capabilities that the gateway acts on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offers {
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+    pub(crate) completions: bool,
+    /// Any `listChanged`, which is worth a subscription.
+    pub(crate) changes: bool,
+}
+
+/// The verdict on an answer to `server/discover`. Source: MCP 2026-07-28, stdio and versioning; protocol 3.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Discovered {
+    Modern(Agreed),
+    /// Not modern, or not in a revision that both know: ask `initialize`.
+    Legacy,
+    /// It listed the very version that it refused: ask once more.
+    Again,
+    /// Modern, but in revisions that this gateway does not speak.
+    Unspeakable,
+}
+
+/// `params` of `server/discover`.
+pub(crate) fn discover_params(hop: &HopMeta) -> RawJson {
+    RawJson::trusted(format!(r#"{{"_meta":{}}}"#, hop.envelope().text()))
+}
+
+/// `params` of `initialize`. No client capability is declared: nothing that a server could ask for would reach anybody.
+pub(crate) fn initialize_params() -> RawJson {
+    RawJson::trusted(format!(
+        r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{}}}"#,
+        Revision::LATEST_LEGACY,
+        implementation().text()
+    ))
+}
+
+/// The same for a server that is known to be old.
+pub(crate) fn initialize_params_for(revision: Revision) -> RawJson {
+    if revision == Revision::LATEST_LEGACY {
+        return initialize_params();
+    }
+    RawJson::trusted(format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{}}}"#,
+        implementation_bare().text()
+    ))
+}
+
+/// Judges the answer to `server/discover`.
+pub(crate) fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
+    match answer {
+        Ok(result) => {
+            let Ok(result) = RawObject::parse(result) else { return Discovered::Legacy };
+            let Some(versions) = result.get("supportedVersions").and_then(|raw| raw.parse::<Vec<String>>().ok()) else {
+                return Discovered::Legacy;
+            };
+            match pick(&versions) {
+                Pick::Modern(revision) => {
+                    let offers = result.get("capabilities").map(offers).unwrap_or_default();
+                    Discovered::Modern(Agreed { revision, offers: Offers { changes: offers.changes, ..offers } })
+                }
+                Pick::Legacy => Discovered::Legacy,
+                Pick::Nothing => Discovered::Unspeakable,
+            }
+        }
+        Err(error) => {
+            let Ok(error) = RawObject::parse(error) else { return Discovered::Legacy };
+            if error.get("code").and_then(|raw| raw.parse::<i64>().ok()) != Some(code::UNSUPPORTED_VERSION) {
+                return Discovered::Legacy;
+            }
+            let supported = error.get("data").and_then(|data| RawObject::parse(data).ok());
+            let supported = supported.and_then(|data| data.get("supported")?.parse::<Vec<String>>().ok());
+            match supported.map(|versions| pick(&versions)) {
+                Some(Pick::Modern(_)) => Discovered::Again,
+                Some(Pick::Nothing) => Discovered::Unspeakable,
+                Some(Pick::Legacy) | None => Discovered::Legacy,
+            }
+        }
+    }
+}
+
+enum Pick {
+    Modern(Revision),
+    Legacy,
+    Nothing,
+}
+
+fn pick(versions: &[String]) -> Pick {
+    let known: Vec<Revision> = versions.iter().filter_map(|v| Revision::parse(v)).collect();
+    match known.iter().max() {
+        Some(best) if best.era() == Era::Modern => Pick::Modern(*best),
+        Some(_) => Pick::Legacy,
+        None => Pick::Nothing,
+    }
+}
+
+/// Judges the answer to `initialize`.
+///
+/// # Errors
+/// A sentence for the operator.
+pub(crate) fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agreed, String> {
+    let result = answer.as_ref().map_err(|error| format!("`initialize` was refused: {}", message_of(error)))?;
+    let result = RawObject::parse(result).map_err(|_| "the answer to `initialize` is no object".to_owned())?;
+    let version = result.string("protocolVersion").ok_or("the answer to `initialize` names no protocolVersion")?;
+    let revision = Revision::parse(&version)
+        .filter(|revision| revision.era() == Era::Legacy)
+        .ok_or_else(|| format!("the server wants protocol version {version:?}, which has no `initialize`"))?;
+    let mut offers = result.get("capabilities").map(offers).unwrap_or_default();
+    // 2024-11-05 had no such capability; the method may simply exist.
+    offers.completions |= revision == Revision::V2024_11_05 && offers.prompts;
+    Ok(Agreed { revision, offers })
+}
+
+/// The message of an error object, shortened, for the operator.
+pub(crate) fn message_of(error: &RawJson) -> String {
+    let message = RawObject::parse(error).ok().and_then(|error| error.string("message")).unwrap_or_default();
+    message.chars().take(200).collect::<String>().escape_debug().to_string()
+}
+
+fn offers(capabilities: &RawJson) -> Offers {
+    let Ok(capabilities) = RawObject::parse(capabilities) else { return Offers::default() };
+    let section = |name: &str| capabilities.get(name).and_then(|raw| RawObject::parse(raw).ok());
+    let changes = |name: &str| {
+        section(name).is_some_and(|s| s.get("listChanged").is_some_and(|raw| raw.bytes().as_ref() == b"true"))
+    };
+    Offers {
+        prompts: section("prompts").is_some(),
+        resources: section("resources").is_some(),
+        completions: section("completions").is_some(),
+        changes: ["tools", "prompts", "resources"].into_iter().any(changes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ok(text: &'static str) -> Result<RawJson, RawJson> {
+        Ok(RawJson::trusted(text))
+    }
+
+    fn err(text: &'static str) -> Result<RawJson, RawJson> {
+        Err(RawJson::trusted(text))
+    }
+
+    #[test]
+    fn the_era_is_judged_by_the_whole_answer_not_by_one_code() {
+        for (label, answer, want) in [
+            ("no versions", ok("{}"), Discovered::Legacy),
+            ("only legacy listed", ok(r#"{"supportedVersions":["2025-11-25"]}"#), Discovered::Legacy),
+            ("only unknown listed", ok(r#"{"supportedVersions":["2031-01-01"]}"#), Discovered::Unspeakable),
+            ("method not found", err(r#"{"code":-32601}"#), Discovered::Legacy),
+            ("bad params", err(r#"{"code":-32602}"#), Discovered::Legacy),
+            ("code zero", err(r#"{"code":0}"#), Discovered::Legacy),
+            ("refused with our version", err(r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#), Discovered::Again),
+            ("refused with legacy", err(r#"{"code":-32022,"data":{"supported":["2025-06-18"]}}"#), Discovered::Legacy),
+            ("refused, disjoint", err(r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#), Discovered::Unspeakable),
+            ("refused without data", err(r#"{"code":-32022}"#), Discovered::Legacy),
+        ] {
+            assert_eq!(judge_discover(&answer), want, "{label}");
+        }
+        let modern = ok(r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#);
+        let Discovered::Modern(agreed) = judge_discover(&modern) else { panic!() };
+        assert!(agreed.offers.changes && !agreed.offers.resources);
+    }
+
+    #[test]
+    fn initialize_must_end_in_a_known_legacy_revision() {
+        for (text, ok_) in [
+            (r#"{"protocolVersion":"2024-11-05","capabilities":{}}"#, true),
+            (r#"{"protocolVersion":"2026-07-28"}"#, false),
+            (r#"{"protocolVersion":"1.0"}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(judge_initialize(&ok(text)).is_ok(), ok_, "{text}");
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! One stdio connection to an upstream: handshake, lists, calls. Performs no IO and reads no clock.
+//!
+//! Contract: call one `handle_*`, write out everything in [`Peer::outgoing`], drain [`Peer::poll_event`] until `None`, then
+//! arm a timer for [`Peer::poll_timeout`]. `now` must not go backwards. Answers and progress of calls go straight to their
+//! [`CallPort`].
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
+use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
+use crate::engine::fault::Fault;
+use crate::engine::handshake::{
+    Agreed, Discovered, EraHint, discover_params, initialize_params, judge_discover, judge_initialize, message_of,
+};
+use crate::engine::pending::{Lookup, Pending};
+use crate::mcp::meta::HopMeta;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::{Era, Revision};
+use crate::wire::code;
+use crate::wire::frame::Frame;
+use crate::wire::id::WireId;
+use crate::wire::message::{self, Message, Notification, Request, Response};
+use crate::wire::raw::{RawJson, elements};
+
+/// Where the answer and the progress of one call go.
+pub(crate) trait CallPort {
+    /// The caller's own key for this call, by which it cancels.
+    fn key(&self) -> u64;
+    /// `params` of a progress notification, with our token still in it.
+    fn progress(&mut self, params: RawJson);
+    fn done(self, outcome: Outcome);
+}
+
+/// How long the parts of a handshake may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerTimes {
+    /// For the answer to `server/discover` where the era is not known.
+    pub(crate) probe: Duration,
+    /// For `initialize` and for each page of a list.
+    pub(crate) start: Duration,
+}
+
+/// What the connection tells its owner.
+#[derive(Debug)]
+pub(crate) enum PeerEvent {
+    /// The handshake succeeded; calls can be sent.
+    Ready(Agreed),
+    /// All pages of all lists.
+    Inventory(Inventory),
+    Fault(Fault),
+    /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
+    Failed { why: String, next: EraHint },
+}
+
+#[derive(Debug)]
+enum Waiting<P> {
+    Discover,
+    Initialize,
+    List(Box<Reading>, Instant),
+    Listen,
+    Call(P),
+}
+
+#[derive(Debug)]
+enum State {
+    /// Waiting for discover (`again` after a refusal) or initialize until then.
+    Opening { until: Instant, again: bool },
+    Ready(Agreed),
+    Failed,
+}
+
+/// Protocol state for one stdio upstream.
+#[derive(Debug)]
+pub(crate) struct Peer<P> {
+    hint: EraHint,
+    times: PeerTimes,
+    bounds: ListBounds,
+    hop: HopMeta,
+    state: State,
+    pending: Pending<Waiting<P>>,
+    out: BytesMut,
+    events: VecDeque<PeerEvent>,
+    inventory: Inventory,
+    /// Lists that are being read, and lists to read again after that.
+    reading: Vec<List>,
+    stale: Vec<List>,
+}
+
+impl<P: CallPort> Peer<P> {
+    /// Opens the connection; the first question is in [`Self::outgoing`] at once.
+    pub(crate) fn new(hint: EraHint, times: PeerTimes, bounds: ListBounds, now: Instant) -> Self {
+        let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
+        let mut peer = Self {
+            hint,
+            times,
+            bounds,
+            hop: HopMeta::bare(),
+            state: State::Opening { until, again: false },
+            pending: Pending::new(),
+            out: BytesMut::new(),
+            events: VecDeque::new(),
+            inventory: Inventory::default(),
+            reading: Vec::new(),
+            stale: Vec::new(),
+        };
+        match hint {
+            EraHint::Legacy => peer.ask_initialize(now),
+            EraHint::Probe | EraHint::Modern => peer.ask_discover(),
+        }
+        peer
+    }
+
+    /// Lines to write, newline included; the owner takes from the front.
+    pub(crate) fn outgoing(&mut self) -> &mut BytesMut {
+        &mut self.out
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called. Calls have deadlines of their own, where they are waited for.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Opening { until, .. } => Some(until),
+            State::Ready(_) if self.reading.is_empty() => None,
+            State::Ready(_) => self.list_deadline(),
+            State::Failed => None,
+        }
+    }
+
+    fn list_deadline(&self) -> Option<Instant> {
+        let mut earliest = None;
+        self.pending.find(|waiting| {
+            if let Waiting::List(_, until) = waiting {
+                earliest = Some(earliest.map_or(*until, |e: Instant| e.min(*until)));
+            }
+            false
+        });
+        earliest
+    }
+
+    /// Sends a call. A peer that is not ready answers it at once: nothing was sent.
+    pub(crate) fn handle_call(&mut self, call: &Outgoing, port: P) {
+        let State::Ready(agreed) = self.state else {
+            return port.done(Outcome::Failed(down()));
+        };
+        let Some(id) = self.pending.insert(Waiting::Call(port)) else {
+            // The slots of an upstream are fewer than the table's; this cannot be reached by load.
+            return;
+        };
+        let raw_id = RawJson::trusted(id.to_string());
+        let params = call.params(agreed.revision, &raw_id, &self.hop);
+        put_line(&mut self.out, &message::encode_request(&raw_id, call.method.as_str(), Some(&params)));
+    }
+
+    /// The caller has gone or run out of time; the upstream is told and a late answer is dropped.
+    pub(crate) fn handle_cancel(&mut self, key: u64) {
+        let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));
+        if let Some(id) = found {
+            self.pending.take(id);
+            let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"cancelled by the client"}}"#));
+            let line = message::encode_notification("notifications/cancelled", Some(&params));
+            put_line(&mut self.out, &line);
+        }
+    }
+
+    /// One line of the upstream.
+    pub(crate) fn handle_line(&mut self, line: Bytes, now: Instant) {
+        let Ok(frame) = Frame::from_upstream(line) else { return self.fault(Fault::Garbage) };
+        let batches = matches!(self.state, State::Ready(a) if a.revision == Revision::V2025_03_26);
+        if batches && frame.bytes().first() == Some(&b'[') {
+            let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
+            for part in parts {
+                if let Ok(frame) = Frame::from_upstream(part.into_bytes()) {
+                    self.handle_message(&frame, now);
+                }
+            }
+            return;
+        }
+        self.handle_message(&frame, now);
+    }
+
+    fn handle_message(&mut self, frame: &Frame, now: Instant) {
+        match Message::parse(frame) {
+            Ok(Message::Response(response)) => self.handle_response(response, now),
+            Ok(Message::Notification(notification)) => self.handle_notification(notification, now),
+            Ok(Message::Request(request)) => self.handle_request(&request),
+            Err(_) => self.handle_malformed(frame),
+        }
+    }
+
+    /// A line over the limit was skipped. Whose answer it was cannot be known, so every call in flight ends.
+    pub(crate) fn handle_oversize(&mut self) {
+        self.fault(Fault::Oversize);
+        while let Some(id) = self.pending.find(|w| matches!(w, Waiting::Call(_))) {
+            if let Lookup::Found(Waiting::Call(port)) = self.pending.take(id) {
+                port.done(Outcome::Failed(Failure::new(
+                    Reason::ResultTooLarge,
+                    Executed::Unknown,
+                    "The server sent an answer over the size limit.",
+                )));
+            }
+        }
+    }
+
+    /// The process or its pipe has ended. Every call in flight ends; whether it was executed is not known.
+    pub(crate) fn handle_closed(&mut self, why: &str) {
+        for waiting in self.pending.drain() {
+            if let Waiting::Call(port) = waiting {
+                port.done(Outcome::Failed(Failure::new(
+                    Reason::UpstreamCrashed,
+                    Executed::Unknown,
+                    "The server ended while the call was in progress.",
+                )));
+            }
+        }
+        if matches!(self.state, State::Opening { .. }) {
+            // Old servers exit at a request before `initialize`, so the next start does not probe.
+            let next = if self.hint == EraHint::Probe { EraHint::Legacy } else { self.hint };
+            self.fail(why.to_owned(), next);
+        }
+        self.state = State::Failed;
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        match self.state {
+            State::Opening { until, .. } if now >= until => self.opening_timed_out(now),
+            State::Ready(_) => {
+                let late = self.pending.find(|w| matches!(w, Waiting::List(_, until) if now >= *until));
+                if let Some(Lookup::Found(Waiting::List(reading, _))) = late.map(|id| self.pending.take(id)) {
+                    self.fault(Fault::BadList);
+                    self.list_done(reading.list, None, now);
+                }
+            }
+            State::Opening { .. } | State::Failed => {}
+        }
+    }
+
+    fn opening_timed_out(&mut self, now: Instant) {
+        let probing = self.pending.find(|w| matches!(w, Waiting::Discover));
+        match probing {
+            Some(id) if self.hint == EraHint::Probe => {
+                self.pending.take(id);
+                self.ask_initialize(now);
+            }
+            _ => self.fail("no answer to the handshake in time".to_owned(), EraHint::Legacy),
+        }
+    }
+
+    fn ask_discover(&mut self) {
+        let params = discover_params(&self.hop);
+        self.ask(Method::Discover, Some(&params), Waiting::Discover);
+    }
+
+    fn ask_initialize(&mut self, now: Instant) {
+        self.state = State::Opening { until: now + self.times.start, again: false };
+        self.ask(Method::Initialize, Some(&initialize_params()), Waiting::Initialize);
+    }
+
+    fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: Waiting<P>) {
+        if let Some(id) = self.pending.insert(waiting) {
+            let id = RawJson::trusted(id.to_string());
+            put_line(&mut self.out, &message::encode_request(&id, method.as_str(), params));
+        }
+    }
+
+    fn handle_response(&mut self, response: Response, now: Instant) {
+        let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
+            return self.fault(Fault::UnknownReply);
+        };
+        match self.pending.take(id) {
+            Lookup::Late => self.fault(Fault::LateReply),
+            Lookup::Unknown => self.fault(Fault::UnknownReply),
+            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response.outcome),
+            Lookup::Found(Waiting::Discover) => self.discovered(&response.outcome, now),
+            Lookup::Found(Waiting::Initialize) => self.initialized(&response.outcome, now),
+            Lookup::Found(Waiting::List(reading, _)) => self.listed(*reading, response.outcome, now),
+            Lookup::Found(Waiting::Listen) => {}
+        }
+    }
+
+    fn finish_call(&mut self, port: P, outcome: Result<RawJson, RawJson>) {
+        let era = match self.state {
+            State::Ready(agreed) => agreed.revision.era(),
+            State::Opening { .. } | State::Failed => Era::Legacy,
+        };
+        match outcome {
+            Ok(raw) if raw.is_object() => port.done(Outcome::Result { raw, era }),
+            Err(raw) => port.done(Outcome::Error { raw }),
+            Ok(_) => {
+                self.fault(Fault::MalformedReply);
+                port.done(Outcome::Failed(malformed()));
+            }
+        }
+    }
+
+    /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
+    fn handle_malformed(&mut self, frame: &Frame) {
+        self.fault(Fault::MalformedReply);
+        let object = crate::wire::raw::RawObject::parse(&RawJson::trusted(frame.bytes().clone())).ok();
+        let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
+        let Some(id) = id else { return };
+        if matches!(self.pending.get_mut(id), Some(Waiting::Call(_))) {
+            if let Lookup::Found(Waiting::Call(port)) = self.pending.take(id) {
+                port.done(Outcome::Failed(malformed()));
+            }
+        }
+    }
+
+    fn discovered(&mut self, answer: &Result<RawJson, RawJson>, now: Instant) {
+        let again = matches!(self.state, State::Opening { again: true, .. });
+        match judge_discover(answer) {
+            Discovered::Modern(agreed) => self.ready(agreed, now),
+            Discovered::Again if !again => {
+                self.state = State::Opening { until: now + self.times.start, again: true };
+                self.ask_discover();
+            }
+            Discovered::Legacy if self.hint == EraHint::Probe => self.ask_initialize(now),
+            Discovered::Legacy => {
+                let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
+                self.fail(why.to_owned(), self.hint);
+            }
+            Discovered::Again | Discovered::Unspeakable => {
+                self.fail("it speaks no protocol revision that this gateway speaks".to_owned(), self.hint);
+            }
+        }
+    }
+
+    fn initialized(&mut self, answer: &Result<RawJson, RawJson>, now: Instant) {
+        match judge_initialize(answer) {
+            Ok(agreed) => {
+                put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
+                self.ready(agreed, now);
+            }
+            // A server that took the probe for a broken handshake gets a fresh process.
+            Err(why) => self.fail(why, if self.hint == EraHint::Probe { EraHint::Legacy } else { self.hint }),
+        }
+    }
+
+    fn ready(&mut self, agreed: Agreed, now: Instant) {
+        self.state = State::Ready(agreed);
+        self.inventory.completions = agreed.offers.completions;
+        self.events.push_back(PeerEvent::Ready(agreed));
+        if agreed.revision.era() == Era::Modern && agreed.offers.changes {
+            let params = RawJson::trusted(format!(
+                r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
+                self.hop.envelope().text()
+            ));
+            self.ask(Method::Listen, Some(&params), Waiting::Listen);
+        }
+        // Tools are asked for even where the capability is missing: servers exist that forget to declare it.
+        let offers = agreed.offers;
+        let lists = List::ALL.into_iter().filter(|list| match list {
+            List::Tools => true,
+            List::Prompts => offers.prompts,
+            List::Resources | List::Templates => offers.resources,
+        });
+        self.read_lists(lists, now);
+    }
+
+    fn read_lists(&mut self, lists: impl IntoIterator<Item = List>, now: Instant) {
+        for list in lists {
+            if self.reading.contains(&list) {
+                // One reading runs, at most one waits: whatever changes meanwhile is seen by the one that waits.
+                if !self.stale.contains(&list) {
+                    self.stale.push(list);
+                }
+            } else {
+                self.reading.push(list);
+                self.ask_page(Reading::new(list, self.bounds), None, now);
+            }
+        }
+    }
+
+    fn ask_page(&mut self, reading: Reading, cursor: Option<&str>, now: Instant) {
+        let modern = matches!(self.state, State::Ready(a) if a.revision.era() == Era::Modern);
+        let params = list_params(cursor, modern.then_some(&self.hop));
+        let method = reading.list.method();
+        self.ask(method, params.as_ref(), Waiting::List(Box::new(reading), now + self.times.start));
+    }
+
+    fn listed(&mut self, mut reading: Reading, answer: Result<RawJson, RawJson>, now: Instant) {
+        let list = reading.list;
+        match answer.map(|result| reading.page(&result)) {
+            Ok(Ok(Next::Page(cursor))) => self.ask_page(reading, Some(&cursor), now),
+            Ok(Ok(Next::Done { items, skipped })) => self.list_done(list, Some((items, skipped)), now),
+            Ok(Err(error)) => {
+                self.inventory.skipped.push(format!("{}: {error}", list.member()));
+                self.fault(Fault::BadList);
+                self.list_done(list, None, now);
+            }
+            // A declared capability does not mean that every method of it works; the list is then empty.
+            Err(error) => {
+                tracing::debug!(list = list.member(), error = %message_of(&error), "list refused by the upstream");
+                self.list_done(list, Some((Vec::new(), Vec::new())), now);
+            }
+        }
+    }
+
+    /// `None` keeps what was known.
+    fn list_done(
+        &mut self,
+        list: List,
+        items: Option<(Vec<crate::mcp::item::Definition>, Vec<String>)>,
+        now: Instant,
+    ) {
+        self.reading.retain(|reading| *reading != list);
+        if let Some((items, skipped)) = items {
+            self.inventory.replace(list, items);
+            self.inventory.skipped.extend(skipped);
+        }
+        if let Some(at) = self.stale.iter().position(|stale| *stale == list) {
+            self.stale.remove(at);
+            self.read_lists([list], now);
+        }
+        if self.reading.is_empty() {
+            self.events.push_back(PeerEvent::Inventory(self.inventory.clone()));
+            self.inventory.skipped.clear();
+        }
+    }
+
+    fn handle_notification(&mut self, notification: Notification, now: Instant) {
+        if notification.method == "notifications/progress" {
+            return self.handle_progress(notification.params);
+        }
+        let State::Ready(agreed) = self.state else { return };
+        let wanted = List::of_notification(&notification.method).iter().copied().filter(|list| match list {
+            List::Tools => true,
+            List::Prompts => agreed.offers.prompts,
+            List::Resources | List::Templates => agreed.offers.resources,
+        });
+        self.read_lists(wanted, now);
+    }
+
+    fn handle_progress(&mut self, params: Option<RawJson>) {
+        let token = params.as_ref().and_then(progress_token);
+        match (token.and_then(|id| self.pending.get_mut(id)), params) {
+            (Some(Waiting::Call(port)), Some(params)) => port.progress(params),
+            _ => self.fault(Fault::BadProgress),
+        }
+    }
+
+    /// Requests of a legacy server. Only `ping` is served: no capability was declared, so nothing else may be asked.
+    fn handle_request(&mut self, request: &Request) {
+        let id = request.id.raw();
+        let line = if Method::parse(&request.method) == Method::Ping {
+            message::encode_result(id, b"{}")
+        } else {
+            self.fault(Fault::RefusedRequest);
+            let text = "this client declared no capability for such a request";
+            message::encode_error(Some(id), &message::error_object(code::METHOD_NOT_FOUND, text, None))
+        };
+        put_line(&mut self.out, &line);
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        // Bounded: a flood of faults between two drains is one line of news.
+        if self.events.len() < 64 {
+            self.events.push_back(PeerEvent::Fault(fault));
+        }
+    }
+
+    fn fail(&mut self, why: String, next: EraHint) {
+        self.state = State::Failed;
+        self.events.push_back(PeerEvent::Failed { why, next });
+    }
+}
+
+/// The id of ours that a progress notification speaks of.
+pub(crate) fn progress_token(params: &RawJson) -> Option<WireId> {
+    #[derive(serde::Deserialize)]
+    struct Token {
+        #[serde(rename = "progressToken")]
+        token: u64,
+    }
+    params.parse::<Token>().ok().map(|t| WireId(t.token))
+}
+
+/// `params` of a list request; `hop` for modern upstreams.
+pub(crate) fn list_params(cursor: Option<&str>, hop: Option<&HopMeta>) -> Option<RawJson> {
+    let cursor = cursor.map(|cursor| format!(r#""cursor":{}"#, RawJson::string(cursor).text()));
+    let meta = hop.map(|hop| format!(r#""_meta":{}"#, hop.envelope().text()));
+    let members: Vec<String> = cursor.into_iter().chain(meta).collect();
+    (!members.is_empty()).then(|| RawJson::trusted(format!("{{{}}}", members.join(","))))
+}
+
+/// The failure of a call to an upstream that is not there.
+pub(crate) fn down() -> Failure {
+    Failure::new(Reason::UpstreamDown, Executed::No, "The server behind this item is not running.")
+}
+
+/// The failure of a call whose answer is no answer.
+pub(crate) fn malformed() -> Failure {
+    Failure::new(Reason::UpstreamProtocol, Executed::Unknown, "The server sent an answer that breaks the protocol.")
+}
+
+fn put_line(out: &mut BytesMut, line: &[u8]) {
+    out.reserve(line.len() + 1);
+    out.put_slice(line);
+    out.put_u8(b'\n');
+}

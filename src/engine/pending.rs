@@ -1,0 +1,95 @@
+//! Requests in flight on one connection, found by our own id without a hash and never twice under the same id.
+
+use slab::Slab;
+
+use crate::wire::id::WireId;
+
+/// What is waited for, by [`WireId`].
+#[derive(Debug)]
+pub(crate) struct Pending<T> {
+    slots: Slab<(u64, T)>,
+    /// Grows with each request, so that a slot's next use has another id.
+    uses: u64,
+}
+
+/// What a reply's id refers to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Lookup<T> {
+    Found(T),
+    /// It was ours and has ended.
+    Late,
+    /// It was never ours.
+    Unknown,
+}
+
+impl<T> Pending<T> {
+    pub(crate) fn new() -> Self {
+        Self { slots: Slab::new(), uses: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Gives out an id; `None` when [`WireId::MAX_SLOTS`] requests are open.
+    pub(crate) fn insert(&mut self, value: T) -> Option<WireId> {
+        if self.slots.len() >= WireId::MAX_SLOTS {
+            return None;
+        }
+        self.uses += 1;
+        let slot = self.slots.insert((self.uses, value));
+        Some(WireId::new(slot, self.uses))
+    }
+
+    pub(crate) fn get_mut(&mut self, id: WireId) -> Option<&mut T> {
+        let slot = id.slot();
+        self.slots.get_mut(slot).filter(|(uses, _)| WireId::new(slot, *uses) == id).map(|(_, value)| value)
+    }
+
+    /// Ends a request.
+    pub(crate) fn take(&mut self, id: WireId) -> Lookup<T> {
+        let slot = id.slot();
+        match self.slots.get(slot) {
+            Some((uses, _)) if WireId::new(slot, *uses) == id => Lookup::Found(self.slots.remove(slot).1),
+            _ if id.0 >> 12 <= self.uses && id.0 >> 12 > 0 => Lookup::Late,
+            _ => Lookup::Unknown,
+        }
+    }
+
+    /// The id of the first request that the test accepts.
+    pub(crate) fn find(&self, mut test: impl FnMut(&T) -> bool) -> Option<WireId> {
+        self.slots.iter().find(|(_, (_, value))| test(value)).map(|(slot, (uses, _))| WireId::new(slot, *uses))
+    }
+
+    /// Ends everything, oldest slot first.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.slots.drain().map(|(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_reply_never_reaches_the_slots_next_request() {
+        let mut pending = Pending::new();
+        let first = pending.insert("first").unwrap();
+        assert_eq!(pending.take(first), Lookup::Found("first"));
+        let second = pending.insert("second").unwrap();
+        assert_eq!(first.slot(), second.slot());
+        assert_eq!(pending.take(first), Lookup::Late);
+        assert_eq!(pending.take(WireId(u64::MAX >> 12)), Lookup::Unknown);
+        assert_eq!(pending.take(second), Lookup::Found("second"));
+        assert_eq!(pending.len(), 0);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut pending = Pending::new();
+        for n in 0..WireId::MAX_SLOTS {
+            assert!(pending.insert(n).is_some());
+        }
+        assert!(pending.insert(0).is_none());
+    }
+}

@@ -1,0 +1,253 @@
+//! Where a request goes: to one upstream under that upstream's own name, or nowhere.
+
+use crate::catalog::merge::Catalog;
+use crate::engine::call::Outgoing;
+use crate::mcp::meta::{Meta, MetaError};
+use crate::mcp::method::{List, Method};
+use crate::wire::id::ClientId;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A request that reaches one item of one upstream.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    /// Place of the item in the catalog; for a URI of a template, the template's place.
+    pub(crate) entry: usize,
+    /// The canonical name to judge by where it is not the entry's own: a URI that a template covers.
+    pub(crate) canonical: Option<String>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) token: Option<ClientId>,
+}
+
+/// Why a request goes nowhere; becomes -32602 with one and the same text for what is unknown and what is hidden.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RouteError {
+    #[error("params must be an object")]
+    Params,
+    #[error("params lacks `{0}` or it is of the wrong type")]
+    Member(&'static str),
+    #[error("Unknown tool: {0}")]
+    UnknownTool(String),
+    #[error("Unknown prompt: {0}")]
+    UnknownPrompt(String),
+    #[error("Resource not found: {0}")]
+    UnknownResource(String),
+    #[error("the request state is not valid; start the call again without it")]
+    State,
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+}
+
+/// The members of `params`; none is an empty object.
+///
+/// # Errors
+/// [`RouteError::Params`] when `params` is something else than an object.
+pub(crate) fn params_object(params: Option<&RawJson>) -> Result<RawObject, RouteError> {
+    params.map_or_else(|| Ok(RawObject::default()), |raw| RawObject::parse(raw).map_err(|_| RouteError::Params))
+}
+
+/// Finds the item that a call, a read or a completion names and builds what its upstream gets. Members of `params` that the
+/// protocol does not define are left behind: an upstream with a laxer parser must not see a name that was not judged.
+///
+/// `visible` says which entries this caller may reach; what it may not reach is answered like what does not exist.
+///
+/// # Errors
+/// [`RouteError`].
+pub(crate) fn route(
+    catalog: &Catalog,
+    method: Method,
+    params: &RawObject,
+    meta: Meta,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Routed, RouteError> {
+    // Nothing that the gateway handed out can come back yet, so any state is forged or from another life of the process.
+    if params.get("requestState").is_some() || params.get("inputResponses").is_some() {
+        return Err(RouteError::State);
+    }
+    let token = meta.progress_token()?;
+    let mut body = RawObject::default();
+    let (entry, canonical) = match method {
+        Method::ToolsCall => named(catalog, List::Tools, params, &mut body, visible)?,
+        Method::PromptsGet => named(catalog, List::Prompts, params, &mut body, visible)?,
+        Method::ResourcesRead => by_uri(catalog, params, &mut body, visible)?,
+        Method::Complete => completion(catalog, params, &mut body, visible)?,
+        _ => return Err(RouteError::Params),
+    };
+    let outgoing = Outgoing { method, body, meta, wants_progress: token.is_some() };
+    Ok(Routed { entry, canonical, outgoing, token })
+}
+
+type Found = (usize, Option<String>);
+
+fn named(
+    catalog: &Catalog,
+    list: List,
+    params: &RawObject,
+    body: &mut RawObject,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Found, RouteError> {
+    let name = params.string("name").ok_or(RouteError::Member("name"))?;
+    let found = catalog.find(list, &name).filter(|at| visible(*at));
+    let Some((at, entry)) = found.and_then(|at| Some((at, catalog.entry(at)?))) else {
+        return Err(if list == List::Tools {
+            RouteError::UnknownTool(shown(&name))
+        } else {
+            RouteError::UnknownPrompt(shown(&name))
+        });
+    };
+    body.set("name", RawJson::string(&entry.original));
+    if let Some(arguments) = params.get("arguments") {
+        if !arguments.is_object() {
+            return Err(RouteError::Member("arguments"));
+        }
+        body.set("arguments", arguments.clone());
+    }
+    Ok((at, None))
+}
+
+fn by_uri(
+    catalog: &Catalog,
+    params: &RawObject,
+    body: &mut RawObject,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Found, RouteError> {
+    let uri = params.string("uri").ok_or(RouteError::Member("uri"))?;
+    let (at, canonical, original) =
+        owner(catalog, &uri).filter(|(at, _, _)| visible(*at)).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+    body.set("uri", RawJson::string(&original));
+    Ok((at, canonical))
+}
+
+/// Who owns a URI: the catalog's exact entry, else the one template that it matches. Returns the entry, the canonical name
+/// where the entry has another one, and the URI as its upstream knows it.
+fn owner(catalog: &Catalog, uri: &str) -> Option<(usize, Option<String>, String)> {
+    if let Some(at) = catalog.find(List::Resources, uri) {
+        let original = catalog.entry(at)?.original.to_string();
+        return Some((at, None, original));
+    }
+    let at = catalog.find_template(uri)?;
+    let entry = catalog.entry(at)?;
+    let prefix = format!("{}+", entry.upstream_name);
+    let prefixed = entry.exposed != entry.original;
+    let original = if prefixed { uri.strip_prefix(prefix.as_str())?.to_owned() } else { uri.to_owned() };
+    Some((at, Some(format!("{prefix}{original}")), original))
+}
+
+fn completion(
+    catalog: &Catalog,
+    params: &RawObject,
+    body: &mut RawObject,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Found, RouteError> {
+    let reference = params.get("ref").ok_or(RouteError::Member("ref"))?;
+    let reference = RawObject::parse(reference).map_err(|_| RouteError::Member("ref"))?;
+    let argument = params.get("argument").filter(|raw| raw.is_object()).ok_or(RouteError::Member("argument"))?;
+    let mut out = RawObject::default();
+    let (at, original) = match reference.string("type").as_deref() {
+        Some("ref/prompt") => {
+            let name = reference.string("name").ok_or(RouteError::Member("ref"))?;
+            let at = catalog.find(List::Prompts, &name).filter(|at| visible(*at));
+            let at = at.ok_or_else(|| RouteError::UnknownPrompt(shown(&name)))?;
+            let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
+            out.set("type", RawJson::string("ref/prompt"));
+            out.set("name", RawJson::string(&original));
+            (at, original)
+        }
+        Some("ref/resource") => {
+            let uri = reference.string("uri").ok_or(RouteError::Member("ref"))?;
+            let at = catalog.find(List::Templates, &uri).or_else(|| catalog.find(List::Resources, &uri));
+            let at = at.filter(|at| visible(*at)).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+            let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
+            out.set("type", RawJson::string("ref/resource"));
+            out.set("uri", RawJson::string(&original));
+            (at, original)
+        }
+        _ => return Err(RouteError::Member("ref")),
+    };
+    debug_assert!(!original.is_empty());
+    body.set("ref", out.encode());
+    body.set("argument", argument.clone());
+    if let Some(context) = params.get("context").filter(|raw| raw.is_object()) {
+        body.set("context", context.clone());
+    }
+    Ok((at, None))
+}
+
+/// A client's text in an error message: short and without control characters.
+fn shown(text: &str) -> String {
+    let cut: String = text.chars().take(128).collect();
+    cut.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::inventory::Inventory;
+    use crate::catalog::merge::{Filters, NamingRules, Source, merge};
+    use crate::catalog::name::UpstreamName;
+    use crate::mcp::item::Definition;
+
+    fn catalog() -> Catalog {
+        let mut inventory = Inventory::default();
+        let mut put = |list: List, text: &'static str| {
+            inventory.replace(list, vec![Definition::read(list, &RawJson::trusted(text)).unwrap()]);
+        };
+        put(List::Tools, r#"{"name":"read"}"#);
+        put(List::Prompts, r#"{"name":"p"}"#);
+        put(List::Resources, r#"{"uri":"a://x"}"#);
+        put(List::Templates, r#"{"uriTemplate":"a://t/{id}"}"#);
+        let name = UpstreamName::parse("fs").unwrap();
+        let filters = Filters::default();
+        let source = Source {
+            upstream: &name,
+            prefix: "fs__",
+            inventory: &inventory,
+            filters: &filters,
+            needs_headers: false,
+            index: 0,
+        };
+        let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
+        merge(&[source], rules).0
+    }
+
+    fn go(method: Method, params: &'static str) -> Result<Routed, RouteError> {
+        let params = RawObject::parse(&RawJson::trusted(params)).unwrap();
+        let meta = Meta::of(&params).unwrap();
+        route(&catalog(), method, &params, meta, |_| true)
+    }
+
+    #[test]
+    fn the_upstream_gets_its_own_name_and_only_defined_members() {
+        let routed =
+            go(Method::ToolsCall, r#"{"Name":"x","name":"fs__read","extra":1,"arguments":{"a": 1},"task":{}}"#).unwrap();
+        assert_eq!(routed.outgoing.body.encode().text(), r#"{"name":"read","arguments":{"a": 1}}"#);
+        let routed = go(Method::ResourcesRead, r#"{"uri":"a://t/7"}"#).unwrap();
+        assert_eq!(routed.canonical.as_deref(), Some("fs+a://t/7"));
+        let routed =
+            go(Method::Complete, r#"{"ref":{"type":"ref/prompt","name":"fs__p"},"argument":{"name":"a","value":"b"}}"#);
+        assert_eq!(
+            routed.unwrap().outgoing.body.encode().text(),
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"}}"#
+        );
+    }
+
+    #[test]
+    fn hidden_and_unknown_are_one_answer() {
+        let params = RawObject::parse(&RawJson::trusted(r#"{"name":"fs__read"}"#)).unwrap();
+        let hidden = route(&catalog(), Method::ToolsCall, &params, Meta::default(), |_| false).unwrap_err();
+        assert_eq!(hidden, RouteError::UnknownTool("fs__read".into()));
+        assert_eq!(go(Method::ToolsCall, r#"{"name":"nope"}"#).unwrap_err(), RouteError::UnknownTool("nope".into()));
+        assert_eq!(go(Method::ResourcesRead, r#"{"uri":"a://y"}"#).unwrap_err().to_string(), "Resource not found: a://y");
+    }
+
+    #[test]
+    fn malformed_params_are_told_apart() {
+        for (label, method, params, want) in [
+            ("no name", Method::ToolsCall, "{}", RouteError::Member("name")),
+            ("arguments no object", Method::ToolsCall, r#"{"name":"fs__read","arguments":[]}"#, RouteError::Member("arguments")),
+            ("state", Method::ToolsCall, r#"{"name":"fs__read","requestState":"x"}"#, RouteError::State),
+            ("no ref", Method::Complete, "{}", RouteError::Member("ref")),
+        ] {
+            assert_eq!(go(method, params).unwrap_err(), want, "{label}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! MCP vocabulary over the wire layer: revisions, methods, `_meta`, items and their projection. Pure.
+
+pub(crate) mod capability;
+pub(crate) mod item;
+pub(crate) mod meta;
+pub(crate) mod method;
+pub(crate) mod project;
+pub(crate) mod version;

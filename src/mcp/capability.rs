@@ -1,0 +1,55 @@
+//! What the gateway offers: the answers to `initialize` and `server/discover`.
+
+use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
+use crate::mcp::version::Revision;
+use crate::wire::raw::RawJson;
+
+/// How long a modern client may keep the answer of `server/discover`, in milliseconds.
+const DISCOVER_TTL_MS: u32 = 300_000;
+
+/// Our own words. An upstream's instructions are untrusted text that would speak with the gateway's voice, so none pass.
+const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a name before the first double underscore \
+names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
+whether the call was executed and when to try again.";
+
+/// What can be served for at least one upstream. Upstreams come and go and legacy capabilities are frozen at `initialize`, so
+/// this is what the gateway can serve, not what today's upstreams offer. Source: protocol, capability negotiation.
+fn capabilities(revision: Revision) -> &'static str {
+    if revision >= Revision::V2025_03_26 {
+        r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{}}"#
+    } else {
+        r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#
+    }
+}
+
+/// The result of `initialize` in a legacy revision.
+pub(crate) fn initialize_result(revision: Revision) -> RawJson {
+    let info = if revision >= Revision::V2025_06_18 { implementation() } else { implementation_bare() };
+    RawJson::trusted(format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{},"instructions":{}}}"#,
+        capabilities(revision),
+        info.text(),
+        RawJson::string(INSTRUCTIONS).text(),
+    ))
+}
+
+/// The result of `server/discover`. Lists modern revisions alone: a client picks one of them for requests with an envelope,
+/// and older revisions have none.
+pub(crate) fn discover_result() -> RawJson {
+    RawJson::trusted(format!(
+        r#"{{"resultType":"complete","supportedVersions":["{}"],"capabilities":{},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
+        Revision::LATEST,
+        capabilities(Revision::LATEST),
+        RawJson::string(INSTRUCTIONS).text(),
+        implementation().text(),
+    ))
+}
+
+/// `data` of the error for a version that is not served. Source: MCP 2026-07-28, basic/versioning.
+pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
+    RawJson::trusted(format!(
+        r#"{{"supported":["{}"],"requested":{}}}"#,
+        Revision::LATEST,
+        RawJson::string(requested).text()
+    ))
+}

@@ -1,0 +1,202 @@
+//! `_meta`: what a client put there, and what goes on to an upstream.
+
+use std::borrow::Cow;
+
+use crate::mcp::version::Revision;
+use crate::wire::id::ClientId;
+use crate::wire::raw::{RawJson, RawObject};
+
+pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+const PROGRESS_TOKEN: &str = "progressToken";
+
+/// What a modern request says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct ModernMeta {
+    /// As claimed, served or not.
+    pub(crate) version: String,
+}
+
+/// Why `_meta` cannot be used; the message names the key, for the client's developer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MetaError {
+    #[error("params._meta must be an object")]
+    NotAnObject,
+    #[error("params._meta lacks `{0}`")]
+    Missing(&'static str),
+    #[error("params._meta `{key}` must be {want}")]
+    WrongType { key: &'static str, want: &'static str },
+}
+
+/// The `_meta` of a request, split into its members.
+#[derive(Clone, Default)]
+pub(crate) struct Meta(RawObject);
+
+impl Meta {
+    /// Reads `params._meta`; missing is empty.
+    ///
+    /// # Errors
+    /// [`MetaError::NotAnObject`].
+    pub(crate) fn of(params: &RawObject) -> Result<Self, MetaError> {
+        match params.get("_meta") {
+            None => Ok(Self::default()),
+            Some(raw) => RawObject::parse(raw).map(Self).map_err(|_| MetaError::NotAnObject),
+        }
+    }
+
+    /// Whether the request claims to be modern, rightly or not.
+    pub(crate) fn has_claim(&self) -> bool {
+        self.0.get(PROTOCOL_VERSION).is_some()
+    }
+
+    /// Checks the keys that every modern request must carry. Source: MCP 2026-07-28, basic, "`_meta`".
+    ///
+    /// # Errors
+    /// The first key that is missing or of the wrong type.
+    pub(crate) fn modern(&self) -> Result<ModernMeta, MetaError> {
+        let version = self.0.get(PROTOCOL_VERSION).ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
+        let version = version
+            .parse::<String>()
+            .map_err(|_| MetaError::WrongType { key: PROTOCOL_VERSION, want: "a string" })?;
+        let object = |key: &'static str, required: bool| match self.0.get(key) {
+            None if required => Err(MetaError::Missing(key)),
+            Some(raw) if !raw.is_object() => Err(MetaError::WrongType { key, want: "an object" }),
+            None | Some(_) => Ok(()),
+        };
+        object(CLIENT_CAPABILITIES, true)?;
+        object(CLIENT_INFO, false)?;
+        if let Some(info) = self.0.get(CLIENT_INFO) {
+            let info = RawObject::parse(info).ok();
+            if info.and_then(|info| info.string("name")).is_none() {
+                return Err(MetaError::WrongType { key: CLIENT_INFO, want: "an object with `name` and `version`" });
+            }
+        }
+        if let Some(level) = self.0.get(LOG_LEVEL) {
+            if !level.parse::<Cow<'_, str>>().is_ok_and(|level| is_log_level(&level)) {
+                return Err(MetaError::WrongType { key: LOG_LEVEL, want: "a log level" });
+            }
+        }
+        Ok(ModernMeta { version })
+    }
+
+    /// The client's progress token.
+    ///
+    /// # Errors
+    /// [`MetaError::WrongType`] when it is neither a string nor an integer.
+    pub(crate) fn progress_token(&self) -> Result<Option<ClientId>, MetaError> {
+        let Some(raw) = self.0.get(PROGRESS_TOKEN) else { return Ok(None) };
+        ClientId::from_raw(raw.clone())
+            .map(Some)
+            .ok_or(MetaError::WrongType { key: PROGRESS_TOKEN, want: "a string or an integer" })
+    }
+
+    /// The `_meta` that goes upstream: the client's vendor keys and trace context, our own token, and for a modern upstream
+    /// the envelope of this hop. Reserved keys of the client never pass. `None` when nothing is left to say.
+    pub(crate) fn upstream(&self, revision: Revision, token: Option<&RawJson>, hop: &HopMeta) -> Option<RawJson> {
+        let mut out = self.0.clone();
+        out.retain(|key| !is_reserved(key) && key != PROGRESS_TOKEN);
+        if let Some(token) = token {
+            out.set(PROGRESS_TOKEN, token.clone());
+        }
+        if revision == Revision::V2026_07_28 {
+            out.set(PROTOCOL_VERSION, RawJson::string(revision.as_str()));
+            out.set(CLIENT_INFO, hop.client_info.clone());
+            out.set(CLIENT_CAPABILITIES, hop.client_capabilities.clone());
+        }
+        (!out.is_empty()).then(|| out.encode())
+    }
+}
+
+/// What the gateway says of itself towards upstreams.
+#[derive(Clone, Debug)]
+pub(crate) struct HopMeta {
+    pub(crate) client_info: RawJson,
+    pub(crate) client_capabilities: RawJson,
+}
+
+impl HopMeta {
+    /// Our name and no capability at all.
+    pub(crate) fn bare() -> Self {
+        Self { client_info: implementation(), client_capabilities: RawJson::EMPTY_OBJECT }
+    }
+
+    /// The `_meta` of a request of our own to a modern upstream.
+    pub(crate) fn envelope(&self) -> RawJson {
+        Meta::default().upstream(Revision::LATEST, None, self).unwrap_or(RawJson::EMPTY_OBJECT)
+    }
+}
+
+/// The gateway's own `Implementation`, on both faces.
+pub(crate) fn implementation() -> RawJson {
+    RawJson::trusted(concat!(
+        r#"{"name":"headend","title":"headend","version":""#,
+        env!("CARGO_PKG_VERSION"),
+        r#""}"#
+    ))
+}
+
+/// The same for revisions before 2025-06-18, which know no `title`.
+pub(crate) fn implementation_bare() -> RawJson {
+    RawJson::trusted(concat!(r#"{"name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
+}
+
+pub(crate) fn is_log_level(text: &str) -> bool {
+    matches!(text, "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency")
+}
+
+/// Whether a key belongs to the specification: its prefix has `modelcontextprotocol` or `mcp` as a label, in either order
+/// that revisions have reserved. Source: MCP basic, "`_meta`", 2025-06-18 and 2026-07-28.
+fn is_reserved(key: &str) -> bool {
+    key.split_once('/').is_some_and(|(prefix, _)| {
+        prefix.split('.').any(|label| matches!(label, "modelcontextprotocol" | "mcp"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(text: &'static str) -> Meta {
+        Meta(RawObject::parse(&RawJson::trusted(text)).unwrap())
+    }
+
+    #[test]
+    fn a_modern_envelope_needs_its_keys_in_their_types() {
+        const V: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+        for (label, text, ok) in [
+            ("complete", format!(r#"{{{V},"{CLIENT_CAPABILITIES}":{{}}}}"#), true),
+            ("no capabilities", format!("{{{V}}}"), false),
+            ("no version", format!(r#"{{"{CLIENT_CAPABILITIES}":{{}}}}"#), false),
+            ("version no string", format!(r#"{{"{PROTOCOL_VERSION}":1,"{CLIENT_CAPABILITIES}":{{}}}}"#), false),
+            ("capabilities no object", format!(r#"{{{V},"{CLIENT_CAPABILITIES}":[]}}"#), false),
+            ("loud", format!(r#"{{{V},"{CLIENT_CAPABILITIES}":{{}},"{LOG_LEVEL}":"loud"}}"#), false),
+        ] {
+            let raw = RawObject::parse(&RawJson::trusted(text)).unwrap();
+            assert_eq!(Meta(raw).modern().is_ok(), ok, "{label}");
+        }
+    }
+
+    #[test]
+    fn only_vendor_keys_and_our_own_token_go_upstream() {
+        let client = meta(
+            r#"{"progressToken":"p","io.modelcontextprotocol/logLevel":"info","mcp.dev/x":1,"acme.com/y":2,"traceparent":"00-a"}"#,
+        );
+        let token = RawJson::trusted("42");
+        let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare()).unwrap();
+        assert_eq!(legacy.text(), r#"{"acme.com/y":2,"traceparent":"00-a","progressToken":42}"#);
+        assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare()).is_none());
+        let modern = Meta::default().upstream(Revision::V2026_07_28, None, &HopMeta::bare()).unwrap();
+        assert!(modern.text().contains(PROTOCOL_VERSION), "{}", modern.text());
+    }
+
+    #[test]
+    fn progress_tokens_are_strings_or_integers() {
+        assert!(meta(r#"{"progressToken":{"a":1}}"#).progress_token().is_err());
+        assert!(meta(r#"{"progressToken":7}"#).progress_token().unwrap().is_some());
+        assert!(meta("{}").progress_token().unwrap().is_none());
+    }
+}

@@ -1,0 +1,195 @@
+//! The methods of all revisions and which era serves them.
+
+use crate::mcp::version::Era;
+
+/// A request method that some revision defines, or none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Method {
+    Initialize,
+    Discover,
+    Ping,
+    ToolsList,
+    ToolsCall,
+    PromptsList,
+    PromptsGet,
+    ResourcesList,
+    TemplatesList,
+    ResourcesRead,
+    ResourcesSubscribe,
+    ResourcesUnsubscribe,
+    Listen,
+    Complete,
+    SetLevel,
+    TasksGet,
+    TasksResult,
+    TasksList,
+    TasksCancel,
+    TasksUpdate,
+    Unknown,
+}
+
+/// The name of each method on the wire.
+const NAMES: &[(&str, Method)] = &[
+    ("tools/call", Method::ToolsCall),
+    ("tools/list", Method::ToolsList),
+    ("prompts/list", Method::PromptsList),
+    ("prompts/get", Method::PromptsGet),
+    ("resources/list", Method::ResourcesList),
+    ("resources/templates/list", Method::TemplatesList),
+    ("resources/read", Method::ResourcesRead),
+    ("resources/subscribe", Method::ResourcesSubscribe),
+    ("resources/unsubscribe", Method::ResourcesUnsubscribe),
+    ("completion/complete", Method::Complete),
+    ("initialize", Method::Initialize),
+    ("server/discover", Method::Discover),
+    ("ping", Method::Ping),
+    ("subscriptions/listen", Method::Listen),
+    ("logging/setLevel", Method::SetLevel),
+    ("tasks/get", Method::TasksGet),
+    ("tasks/result", Method::TasksResult),
+    ("tasks/list", Method::TasksList),
+    ("tasks/cancel", Method::TasksCancel),
+    ("tasks/update", Method::TasksUpdate),
+];
+
+impl Method {
+    pub(crate) fn parse(name: &str) -> Self {
+        NAMES.iter().find(|(known, _)| *known == name).map_or(Self::Unknown, |(_, method)| *method)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        NAMES.iter().find(|(_, method)| *method == self).map_or("unknown", |(name, _)| name)
+    }
+
+    /// Whether a revision of that era defines the method at all (extensions included).
+    pub(crate) fn defined_in(self, era: Era) -> bool {
+        match self {
+            Self::ToolsList
+            | Self::ToolsCall
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::ResourcesList
+            | Self::TemplatesList
+            | Self::ResourcesRead
+            | Self::Complete
+            | Self::TasksGet
+            | Self::TasksCancel => true,
+            Self::Initialize
+            | Self::Ping
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe
+            | Self::SetLevel
+            | Self::TasksResult
+            | Self::TasksList => era == Era::Legacy,
+            Self::Discover | Self::Listen | Self::TasksUpdate => era == Era::Modern,
+            Self::Unknown => false,
+        }
+    }
+
+    /// The member of `params` that `Mcp-Name` repeats. Source: MCP 2026-07-28, streamable-http, "Request headers".
+    pub(crate) fn name_member(self) -> Option<&'static str> {
+        match self {
+            Self::ToolsCall | Self::PromptsGet => Some("name"),
+            Self::ResourcesRead => Some("uri"),
+            Self::TasksGet | Self::TasksCancel | Self::TasksUpdate => Some("taskId"),
+            Self::Initialize
+            | Self::Discover
+            | Self::Ping
+            | Self::ToolsList
+            | Self::PromptsList
+            | Self::ResourcesList
+            | Self::TemplatesList
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe
+            | Self::Listen
+            | Self::Complete
+            | Self::SetLevel
+            | Self::TasksResult
+            | Self::TasksList
+            | Self::Unknown => None,
+        }
+    }
+}
+
+/// One of the four lists of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum List {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+impl List {
+    pub(crate) const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+
+    pub(crate) fn method(self) -> Method {
+        match self {
+            Self::Tools => Method::ToolsList,
+            Self::Prompts => Method::PromptsList,
+            Self::Resources => Method::ResourcesList,
+            Self::Templates => Method::TemplatesList,
+        }
+    }
+
+    /// The member of the result that holds the definitions.
+    pub(crate) fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    /// The member of a definition that identifies it.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+
+    /// The notification that says the list changed; templates belong to resources.
+    pub(crate) fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources | Self::Templates => "notifications/resources/list_changed",
+        }
+    }
+
+    /// Which lists a notification speaks of.
+    pub(crate) fn of_notification(method: &str) -> &'static [Self] {
+        match method {
+            "notifications/tools/list_changed" => &[Self::Tools],
+            "notifications/prompts/list_changed" => &[Self::Prompts],
+            "notifications/resources/list_changed" => &[Self::Resources, Self::Templates],
+            _ => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_reads_back_its_own_name() {
+        for (name, method) in NAMES {
+            assert_eq!(Method::parse(name), *method);
+            assert_eq!(method.as_str(), *name);
+        }
+        assert_eq!(Method::parse("tools/Call"), Method::Unknown);
+    }
+
+    #[test]
+    fn what_the_modern_era_removed_is_not_defined_there() {
+        for name in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/result"]
+        {
+            assert!(!Method::parse(name).defined_in(Era::Modern), "{name}");
+            assert!(Method::parse(name).defined_in(Era::Legacy), "{name}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Projection of definitions and results to the revision that a client speaks, one rule per line of the table.
+//!
+//! | value | 2025-11-25 | 2025-06-18 | 2025-03-26 | 2024-11-05 |
+//! |---|---|---|---|---|
+//! | `icons` | keep | drop | drop | drop |
+//! | `title`, `_meta`, `outputSchema`, `structuredContent` | keep | keep | drop | drop |
+//! | tool `annotations` | keep | keep | keep | drop |
+//! | `outputSchema` and `structuredContent` that are no object | wrap in `result` | wrap | drop | drop |
+//! | `resource_link` content | keep | keep | text | text |
+//! | `audio` content | keep | keep | keep | embedded blob |
+//! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
+//!
+//! `execution` is dropped for all: tasks of 2025-11-25 are not offered to clients.
+
+use std::borrow::Cow;
+
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::{Era, Revision};
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// The members of a result that only the modern era knows.
+const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
+
+/// One definition as a client of `revision` sees it, under its exposed key.
+pub(crate) fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
+    let mut out = raw.clone();
+    out.set(list.key(), RawJson::string(exposed));
+    out.remove("execution");
+    if list == List::Tools {
+        tool_schemas(&mut out, revision);
+        if revision < Revision::V2025_03_26 {
+            out.remove("annotations");
+        } else if revision < Revision::V2025_06_18 {
+            title_into_annotations(&mut out);
+        }
+    }
+    if revision < Revision::V2025_11_25 {
+        out.remove("icons");
+    }
+    if revision < Revision::V2025_06_18 {
+        out.remove("title");
+        out.remove("_meta");
+    }
+    out
+}
+
+fn tool_schemas(out: &mut RawObject, revision: Revision) {
+    let input = match out.get("inputSchema").map(RawObject::parse) {
+        Some(Ok(mut schema)) if schema.get("type").is_none() => {
+            schema.set("type", RawJson::trusted("\"object\""));
+            Some(schema.encode())
+        }
+        Some(Ok(_)) => None,
+        Some(Err(_)) | None => Some(RawJson::trusted(r#"{"type":"object"}"#)),
+    };
+    if let Some(input) = input {
+        out.set("inputSchema", input);
+    }
+    if revision < Revision::V2025_06_18 {
+        out.remove("outputSchema");
+    } else if revision.era() == Era::Legacy {
+        if let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema)) {
+            let wrapped = format!(
+                r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#,
+                schema.text()
+            );
+            out.set("outputSchema", RawJson::trusted(wrapped));
+        }
+    }
+}
+
+fn is_object_schema(schema: &RawJson) -> bool {
+    RawObject::parse(schema).is_ok_and(|schema| schema.string("type").as_deref() == Some("object"))
+}
+
+fn title_into_annotations(out: &mut RawObject) {
+    let Some(title) = out.get("title").cloned() else { return };
+    let annotations = out.get("annotations").and_then(|raw| RawObject::parse(raw).ok());
+    let mut annotations = annotations.unwrap_or_default();
+    if annotations.get("title").is_none() {
+        annotations.set("title", title);
+        out.set("annotations", annotations.encode());
+    }
+}
+
+/// A result of an upstream as a client of `to` may read it. `from` is the upstream's era. Untouched wherever possible.
+pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
+    match (from, to.era()) {
+        (Era::Modern, Era::Modern) => raw,
+        (Era::Legacy, Era::Modern) => upgrade(method, raw),
+        (Era::Legacy | Era::Modern, Era::Legacy) => downgrade(method, raw, from, to),
+    }
+}
+
+/// Adds what the modern era demands of every result, in front, without parsing the rest.
+fn upgrade(method: Method, raw: RawJson) -> RawJson {
+    // A legacy server has no notion of these members; should it use the names all the same, its own are removed.
+    let raw = if has_modern_member(&raw) { without_modern_members(&raw) } else { raw };
+    let head: &[u8] = match method {
+        Method::ResourcesRead => br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private""#,
+        _ => br#"{"resultType":"complete""#,
+    };
+    let body = raw.bytes().get(1..).unwrap_or(b"}");
+    let empty = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
+    let mut out = bytes::BytesMut::with_capacity(head.len() + body.len() + 1);
+    out.extend_from_slice(head);
+    if !empty {
+        out.extend_from_slice(b",");
+    }
+    out.extend_from_slice(body);
+    RawJson::trusted(out.freeze())
+}
+
+fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
+    let raw = if from == Era::Modern && has_modern_member(&raw) { without_modern_members(&raw) } else { raw };
+    match method {
+        Method::ToolsCall => tool_result(raw, to),
+        Method::PromptsGet if to < Revision::V2025_06_18 => prompt_result(&raw, to).unwrap_or(raw),
+        _ => raw,
+    }
+}
+
+fn has_modern_member(raw: &RawJson) -> bool {
+    MODERN_RESULT_MEMBERS.iter().any(|name| memchr::memmem::find(raw.bytes(), name.as_bytes()).is_some())
+}
+
+fn without_modern_members(raw: &RawJson) -> RawJson {
+    let Ok(mut object) = RawObject::parse(raw) else { return raw.clone() };
+    for name in MODERN_RESULT_MEMBERS {
+        object.remove(name);
+    }
+    object.encode()
+}
+
+fn tool_result(raw: RawJson, to: Revision) -> RawJson {
+    let structured = memchr::memmem::find(raw.bytes(), b"structuredContent").is_some();
+    if !structured && to >= Revision::V2025_06_18 {
+        return raw;
+    }
+    let Ok(mut object) = RawObject::parse(&raw) else { return raw };
+    let mut changed = false;
+    if let Some(value) = object.get("structuredContent").cloned() {
+        if to < Revision::V2025_06_18 {
+            object.remove("structuredContent");
+            add_text_twin(&mut object, &value);
+            changed = true;
+        } else if !value.is_object() {
+            let wrapped = format!(r#"{{"result":{}}}"#, value.text());
+            object.set("structuredContent", RawJson::trusted(wrapped));
+            add_text_twin(&mut object, &value);
+            changed = true;
+        }
+    }
+    if to < Revision::V2025_06_18 {
+        if let Some(content) = object.get("content").and_then(|content| blocks(content, to)) {
+            object.set("content", content);
+            changed = true;
+        }
+    }
+    if changed { object.encode() } else { raw }
+}
+
+/// Older clients read text alone; a server that sent no text beside its structured content gets one written.
+fn add_text_twin(object: &mut RawObject, value: &RawJson) {
+    let content = object.get("content").and_then(|content| elements(content).ok()).unwrap_or_default();
+    let is_text = |block: &RawJson| {
+        RawObject::parse(block).is_ok_and(|block| block.string("type").as_deref() == Some("text"))
+    };
+    if content.iter().any(is_text) {
+        return;
+    }
+    let twin = format!(r#"{{"type":"text","text":{}}}"#, RawJson::string(&value.text()).text());
+    let parts: Vec<Cow<'_, str>> = content.iter().map(RawJson::text).chain([Cow::Owned(twin)]).collect();
+    object.set("content", RawJson::trusted(format!("[{}]", parts.join(","))));
+}
+
+/// Content blocks for revisions before 2025-06-18; `None` when nothing had to change.
+fn blocks(content: &RawJson, to: Revision) -> Option<RawJson> {
+    let old = elements(content).ok()?;
+    let new: Vec<RawJson> = old.iter().map(|raw| block(raw, to)).collect();
+    if new == old {
+        return None;
+    }
+    let parts: Vec<Cow<'_, str>> = new.iter().map(RawJson::text).collect();
+    Some(RawJson::trusted(format!("[{}]", parts.join(","))))
+}
+
+fn block(raw: &RawJson, to: Revision) -> RawJson {
+    let Ok(object) = RawObject::parse(raw) else { return raw.clone() };
+    match object.string("type").as_deref() {
+        Some("resource_link") => {
+            let name = object.string("name").unwrap_or_default();
+            let uri = object.string("uri").unwrap_or_default();
+            let text = RawJson::string(&format!("{name}: {uri}"));
+            RawJson::trusted(format!(r#"{{"type":"text","text":{}}}"#, text.text()))
+        }
+        Some("audio") if to < Revision::V2025_03_26 => {
+            let mime = object.get("mimeType").map_or(Cow::Borrowed("\"audio/wav\""), RawJson::text);
+            let data = object.get("data").map_or(Cow::Borrowed("\"\""), RawJson::text);
+            RawJson::trusted(format!(
+                r#"{{"type":"resource","resource":{{"uri":"data:audio","mimeType":{mime},"blob":{data}}}}}"#
+            ))
+        }
+        _ => raw.clone(),
+    }
+}
+
+fn prompt_result(raw: &RawJson, to: Revision) -> Option<RawJson> {
+    let mut object = RawObject::parse(raw).ok()?;
+    let messages = elements(object.get("messages")?).ok()?;
+    let mut changed = false;
+    let mut parts = Vec::with_capacity(messages.len());
+    for message in messages {
+        let mut message = RawObject::parse(&message).ok()?;
+        if let Some(content) = message.get("content").cloned() {
+            let projected = block(&content, to);
+            changed |= projected != content;
+            message.set("content", projected);
+        }
+        parts.push(message.encode().text().into_owned());
+    }
+    object.set("messages", RawJson::trusted(format!("[{}]", parts.join(","))));
+    changed.then(|| object.encode())
+}
+
+#[cfg(test)]
+mod tests;

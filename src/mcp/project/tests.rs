@@ -1,0 +1,85 @@
+use super::*;
+
+fn project(text: &'static str, to: Revision) -> String {
+    let raw = RawObject::parse(&RawJson::trusted(text)).unwrap();
+    definition(List::Tools, &raw, "x__t", to).encode().text().into_owned()
+}
+
+#[test]
+fn definitions_lose_what_an_older_revision_does_not_know() {
+    const TOOL: &str = r#"{"name":"t","title":"T","icons":[],"inputSchema":{"type":"object","$defs":{"a":{}}},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"execution":{},"_meta":{"v":1},"x-vendor":9}"#;
+    for (to, want) in [
+        (
+            Revision::V2026_07_28,
+            r#"{"name":"x__t","title":"T","icons":[],"inputSchema":{"type":"object","$defs":{"a":{}}},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"_meta":{"v":1},"x-vendor":9}"#,
+        ),
+        (
+            Revision::V2025_06_18,
+            r#"{"name":"x__t","title":"T","inputSchema":{"type":"object","$defs":{"a":{}}},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"_meta":{"v":1},"x-vendor":9}"#,
+        ),
+        (
+            Revision::V2025_03_26,
+            r#"{"name":"x__t","inputSchema":{"type":"object","$defs":{"a":{}}},"annotations":{"readOnlyHint":true,"title":"T"},"x-vendor":9}"#,
+        ),
+        (
+            Revision::V2024_11_05,
+            r#"{"name":"x__t","inputSchema":{"type":"object","$defs":{"a":{}}},"x-vendor":9}"#,
+        ),
+    ] {
+        assert_eq!(project(TOOL, to), want, "{to}");
+    }
+}
+
+#[test]
+fn schemas_become_objects_where_a_revision_demands_it() {
+    let bare = project(r#"{"name":"t"}"#, Revision::V2025_11_25);
+    assert_eq!(bare, r#"{"name":"x__t","inputSchema":{"type":"object"}}"#);
+    let array = r#"{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#;
+    assert!(project(array, Revision::V2025_11_25).contains(r#""properties":{"result":{"type":"array"}}"#));
+    assert!(project(array, Revision::V2026_07_28).contains(r#""outputSchema":{"type":"array"}"#));
+}
+
+fn call(text: &'static str, from: Era, to: Revision) -> String {
+    result(Method::ToolsCall, RawJson::trusted(text), from, to).text().into_owned()
+}
+
+#[test]
+fn results_cross_the_eras_with_the_fewest_changes() {
+    let big = r#"{ "b": 12345678901234567890123, "content":[] }"#;
+    assert_eq!(call(big, Era::Legacy, Revision::V2025_11_25), big, "same era: not one byte");
+    assert_eq!(
+        call(big, Era::Legacy, Revision::V2026_07_28),
+        r#"{"resultType":"complete", "b": 12345678901234567890123, "content":[] }"#
+    );
+    assert_eq!(call("{ }", Era::Legacy, Revision::V2026_07_28), r#"{"resultType":"complete" }"#);
+    assert_eq!(
+        call(r#"{"resultType":"complete","content":[],"ttlMs":1}"#, Era::Modern, Revision::V2025_11_25),
+        r#"{"content":[]}"#
+    );
+}
+
+#[test]
+fn structured_content_keeps_a_text_twin_when_it_goes() {
+    let text = r#"{"content":[],"structuredContent":{"a":1}}"#;
+    assert_eq!(
+        call(text, Era::Legacy, Revision::V2024_11_05),
+        r#"{"content":[{"type":"text","text":"{\"a\":1}"}]}"#
+    );
+    assert_eq!(call(text, Era::Legacy, Revision::V2025_06_18), text);
+    assert_eq!(
+        call(r#"{"content":[{"type":"text","text":"x"}],"structuredContent":[1]}"#, Era::Modern, Revision::V2025_11_25),
+        r#"{"content":[{"type":"text","text":"x"}],"structuredContent":{"result":[1]}}"#
+    );
+}
+
+#[test]
+fn content_blocks_that_a_revision_does_not_know_become_ones_it_knows() {
+    let link = r#"{"content":[{"type":"resource_link","uri":"a://b","name":"n"}]}"#;
+    assert_eq!(
+        call(link, Era::Legacy, Revision::V2025_03_26),
+        r#"{"content":[{"type":"text","text":"n: a://b"}]}"#
+    );
+    let audio = r#"{"content":[{"type":"audio","data":"AA==","mimeType":"audio/wav"}]}"#;
+    assert_eq!(call(audio, Era::Legacy, Revision::V2025_03_26), audio);
+    assert!(call(audio, Era::Legacy, Revision::V2024_11_05).contains(r#""blob":"AA==""#));
+}

@@ -1,0 +1,20 @@
+//! The shell: tokio, hyper, rustls and notify live here and nowhere else.
+//!
+//! Locks (each guards a map for one operation and is never held across an await): the session table and each session's
+//! calls in flight ([`server::legacy`]), the rendered lists of a snapshot ([`snapshot`]), the limiter's shards
+//! ([`crate::policy`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
+
+pub(crate) mod admin;
+pub(crate) mod clock;
+pub(crate) mod exchange;
+pub(crate) mod gateway;
+pub(crate) mod live;
+pub(crate) mod server;
+pub(crate) mod service;
+pub(crate) mod snapshot;
+pub(crate) mod store;
+pub(crate) mod supervisor;
+pub(crate) mod systemd;
+pub(crate) mod tasks;
+pub(crate) mod upstream;
+pub(crate) mod watch;

@@ -1,0 +1,39 @@
+//! The only place that reads the time and the only source of randomness.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+static START: LazyLock<Instant> = LazyLock::new(now);
+
+/// The monotonic clock.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Time since the process first asked; what limits count in.
+pub(crate) fn uptime() -> Duration {
+    now().duration_since(*START)
+}
+
+/// Wall time in seconds, for metrics and dates on disk; never for a decision about access.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// `N` random bytes.
+///
+/// # Panics
+/// When the operating system has no randomness: nothing secret could be made then.
+#[expect(clippy::expect_used, reason = "without randomness no token and no session id can be made; going on would be unsafe")]
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    aws_lc_rs::rand::fill(&mut bytes).expect("invariant: the operating system provides randomness");
+    bytes
+}
+
+/// A random number in 0..1, for jitter.
+pub(crate) fn jitter() -> f64 {
+    f64::from(u32::from_be_bytes(random())) / f64::from(u32::MAX)
+}

@@ -1,0 +1,281 @@
+//! A permitted call on its way: slot, upstream, progress, deadline, exactly one answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
+use crate::engine::fault::Fault;
+use crate::mcp::method::Method;
+use crate::mcp::project;
+use crate::mcp::version::{Era, Revision};
+use crate::policy::permit::Permit;
+use crate::runtime::clock;
+use crate::runtime::exchange::{Exchange, ExchangeEvent};
+use crate::runtime::service::{Answer, Service, refused};
+use crate::runtime::snapshot::View;
+use crate::runtime::upstream::handle::{Handle, Slot};
+use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
+use crate::wire::code;
+use crate::wire::message::{encode_notification, error_object};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// What names a call in metrics, logs and refusals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallLabels {
+    pub(crate) method: Method,
+    pub(crate) label: MethodLabel,
+    pub(crate) call: u64,
+    pub(crate) arrived: Instant,
+}
+
+/// What a call yields.
+#[derive(Debug)]
+pub(crate) enum LiveEvent {
+    /// A whole notification for the client.
+    Notice(Bytes),
+    Done(Answer),
+}
+
+/// One call. Dropping it before the answer cancels it upstream.
+pub(crate) struct LiveCall {
+    service: Arc<Service>,
+    handle: Arc<Handle>,
+    view: Arc<View>,
+    entry: usize,
+    waiting: Option<(Permit, Outgoing)>,
+    running: Option<Running>,
+    progress: Option<Progress>,
+    revision: Revision,
+    labels: CallLabels,
+    done: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+struct Running {
+    exchange: Exchange,
+    deadline: Deadline,
+    sent: Instant,
+    _slot: Slot,
+}
+
+impl std::fmt::Debug for LiveCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LiveCall({} {:x})", self.handle.name, self.labels.call)
+    }
+}
+
+impl LiveCall {
+    #[expect(clippy::too_many_arguments, reason = "called once, by the service that has decided all of them")]
+    pub(crate) fn new(
+        service: Arc<Service>,
+        handle: Arc<Handle>,
+        view: Arc<View>,
+        entry: usize,
+        permit: Permit,
+        outgoing: Outgoing,
+        progress: Option<Progress>,
+        revision: Revision,
+        labels: CallLabels,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            service,
+            handle,
+            view,
+            entry,
+            waiting: Some((permit, outgoing)),
+            running: None,
+            progress,
+            revision,
+            labels,
+            done: false,
+            _place: place,
+        }
+    }
+
+    /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
+    pub(crate) async fn next(&mut self) -> LiveEvent {
+        if self.running.is_none() {
+            if let Err(failure) = self.start().await {
+                return self.fail(&failure);
+            }
+        }
+        loop {
+            let Some(running) = &mut self.running else { return self.fail(&crate::engine::peer::down()) };
+            let until = running.deadline.at();
+            let event = tokio::select! {
+                biased;
+                event = running.exchange.next() => event,
+                () = tokio::time::sleep_until(until.into()) => {
+                    let text = format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
+                    return self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text));
+                }
+                () = self.service.giving_up.cancelled() => {
+                    let text = "The gateway is shutting down.";
+                    return self.fail(&Failure::new(Reason::ShuttingDown, Executed::Unknown, text));
+                }
+            };
+            match event {
+                ExchangeEvent::Progress(params) => {
+                    running.deadline.progressed(clock::now());
+                    let relayed = self.progress.as_mut().and_then(|progress| progress.relay(&params));
+                    match relayed {
+                        Some(params) => {
+                            return LiveEvent::Notice(encode_notification("notifications/progress", Some(&params)));
+                        }
+                        None => self.handle.metrics.fault(Fault::BadProgress.as_str()),
+                    }
+                }
+                ExchangeEvent::Done(outcome) => return self.finish(outcome),
+            }
+        }
+    }
+
+    async fn start(&mut self) -> Result<(), Failure> {
+        let asked = clock::now();
+        let slot = self.handle.slot().await?;
+        let link = self.handle.link().await?;
+        let Some((permit, outgoing)) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
+        let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
+        let sent = clock::now();
+        let spec = self.handle.spec.load();
+        self.handle.metrics.queued(sent.duration_since(asked));
+        let exchange = self.handle.call(&link, permit, outgoing, &entry.headers);
+        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
+        self.running = Some(Running { exchange, deadline, sent, _slot: slot });
+        Ok(())
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> LiveEvent {
+        let answer = match outcome {
+            Outcome::Failed(failure) => return self.fail(&failure),
+            Outcome::Result { raw, era } => {
+                if era == Era::Modern && !is_complete(&raw) {
+                    self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
+                    let text = "The server asked for input, which this client and this gateway did not offer.";
+                    return self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+                }
+                let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
+                self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
+                Answer::ok(project::result(self.labels.method, raw, era, self.revision))
+            }
+            Outcome::Error { raw } => {
+                self.count(OutcomeLabel::Error);
+                translate(self.labels.method, &raw, self.revision)
+            }
+        };
+        self.end();
+        LiveEvent::Done(answer)
+    }
+
+    fn fail(&mut self, failure: &Failure) -> LiveEvent {
+        let outcome = match failure.reason {
+            Reason::UpstreamDown | Reason::ShuttingDown => OutcomeLabel::UpstreamDown,
+            Reason::UpstreamCrashed => OutcomeLabel::Crashed,
+            Reason::UpstreamTimeout => OutcomeLabel::Timeout,
+            Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
+            Reason::Busy => OutcomeLabel::Busy,
+            Reason::Denied => OutcomeLabel::Denied,
+            Reason::Limited => OutcomeLabel::Limited,
+        };
+        self.count(outcome);
+        self.end();
+        let answer = if failure.reason == Reason::UpstreamProtocol {
+            // What the server said wrongly is no tool's result.
+            Answer { outcome: Err(failure.error_object(self.labels.call)), status: None }
+        } else {
+            refused(failure, &self.labels, self.revision)
+        };
+        LiveEvent::Done(answer)
+    }
+
+    fn count(&self, outcome: OutcomeLabel) {
+        let now = clock::now();
+        let total = now.duration_since(self.labels.arrived);
+        let upstream = self.running.as_ref().map(|running| now.duration_since(running.sent));
+        self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
+    }
+
+    /// Ends the exchange: one that has not answered is cancelled by being dropped.
+    fn end(&mut self) {
+        self.done = true;
+        self.running = None;
+    }
+
+    /// Lets the call run on without its client: a legacy client that went away did not cancel.
+    pub(crate) fn detach(mut self: Box<Self>) {
+        if self.done || self.service.draining.is_cancelled() {
+            return;
+        }
+        let tasks = self.service.tasks.clone();
+        tasks.spawn("detached call", async move {
+            while let LiveEvent::Notice(_) = self.next().await {}
+        });
+    }
+}
+
+impl Drop for LiveCall {
+    fn drop(&mut self) {
+        if !self.done {
+            self.count(OutcomeLabel::Cancelled);
+        }
+    }
+}
+
+/// Whether a modern result is final. The member usually stands first, so the whole result is rarely read for it.
+fn is_complete(raw: &RawJson) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow, default, rename = "resultType")]
+        result_type: Option<std::borrow::Cow<'a, str>>,
+    }
+    if raw.bytes().starts_with(br#"{"resultType":"complete""#) {
+        return true;
+    }
+    raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
+}
+
+fn is_tool_error(raw: &RawJson) -> bool {
+    memchr::memmem::find(raw.bytes(), b"\"isError\"").is_some_and(|_| {
+        RawObject::parse(raw).is_ok_and(|o| o.get("isError").is_some_and(|v| v.bytes().as_ref() == b"true"))
+    })
+}
+
+/// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
+fn translate(method: Method, raw: &RawJson, revision: Revision) -> Answer {
+    let Ok(mut object) = RawObject::parse(raw) else {
+        return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
+    };
+    let code = object.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
+    let message = object.string("message").unwrap_or_else(|| "The server gave no message.".to_owned());
+    let not_found = method == Method::ResourcesRead
+        && (code == code::RESOURCE_NOT_FOUND || message.to_ascii_lowercase().contains("not found"));
+    let outward = match code {
+        _ if not_found && revision.era() == Era::Modern => code::INVALID_PARAMS,
+        _ if not_found => code::RESOURCE_NOT_FOUND,
+        code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
+        code => code::outward(code),
+    };
+    object.retain(|name| matches!(name, "code" | "message" | "data"));
+    object.set("code", RawJson::trusted(outward.to_string()));
+    object.set("message", RawJson::string(&message));
+    Answer { outcome: Err(object.encode()), status: None }
+}
+
+/// The upstream needs something of the client that this gateway does not relay.
+fn missing_capability(method: Method, error: &RawObject, message: &str, revision: Revision) -> Answer {
+    if revision.era() == Era::Modern {
+        return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
+    }
+    let text = format!("The server needs a client capability for this call: {message}");
+    if method == Method::ToolsCall {
+        let text = RawJson::string(&text);
+        let result = format!(r#"{{"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
+        return Answer::ok(RawJson::trusted(result));
+    }
+    let data = error.get("data").cloned();
+    Answer { outcome: Err(error_object(code::INTERNAL, &text, data.as_ref())), status: None }
+}

@@ -1,0 +1,375 @@
+//! What the gateway does with one request, whatever transport it came on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::page::{CursorKey, CursorScope};
+use crate::engine::call::{Executed, Failure, Progress, Reason};
+use crate::engine::route::{RouteError, Routed, params_object, route};
+use crate::mcp::capability::discover_result;
+use crate::mcp::meta::{Meta, MetaError};
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::{Era, Revision};
+use crate::policy::decide::{Decision, Facts, decide};
+use crate::policy::permit::Permit;
+use crate::policy::rule::{ItemRules, Kind};
+use crate::runtime::clock;
+use crate::runtime::live::{CallLabels, LiveCall};
+use crate::runtime::snapshot::{Snapshot, View};
+use crate::runtime::tasks::TaskGroup;
+use crate::telemetry::metrics::{MethodLabel, Metrics, OutcomeLabel};
+use crate::wire::code;
+use crate::wire::message::{Request, error_object};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// The caller that exists without any configuration of callers: this user, on this machine.
+pub(crate) const LOCAL: &str = "local";
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) snapshots: Arc<ArcSwap<Snapshot>>,
+    /// Counts snapshots; listeners wait for it to grow.
+    pub(crate) generation: watch::Receiver<u64>,
+    pub(crate) metrics: Metrics,
+    pub(crate) tasks: TaskGroup,
+    /// Fires when no new request is accepted any more.
+    pub(crate) draining: CancellationToken,
+    /// Fires when calls in flight are given up.
+    pub(crate) giving_up: CancellationToken,
+    pub(crate) cursors: CursorKey,
+    /// Calls in flight, of all callers.
+    pub(crate) in_flight: Arc<Semaphore>,
+    pub(crate) calls: AtomicU64,
+    pub(crate) started: Instant,
+}
+
+/// Who asks, and how its answers must look.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientContext {
+    pub(crate) caller: Arc<str>,
+    pub(crate) profile: Option<Arc<str>>,
+    pub(crate) revision: Revision,
+}
+
+/// An answer that is ready.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Result<RawJson, RawJson>,
+    /// For errors that the modern era gives an HTTP status of their own.
+    pub(crate) status: Option<u16>,
+}
+
+impl Answer {
+    pub(crate) fn ok(result: RawJson) -> Self {
+        Self { outcome: Ok(result), status: None }
+    }
+
+    pub(crate) fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
+        Self { outcome: Err(error_object(code, message, data)), status: None }
+    }
+
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Handled {
+    Answer(Answer),
+    Call(Box<LiveCall>),
+    /// The gateway itself is full; HTTP says 503.
+    Overloaded,
+}
+
+impl Service {
+    /// Serves a request that is not bound to a session or stream of its own.
+    pub(crate) fn handle(self: &Arc<Self>, client: &ClientContext, request: &Request) -> Handled {
+        let arrived = clock::now();
+        let method = Method::parse(&request.method);
+        let era = client.revision.era();
+        let params = match params_object(request.params.as_ref()) {
+            Ok(params) => params,
+            Err(error) => return Handled::Answer(invalid(&error)),
+        };
+        let meta = match Meta::of(&params).and_then(|meta| meta.progress_token().map(|_| meta)) {
+            Ok(meta) => meta,
+            Err(error) => return Handled::Answer(invalid(&error.into())),
+        };
+        if !method.defined_in(era) {
+            return Handled::Answer(not_found(&request.method, era));
+        }
+        match method {
+            Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
+            Method::Discover => Handled::Answer(Answer::ok(discover_result())),
+            Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
+            Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
+            Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
+            Method::TemplatesList => Handled::Answer(self.list(client, List::Templates, &params)),
+            Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
+                self.call(client, method, &params, meta, arrived)
+            }
+            Method::TasksGet | Method::TasksCancel | Method::TasksResult => {
+                Handled::Answer(no_tasks(&params, era))
+            }
+            Method::Initialize
+            | Method::ResourcesSubscribe
+            | Method::ResourcesUnsubscribe
+            | Method::Listen
+            | Method::SetLevel
+            | Method::TasksList
+            | Method::TasksUpdate
+            | Method::Unknown => Handled::Answer(not_found(&request.method, era)),
+        }
+    }
+
+    /// One page of a list, from the bytes that all callers of one view share.
+    pub(crate) fn list(&self, client: &ClientContext, list: List, params: &RawObject) -> Answer {
+        let snapshot = self.snapshots.load_full();
+        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+            return Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None);
+        };
+        let page = match params.get("cursor") {
+            None => Some(0),
+            Some(raw) if raw.bytes().as_ref() == b"null" => Some(0),
+            Some(raw) => raw.parse::<String>().ok().and_then(|cursor| {
+                let scope = CursorScope {
+                    list,
+                    generation: snapshot.generation,
+                    caller: &client.caller,
+                    view: &view.name,
+                };
+                self.cursors.open(scope, &cursor)
+            }),
+        };
+        let rendered = snapshot.list(view, list, client.revision, &client.caller, &self.cursors);
+        let page = page.and_then(|page| rendered.pages.get(usize::try_from(page).ok()?));
+        page.map_or_else(
+            || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
+            |page| Answer::ok(page.clone()),
+        )
+    }
+
+    /// Finds the item, asks the policy, and prepares the call; nothing has been sent yet.
+    fn call(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+    ) -> Handled {
+        let snapshot = self.snapshots.load_full();
+        let Some(view) = snapshot.view(client.profile.as_deref()).cloned() else {
+            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
+        };
+        let visible = |at| view.visible(&snapshot.policy, at, &client.caller);
+        let routed = match route(&view.catalog, method, params, meta, visible) {
+            Ok(routed) => routed,
+            Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
+        };
+        let Some((entry, rules)) = view.item(routed.entry) else {
+            return Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
+        };
+        let Some(handle) = snapshot.handles.get(entry.upstream).cloned() else {
+            return Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
+        };
+        if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
+            return Handled::Answer(Answer::ok(no_completions(client.revision)));
+        }
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let labels = CallLabels { method, label: label(method), call, arrived };
+        let own_rules;
+        let (canonical, rules): (&str, &ItemRules) = match &routed.canonical {
+            Some(canonical) => {
+                own_rules = snapshot.policy.item_rules(Kind::Resource, entry.upstream_name.as_str(), canonical);
+                (canonical, &own_rules)
+            }
+            None => (&entry.canonical, rules),
+        };
+        let facts = Facts {
+            caller: &client.caller,
+            upstream: entry.upstream_name.as_str(),
+            canonical,
+            kind: match method {
+                Method::ToolsCall => Kind::Tool,
+                Method::PromptsGet => Kind::Prompt,
+                Method::Complete => Kind::Completion,
+                _ => Kind::Resource,
+            },
+        };
+        let permit = match self.judge(&snapshot, rules, &facts, call) {
+            Ok(permit) => permit,
+            Err(Refusal::Hidden) => {
+                let unknown = match method {
+                    Method::ToolsCall => RouteError::UnknownTool(entry.exposed.to_string()),
+                    Method::PromptsGet => RouteError::UnknownPrompt(entry.exposed.to_string()),
+                    _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
+                };
+                return Handled::Answer(unroutable(&unknown, params, client.revision.era()));
+            }
+            Err(Refusal::Told(failure)) => {
+                let outcome =
+                    if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
+                handle.metrics.count(labels.label, outcome);
+                return Handled::Answer(refused(&failure, &labels, client.revision));
+            }
+        };
+        let Ok(place) = Arc::clone(&self.in_flight).try_acquire_owned() else { return Handled::Overloaded };
+        let Routed { outgoing, token, entry, .. } = routed;
+        let progress = token.map(|token| Progress::new(token, client.revision));
+        let view = Arc::clone(&view);
+        Handled::Call(Box::new(LiveCall::new(
+            Arc::clone(self),
+            handle,
+            view,
+            entry,
+            permit,
+            outgoing,
+            progress,
+            client.revision,
+            labels,
+            place,
+        )))
+    }
+
+    /// One decision, one audit line.
+    fn judge(
+        &self,
+        snapshot: &Snapshot,
+        rules: &ItemRules,
+        facts: &Facts<'_>,
+        call: u64,
+    ) -> Result<Permit, Refusal> {
+        let decision = decide(&snapshot.policy, rules, facts, &snapshot.limiter, clock::uptime());
+        let audit = |effect: &'static str, rule: &str| {
+            tracing::info!(
+                target: "audit",
+                decision = effect,
+                rule,
+                caller = facts.caller,
+                upstream = facts.upstream,
+                item = facts.canonical,
+                kind = facts.kind.as_str(),
+                call.id = call,
+                "decision"
+            );
+            self.metrics.decision(effect, rule);
+        };
+        match decision {
+            Decision::Allow(permit) => {
+                audit("allow", permit.rule());
+                Ok(permit)
+            }
+            Decision::Deny { rule, hidden } => {
+                audit("deny", &rule);
+                if hidden {
+                    return Err(Refusal::Hidden);
+                }
+                Err(Refusal::Told(Failure::new(Reason::Denied, Executed::No, "The policy does not allow this call.")))
+            }
+            Decision::Ask { rule } => {
+                audit("ask", &rule);
+                let text = "This call needs an approval, which this release cannot ask for.";
+                Err(Refusal::Told(Failure::new(Reason::Denied, Executed::No, text)))
+            }
+            Decision::Limit { limit, retry_after } => {
+                audit("limit", &limit);
+                self.metrics.limit_hit(&limit);
+                let text = "The rate limit for this call is used up.";
+                Err(Refusal::Told(Failure::new(Reason::Limited, Executed::No, text).retry_after(retry_after)))
+            }
+        }
+    }
+}
+
+enum Refusal {
+    /// Answered like what does not exist.
+    Hidden,
+    Told(Failure),
+}
+
+/// The answer of a call that the gateway refused.
+pub(crate) fn refused(failure: &Failure, labels: &CallLabels, revision: Revision) -> Answer {
+    if labels.method == Method::ToolsCall {
+        Answer::ok(failure.tool_result(labels.call, revision))
+    } else {
+        Answer { outcome: Err(failure.error_object(labels.call)), status: None }
+    }
+}
+
+/// The error for a method that this era does not define or this release does not serve.
+pub(crate) fn not_found(method: &str, era: Era) -> Answer {
+    let shown: String = method.chars().take(64).collect();
+    let answer = Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", shown.escape_debug()), None);
+    if era == Era::Modern { answer.with_status(404) } else { answer }
+}
+
+fn invalid(error: &RouteError) -> Answer {
+    let answer = Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
+    match error {
+        RouteError::Params | RouteError::Meta(MetaError::NotAnObject) => answer.with_status(400),
+        _ => answer,
+    }
+}
+
+/// Unknown and hidden look the same; the code of a missing resource depends on the era.
+fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
+    match error {
+        RouteError::UnknownResource(_) => {
+            let uri = params.get("uri").cloned().unwrap_or_else(|| RawJson::string(""));
+            let data = RawJson::trusted(format!(r#"{{"uri":{}}}"#, uri.text()));
+            let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
+            Answer::error(code, &error.to_string(), Some(&data))
+        }
+        _ => Answer::error(code::INVALID_PARAMS, &error.to_string(), None),
+    }
+}
+
+/// No task was ever handed out, so every task id is unknown. A modern client must have declared the extension.
+fn no_tasks(params: &RawObject, era: Era) -> Answer {
+    const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+    let declared = || {
+        let meta = RawObject::parse(params.get("_meta")?).ok()?;
+        let capabilities = RawObject::parse(meta.get(crate::mcp::meta::CLIENT_CAPABILITIES)?).ok()?;
+        let extensions = RawObject::parse(capabilities.get("extensions")?).ok()?;
+        extensions.get(EXTENSION).map(|_| ())
+    };
+    if era == Era::Modern && declared().is_none() {
+        let data = RawJson::trusted(format!(r#"{{"requiredCapabilities":{{"extensions":{{"{EXTENSION}":{{}}}}}}}}"#));
+        let text = "this method needs the tasks extension";
+        return Answer::error(code::MISSING_CAPABILITY, text, Some(&data)).with_status(400);
+    }
+    Answer::error(code::INVALID_PARAMS, "Unknown task", None)
+}
+
+/// Clients were told that completions exist, so an upstream without them completes to nothing.
+fn no_completions(revision: Revision) -> RawJson {
+    RawJson::trusted(if revision.era() == Era::Modern {
+        r#"{"resultType":"complete","completion":{"values":[],"total":0,"hasMore":false}}"#
+    } else {
+        r#"{"completion":{"values":[],"total":0,"hasMore":false}}"#
+    })
+}
+
+fn label(method: Method) -> MethodLabel {
+    match method {
+        Method::ToolsCall => MethodLabel::ToolsCall,
+        Method::PromptsGet => MethodLabel::PromptsGet,
+        Method::ResourcesRead => MethodLabel::ResourcesRead,
+        Method::Complete => MethodLabel::Complete,
+        _ => MethodLabel::Other,
+    }
+}
+
+/// The view of a client, for those that watch it for changes.
+pub(crate) fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<View>> {
+    snapshot.view(client.profile.as_deref()).cloned()
+}

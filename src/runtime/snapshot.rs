@@ -1,0 +1,117 @@
+//! Everything a request needs, consistent for as long as the request lives.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalog::merge::{Catalog, Dropped, Entry};
+use crate::catalog::page::{CursorKey, CursorScope};
+use crate::catalog::view::{Rendered, render};
+use crate::config::Config;
+use crate::mcp::method::List;
+use crate::mcp::version::Revision;
+use crate::policy::decide::Policy;
+use crate::policy::limit::Limiter;
+use crate::policy::rule::{ItemRules, Kind};
+use crate::runtime::upstream::handle::Handle;
+
+/// How many rendered lists one view keeps; more callers than that cost rendering, not memory.
+const MAX_RENDERED: usize = 256;
+
+/// One immutable state of the gateway.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) generation: u64,
+    pub(crate) config: Arc<Config>,
+    pub(crate) handles: Vec<Arc<Handle>>,
+    /// The upstreams that answer `completion/complete`.
+    pub(crate) completes: Vec<bool>,
+    /// What clients without a profile see.
+    pub(crate) whole: Arc<View>,
+    pub(crate) profiles: HashMap<String, Arc<View>>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) limiter: Arc<Limiter>,
+    pub(crate) dropped: Vec<Dropped>,
+    /// How long a modern client may keep a list, in milliseconds.
+    pub(crate) ttl_ms: u32,
+}
+
+/// A catalog under the rules, and its lists as bytes.
+pub(crate) struct View {
+    /// Profile, or empty.
+    pub(crate) name: String,
+    pub(crate) catalog: Catalog,
+    /// By place in the catalog.
+    rules: Vec<ItemRules>,
+    rendered: Mutex<HashMap<(Arc<str>, List, Revision), Arc<Rendered>>>,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View({:?}, {} items)", self.name, self.catalog.entries().len())
+    }
+}
+
+pub(crate) fn kind(list: List) -> Kind {
+    match list {
+        List::Tools => Kind::Tool,
+        List::Prompts => Kind::Prompt,
+        List::Resources | List::Templates => Kind::Resource,
+    }
+}
+
+impl View {
+    pub(crate) fn new(name: &str, catalog: Catalog, policy: &Policy) -> Self {
+        let rules = catalog
+            .entries()
+            .iter()
+            .map(|e| policy.item_rules(kind(e.list), e.upstream_name.as_str(), &e.canonical))
+            .collect();
+        Self { name: name.to_owned(), catalog, rules, rendered: Mutex::default() }
+    }
+
+    /// An item and the rules that can match it.
+    pub(crate) fn item(&self, at: usize) -> Option<(&Entry, &ItemRules)> {
+        Some((self.catalog.entry(at)?, self.rules.get(at)?))
+    }
+
+    /// Whether the caller may see an item at all.
+    pub(crate) fn visible(&self, policy: &Policy, at: usize, caller: &str) -> bool {
+        self.rules.get(at).is_some_and(|rules| !policy.hidden(rules, caller))
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn view(&self, profile: Option<&str>) -> Option<&Arc<View>> {
+        profile.map_or(Some(&self.whole), |name| self.profiles.get(name))
+    }
+
+    /// One list as this caller sees it, rendered at first use.
+    pub(crate) fn list(
+        &self,
+        view: &View,
+        list: List,
+        revision: Revision,
+        caller: &Arc<str>,
+        key: &CursorKey,
+    ) -> Arc<Rendered> {
+        let place = (Arc::clone(caller), list, revision);
+        let lock = || view.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = lock().get(&place) {
+            return Arc::clone(ready);
+        }
+        let scope = CursorScope { list, generation: self.generation, caller, view: &view.name };
+        let made = Arc::new(render(
+            &view.catalog,
+            list,
+            revision,
+            self.ttl_ms,
+            |at| view.visible(&self.policy, at, caller),
+            |page| key.seal(scope, page),
+        ));
+        let mut map = lock();
+        if map.len() < MAX_RENDERED {
+            map.insert(place, Arc::clone(&made));
+        }
+        made
+    }
+}

@@ -1,0 +1,134 @@
+//! Small files in the state directory: the access token, and what upstreams offered last time.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+
+use crate::catalog::inventory::Inventory;
+use crate::engine::handshake::EraHint;
+use crate::mcp::version::{Era, Revision};
+use crate::runtime::clock;
+use crate::wire::raw::RawJson;
+
+/// A legacy verdict is asked again after this time: a server that learns the modern era still answers `initialize`, so a stale
+/// verdict would never show.
+const VERDICT_LIFE: Duration = Duration::from_secs(24 * 3600);
+
+/// The state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    dir: PathBuf,
+}
+
+/// What is known of an upstream from an earlier run.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    pub(crate) inventory: Inventory,
+    pub(crate) revision: Revision,
+    pub(crate) hint: Option<EraHint>,
+}
+
+impl Store {
+    /// Opens the directory, made with mode 0700 if it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn open(dir: PathBuf) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        Ok(Self { dir })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The access token and the file that holds it, generated at first use with mode 0600.
+    ///
+    /// # Errors
+    /// When the file can neither be read nor written.
+    pub(crate) fn token(&self) -> io::Result<(String, PathBuf)> {
+        let path = self.dir.join("token");
+        match fs::read_to_string(&path) {
+            Ok(text) if text.trim().len() >= 32 => return Ok((text.trim().to_owned(), path)),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let token = format!("hdnd_{}", BASE64URL_NOPAD.encode(&clock::random::<32>()));
+        self.write("token", token.as_bytes())?;
+        Ok((token, path))
+    }
+
+    /// What an upstream with this launch offered when it was last seen.
+    pub(crate) fn recall(&self, launch: &str) -> Option<Remembered> {
+        let path = self.dir.join(inventory_file(launch));
+        let text = fs::read(&path).ok()?;
+        // A file that this program did not write whole is worth nothing; it only costs a fresh listing.
+        serde_json::from_slice::<serde::de::IgnoredAny>(&text).ok()?;
+        let (inventory, revision) = Inventory::from_json(RawJson::trusted(text))?;
+        let age = fs::metadata(&path).ok()?.modified().ok()?.elapsed().ok()?;
+        let legacy = revision.era() == Era::Legacy && age < VERDICT_LIFE;
+        Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })
+    }
+
+    /// Keeps what an upstream offers.
+    ///
+    /// # Errors
+    /// When the file cannot be written; the next start then lists anew.
+    pub(crate) fn remember(&self, launch: &str, inventory: &Inventory, revision: Revision) -> io::Result<()> {
+        let name = inventory_file(launch);
+        let text = inventory.to_json(revision);
+        // Not rewritten when nothing changed, so that the file's date stays the date of the era's verdict.
+        if fs::read(self.dir.join(&name)).is_ok_and(|old| old == text.bytes().as_ref()) {
+            return Ok(());
+        }
+        self.write(&name, text.bytes())
+    }
+
+    /// Writes a file so that a reader sees the old text or the new one.
+    fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let path = self.dir.join(name);
+        let unique = HEXLOWER.encode(&clock::random::<4>());
+        let fresh = self.dir.join(format!("{name}.{unique}"));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        let written = file.write_all(text).and_then(|()| file.sync_data()).and_then(|()| fs::rename(&fresh, &path));
+        if written.is_err() {
+            // Nothing more can be done for a half-written file.
+            drop(fs::remove_file(&fresh));
+        }
+        written
+    }
+}
+
+fn inventory_file(launch: &str) -> String {
+    format!("inventory-{launch}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn the_token_is_made_once_and_readable_by_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("state")).unwrap();
+        let (token, path) = store.token().unwrap();
+        assert_eq!(store.token().unwrap().0, token);
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_broken_inventory_file_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().to_owned()).unwrap();
+        store.remember("x", &Inventory::default(), Revision::V2025_06_18).unwrap();
+        assert_eq!(store.recall("x").unwrap().hint, Some(EraHint::Legacy));
+        fs::write(dir.path().join("inventory-x.json"), "{\"version\":").unwrap();
+        assert!(store.recall("x").is_none());
+    }
+}

@@ -1,0 +1,382 @@
+//! Owner of the upstreams and only writer of the snapshot.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::filter::Filter;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
+use crate::catalog::name::UpstreamName;
+use crate::config::plan::{Plan, diff};
+use crate::config::{self, Config, Target, Uris, Upstream};
+use crate::mcp::version::{Era, Revision};
+use crate::policy::decide::Policy;
+use crate::policy::limit::Limiter;
+use crate::runtime::clock;
+use crate::runtime::snapshot::{Snapshot, View};
+use crate::runtime::store::Store;
+use crate::runtime::tasks::TaskGroup;
+use crate::runtime::upstream::actor::{self, Context, News, Report};
+use crate::runtime::upstream::handle::{Handle, LinkState};
+use crate::runtime::upstream::http::HttpClient;
+use crate::telemetry::metrics::Metrics;
+
+/// How long a dead upstream's items stay listed.
+const GRACE: Duration = Duration::from_secs(600);
+/// How long the first lists wait for upstreams that are still starting.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// How long a replaced upstream may finish its calls.
+const REPLACE_DRAIN: Duration = Duration::from_secs(10);
+/// Freshness told to modern clients: while all is well, and while an upstream is missing.
+const TTL_MS: u32 = 60_000;
+const TTL_DEGRADED_MS: u32 = 5_000;
+
+/// Something that the supervisor is asked to do.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Put a checked configuration in force.
+    Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
+}
+
+/// What the supervisor needs from outside.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) metrics: Metrics,
+    pub(crate) store: Option<Store>,
+    pub(crate) http: HttpClient,
+}
+
+/// The supervisor's ends that others hold.
+#[derive(Debug)]
+pub(crate) struct Supervised {
+    pub(crate) snapshots: Arc<ArcSwap<Snapshot>>,
+    pub(crate) generation: watch::Receiver<u64>,
+    /// True once every upstream has answered or failed, or the time for that is over.
+    pub(crate) settled: watch::Receiver<bool>,
+    pub(crate) orders: mpsc::Sender<Order>,
+    /// Ends with every upstream stopped.
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskGroup,
+}
+
+struct Managed {
+    handle: Arc<Handle>,
+    stop: CancellationToken,
+    filters: Filters,
+    inventory: Option<(Inventory, Revision)>,
+    down_since: Option<Instant>,
+    /// It has been heard of since the start: listed or failed.
+    heard: bool,
+}
+
+struct Supervisor {
+    config: Arc<Config>,
+    policy: Arc<Policy>,
+    limiter: Arc<Limiter>,
+    managed: HashMap<UpstreamName, Managed>,
+    parts: Parts,
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    generation: watch::Sender<u64>,
+    settled: watch::Sender<bool>,
+    reports: mpsc::Sender<Report>,
+    actors: TaskGroup,
+    stop: CancellationToken,
+}
+
+/// Starts all upstreams and the task that looks after them.
+///
+/// # Errors
+/// A sentence when the configuration's policy or patterns cannot be compiled, which `check` would have said.
+pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
+    let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
+    let limiter = Limiter::new(&policy);
+    let (reports_in, reports) = mpsc::channel(64);
+    let (orders_in, orders) = mpsc::channel(8);
+    let (generation_in, generation) = watch::channel(0);
+    let (settled_in, settled) = watch::channel(false);
+    let config = Arc::new(config);
+    let policy = Arc::new(policy);
+    let limiter = Arc::new(limiter);
+    let empty = Snapshot {
+        generation: 0,
+        config: Arc::clone(&config),
+        handles: Vec::new(),
+        completes: Vec::new(),
+        whole: Arc::new(View::new("", Catalog::default(), &policy)),
+        profiles: HashMap::new(),
+        policy: Arc::clone(&policy),
+        limiter: Arc::clone(&limiter),
+        dropped: Vec::new(),
+        ttl_ms: TTL_DEGRADED_MS,
+    };
+    let snapshots = Arc::new(ArcSwap::from_pointee(empty));
+    let stop = CancellationToken::new();
+    let tasks = TaskGroup::default();
+    let mut supervisor = Supervisor {
+        config,
+        policy,
+        limiter,
+        managed: HashMap::new(),
+        parts,
+        snapshots: Arc::clone(&snapshots),
+        generation: generation_in,
+        settled: settled_in,
+        reports: reports_in,
+        actors: TaskGroup::default(),
+        stop: stop.clone(),
+    };
+    for upstream in supervisor.config.upstreams.clone() {
+        supervisor.launch(upstream)?;
+    }
+    supervisor.publish(true);
+    supervisor.settle(false);
+    tasks.spawn("supervisor", supervisor.run(reports, orders));
+    Ok(Supervised { snapshots, generation, settled, orders: orders_in, stop, tasks })
+}
+
+impl Supervisor {
+    async fn run(mut self, mut reports: mpsc::Receiver<Report>, mut orders: mpsc::Receiver<Order>) {
+        let settle = tokio::time::sleep(SETTLE);
+        tokio::pin!(settle);
+        let mut grace = tokio::time::interval(Duration::from_secs(30));
+        loop {
+            tokio::select! {
+                Some(report) = reports.recv() => self.report(report),
+                Some(order) = orders.recv() => self.order(order),
+                () = &mut settle, if !*self.settled.borrow() => self.settle(true),
+                _ = grace.tick() => self.publish(false),
+                () = self.stop.cancelled() => break,
+            }
+        }
+        for managed in self.managed.values() {
+            managed.stop.cancel();
+        }
+        // The actors still report while they end; nobody may wait for a full channel then.
+        drop(reports);
+        self.actors.join().await;
+    }
+
+    fn launch(&mut self, spec: Upstream) -> Result<(), String> {
+        let filters = filters(&spec)?;
+        let remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.launch_identity()));
+        let metrics = self.parts.metrics.upstream(spec.name.as_str());
+        let name = spec.name.clone();
+        let handle = Arc::new(Handle::new(spec, metrics));
+        let stop = self.stop.child_token();
+        let context = Context {
+            handle: Arc::clone(&handle),
+            reports: self.reports.clone(),
+            stop: stop.clone(),
+            tasks: self.actors.clone(),
+            http: self.parts.http.clone(),
+            remembered: remembered.as_ref().and_then(|r| r.hint),
+        };
+        self.actors.spawn("upstream", actor::run(context));
+        let inventory = remembered.map(|r| (r.inventory, r.revision));
+        let heard = inventory.is_some();
+        self.managed.insert(name, Managed { handle, stop, filters, inventory, down_since: None, heard });
+        Ok(())
+    }
+
+    fn report(&mut self, report: Report) {
+        let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
+        if !Arc::ptr_eq(&managed.handle, &report.handle) {
+            return;
+        }
+        match report.news {
+            News::Inventory(inventory, agreed) => {
+                for why in &inventory.skipped {
+                    tracing::warn!(upstream.name = %report.upstream, error = %why, "part of a list is not offered");
+                }
+                if let Some(store) = &self.parts.store {
+                    let launch = managed.handle.spec.load().launch_identity();
+                    if let Err(error) = store.remember(&launch, &inventory, agreed.revision) {
+                        tracing::warn!(upstream.name = %report.upstream, error = %error, "inventory not kept on disk");
+                    }
+                }
+                managed.inventory = Some((inventory, agreed.revision));
+                managed.heard = true;
+            }
+            News::State => {}
+        }
+        match &*managed.handle.state() {
+            LinkState::Down { .. } => {
+                managed.heard = true;
+                managed.down_since.get_or_insert_with(clock::now);
+            }
+            LinkState::Ready(_) => managed.down_since = None,
+            LinkState::Idle | LinkState::Starting | LinkState::Stopped => {}
+        }
+        self.publish(false);
+        self.settle(false);
+    }
+
+    fn settle(&self, time_is_over: bool) {
+        let all = self.managed.values().all(|m| m.heard || matches!(*m.handle.state(), LinkState::Idle));
+        let lazy_only = |m: &Managed| m.handle.spec.load().start == config::Start::Lazy;
+        if time_is_over || all || self.managed.values().all(|m| m.heard || lazy_only(m)) {
+            self.settled.send_replace(true);
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        let Order::Apply { config, reply } = order;
+        let outcome = self.apply(*config);
+        self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
+        // Whoever asked may have gone.
+        drop(reply.send(outcome));
+    }
+
+    /// All or nothing: everything that can fail is done before anything changes.
+    fn apply(&mut self, new: Config) -> Result<Plan, String> {
+        let plan = diff(&self.config, &new);
+        if !plan.needs_restart.is_empty() {
+            return Err(format!("these keys cannot change while the gateway runs: {}", plan.needs_restart.join(", ")));
+        }
+        let policy = Policy::build(&new.policy).map_err(|problems| join(&problems))?;
+        for upstream in &new.upstreams {
+            filters(upstream)?;
+        }
+        for name in plan.stop.iter().chain(&plan.replace) {
+            if let Some(old) = self.managed.remove(name) {
+                self.retire(old);
+                if plan.stop.contains(name) {
+                    self.parts.metrics.forget_upstream(name.as_str());
+                }
+            }
+        }
+        self.limiter = Arc::new(self.limiter.carry_over(&policy));
+        self.policy = Arc::new(policy);
+        self.config = Arc::new(new);
+        for spec in self.config.upstreams.clone() {
+            match self.managed.get_mut(&spec.name) {
+                Some(kept) => {
+                    kept.filters = filters(&spec)?;
+                    kept.handle.spec.store(Arc::new(spec));
+                }
+                None => self.launch(spec)?,
+            }
+        }
+        self.publish(true);
+        Ok(plan)
+    }
+
+    /// Lets a removed upstream finish its calls, then stops it.
+    fn retire(&self, old: Managed) {
+        self.actors.spawn("retire", async move {
+            let until = clock::now() + REPLACE_DRAIN;
+            while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            old.stop.cancel();
+        });
+    }
+
+    /// Builds and stores a snapshot, then tells listeners, so that whoever asks again sees the new lists. Nothing happens
+    /// when clients would see the same, unless `forced`.
+    fn publish(&mut self, forced: bool) {
+        let old = self.snapshots.load_full();
+        let now = clock::now();
+        let order: Vec<&Upstream> = self.config.upstreams.iter().collect();
+        let empty = Inventory::default();
+        let managed: Vec<&Managed> = order.iter().filter_map(|spec| self.managed.get(&spec.name)).collect();
+        let sources: Vec<Source<'_>> = managed
+            .iter()
+            .enumerate()
+            .zip(&order)
+            .map(|((index, m), spec)| {
+                let gone = m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
+                let known = m.inventory.as_ref().filter(|_| !gone);
+                let is_http = matches!(spec.target, Target::Http { .. });
+                Source {
+                    upstream: &spec.name,
+                    prefix: &spec.prefix,
+                    inventory: known.map_or(&empty, |(inventory, _)| inventory),
+                    filters: &m.filters,
+                    needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
+                    index,
+                }
+            })
+            .collect();
+        let naming = NamingRules {
+            max_length: self.config.naming.max_length,
+            prefix_uris: self.config.naming.uris == Uris::Prefix,
+            transparent: false,
+            profile: None,
+        };
+        let (whole, dropped) = merge(&sources, naming);
+        let profiles = self.profiles(&sources, naming);
+        let degraded = managed.iter().any(|m| m.down_since.is_some() || !m.heard);
+        let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
+        let completes: Vec<bool> =
+            managed.iter().map(|m| m.inventory.as_ref().is_some_and(|(inventory, _)| inventory.completions)).collect();
+        let same = whole.same_as(&old.whole.catalog)
+            && completes == old.completes
+            && ttl_ms == old.ttl_ms
+            && profiles.iter().all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
+        if same && !forced {
+            return;
+        }
+        self.warn_of_dropped(&dropped, &old.dropped);
+        for m in &managed {
+            let count = |list| whole.entries().iter().filter(|e| e.list == list && e.upstream_name == m.handle.name).count();
+            m.handle.metrics.items(crate::mcp::method::List::ALL.map(count));
+        }
+        let generation = old.generation + 1;
+        let policy = &self.policy;
+        let profiles = profiles.into_iter().map(|(n, c)| (n.clone(), Arc::new(View::new(&n, c, policy)))).collect();
+        self.snapshots.store(Arc::new(Snapshot {
+            generation,
+            config: Arc::clone(&self.config),
+            handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
+            completes,
+            whole: Arc::new(View::new("", whole, policy)),
+            profiles,
+            policy: Arc::clone(policy),
+            limiter: Arc::clone(&self.limiter),
+            dropped,
+            ttl_ms,
+        }));
+        self.generation.send_replace(generation);
+    }
+
+    fn profiles(&self, sources: &[Source<'_>], naming: NamingRules<'_>) -> Vec<(String, Catalog)> {
+        let mut out = Vec::new();
+        for profile in &self.config.profiles {
+            let compiled = [&profile.tools, &profile.prompts, &profile.resources]
+                .map(|filter| Filter::build(&filter.allow, &filter.deny, &[]).unwrap_or_default());
+            let [tools, prompts, resources] = compiled;
+            let filters = Filters { tools, prompts, resources };
+            let chosen: Vec<Source<'_>> =
+                sources.iter().filter(|s| profile.upstreams.contains(s.upstream)).copied().collect();
+            let rules = NamingRules { transparent: profile.transparent, profile: Some(&filters), ..naming };
+            out.push((profile.name.clone(), merge(&chosen, rules).0));
+        }
+        out
+    }
+
+    fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
+        for item in dropped.iter().filter(|item| !before.contains(item)) {
+            tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.why, "item withheld");
+        }
+        self.parts.metrics.withheld(dropped.len());
+    }
+}
+
+fn filters(spec: &Upstream) -> Result<Filters, String> {
+    let build = |filter: &config::Filter| {
+        Filter::build(&filter.allow, &filter.deny, &filter.rename)
+            .map_err(|error| format!("upstreams.{}: {error}", spec.name))
+    };
+    Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
+}
+
+fn join(problems: &[crate::policy::decide::PolicyProblem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

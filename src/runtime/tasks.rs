@@ -1,0 +1,42 @@
+//! Tasks with a name, an owner and an end.
+
+use std::future::Future;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+/// A set of tasks that is stopped and waited for together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskGroup {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl TaskGroup {
+    /// Starts a task that belongs to the group.
+    pub(crate) fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let span = tracing::debug_span!("task", name);
+        #[expect(clippy::disallowed_methods, reason = "the one place that spawns: tracked and named")]
+        tokio::spawn(self.tracker.track_future(task.instrument(span)));
+    }
+
+    /// Fires when the group is asked to end.
+    pub(crate) fn stop_token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tracker.len()
+    }
+
+    /// Waits until every task has ended.
+    pub(crate) async fn join(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}

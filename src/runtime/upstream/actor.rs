@@ -1,0 +1,200 @@
+//! The life of one upstream: start, serve, die, wait, start again. It alone sets the handle's state.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::inventory::Inventory;
+use crate::catalog::name::UpstreamName;
+use crate::config::{EraChoice, Start, Target};
+use crate::engine::handshake::{Agreed, EraHint};
+use crate::engine::peer::PeerTimes;
+use crate::engine::restart::{Backoff, Verdict};
+use crate::runtime::clock;
+use crate::runtime::tasks::TaskGroup;
+use crate::runtime::upstream::handle::{Handle, Link, LinkState};
+use crate::runtime::upstream::http::HttpClient;
+use crate::runtime::upstream::http_actor;
+use crate::runtime::upstream::process::{LastWords, Launch, Process, drain_stderr};
+use crate::runtime::upstream::stdio::{self, StdioNews, StdioOptions};
+
+/// What an actor tells the supervisor.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) upstream: UpstreamName,
+    /// Reports of a handle that was replaced meanwhile are dropped.
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) news: News,
+}
+
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Complete lists, and what the upstream agreed to.
+    Inventory(Inventory, Agreed),
+    /// The link went up or down.
+    State,
+}
+
+/// Everything an actor works with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) reports: mpsc::Sender<Report>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskGroup,
+    pub(crate) http: HttpClient,
+    /// What the last run of this program learnt of the upstream's era.
+    pub(crate) remembered: Option<EraHint>,
+}
+
+impl Context {
+    pub(crate) async fn report(&self, news: News) {
+        let report = Report { upstream: self.handle.name.clone(), handle: Arc::clone(&self.handle), news };
+        // The supervisor outlives its actors except in the last moments of a shutdown.
+        drop(self.reports.send(report).await);
+    }
+
+    /// How to ask for the era at the next start.
+    pub(crate) fn first_hint(&self) -> EraHint {
+        match self.handle.spec.load().era {
+            EraChoice::Auto => self.remembered.unwrap_or(EraHint::Probe),
+            EraChoice::Legacy => EraHint::Legacy,
+            EraChoice::Modern => EraHint::Modern,
+        }
+    }
+}
+
+/// Runs an upstream until the context is stopped.
+pub(crate) async fn run(context: Context) {
+    let handle = &context.handle;
+    if handle.spec.load().start == Start::Lazy {
+        tokio::select! {
+            () = handle.wanted.notified() => {}
+            () = context.stop.cancelled() => return,
+        }
+    }
+    let mut backoff = Backoff::default();
+    let mut hint = context.first_hint();
+    loop {
+        handle.set_state(LinkState::Starting);
+        handle.incarnation.fetch_add(1, Ordering::Relaxed);
+        let target = handle.spec.load().target.clone();
+        let run = match target {
+            Target::Stdio { command, env, cwd } => serve_stdio(&context, Launch { command, env, cwd }, hint).await,
+            Target::Http { .. } => http_actor::serve(&context, hint).await,
+        };
+        if context.stop.is_cancelled() {
+            break;
+        }
+        // A start that only taught how to ask is repeated at once: nothing has died yet.
+        let learnt = run.next.filter(|next| *next != hint && run.served.is_none());
+        if let Some(next) = learnt {
+            tracing::debug!(upstream.name = %handle.name, why = %run.why, "starting again without the era probe");
+            hint = next;
+            continue;
+        }
+        let wait = match backoff.died(clock::now(), run.served, clock::jitter()) {
+            Verdict::Retry(wait) => {
+                tracing::warn!(upstream.name = %handle.name, error = %run.why, retry_ms = wait.as_millis(), "upstream down");
+                wait
+            }
+            Verdict::Broken(wait) => {
+                tracing::error!(upstream.name = %handle.name, error = %run.why, retry_s = wait.as_secs(), "upstream keeps failing");
+                wait
+            }
+        };
+        handle.restarts.fetch_add(1, Ordering::Relaxed);
+        handle.metrics.restarted();
+        handle.last_error.store(Arc::new(run.why.clone()));
+        handle.set_state(LinkState::Down { why: run.why, until: clock::now() + wait });
+        context.report(News::State).await;
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = context.stop.cancelled() => break,
+        }
+    }
+    handle.set_state(LinkState::Stopped);
+}
+
+/// How one incarnation went.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) why: String,
+    pub(crate) next: Option<EraHint>,
+    /// How long it was ready, if it ever was.
+    pub(crate) served: Option<Duration>,
+}
+
+async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
+    let handle = &context.handle;
+    let process = match Process::start(&launch) {
+        Ok(process) => process,
+        Err(error) => return Run { why: error.to_string(), next: None, served: None },
+    };
+    let (stdin, stdout, stderr, mut reaper) = process.split();
+    let words = LastWords::default();
+    context.tasks.spawn("stderr", drain_stderr(handle.name.to_string(), stderr, words.clone()));
+    let spec = handle.spec.load_full();
+    let options = StdioOptions {
+        hint,
+        times: PeerTimes { probe: PROBE_TIME, start: spec.start_timeout },
+        slots: spec.max_in_flight,
+        max_line_bytes: MAX_LINE_BYTES,
+    };
+    let (news_in, mut news_out) = mpsc::channel(64);
+    let mut tell = |news: StdioNews| match news {
+        StdioNews::Fault(fault) => {
+            handle.metrics.fault(fault.as_str());
+            tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
+        }
+        // Emptied before each turn of the connection, so it is never full.
+        StdioNews::Ready(_) | StdioNews::Inventory(_) => drop(news_in.try_send(news)),
+    };
+    let mut ready_at: Option<Instant> = None;
+    let ended = {
+        let connection = stdio::run(stdin, stdout, options, &context.stop, &mut tell);
+        tokio::pin!(connection);
+        let mut agreed: Option<Agreed> = None;
+        loop {
+            tokio::select! {
+                biased;
+                Some(news) = news_out.recv() => match news {
+                    StdioNews::Ready(link) => {
+                        agreed = Some(link.agreed);
+                        ready_at = Some(clock::now());
+                        tracing::info!(upstream.name = %handle.name, revision = %link.agreed.revision, "upstream ready");
+                        handle.set_state(LinkState::Ready(Link::Stdio(link)));
+                        context.report(News::State).await;
+                    }
+                    StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
+                        context.report(News::Inventory(inventory, agreed)).await;
+                    },
+                    StdioNews::Fault(_) => {}
+                },
+                ended = &mut connection => break ended,
+            }
+        }
+    };
+    let served = ready_at.map(|at| clock::now().duration_since(at));
+    // No call may find the old link while the process is ended, which takes its time.
+    handle.set_state(LinkState::Starting);
+    let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
+    let status = if early.is_some() { early } else { reaper.stop().await };
+    let mut why = ended.why;
+    if let Some(status) = status.filter(|status| !status.success()) {
+        why = format!("{why} ({status})");
+    }
+    if let Some(line) = words.last().filter(|_| !context.stop.is_cancelled()) {
+        let line: String = line.chars().take(200).collect();
+        why = format!("{why}; last line of stderr: {}", line.escape_debug());
+    }
+    Run { why, next: ended.next, served }
+}
+
+/// How long an upstream of unknown era may take to answer `server/discover`.
+pub(crate) const PROBE_TIME: Duration = Duration::from_secs(5);
+/// Longest line of a child, and longest body of an HTTP answer.
+pub(crate) const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;

@@ -1,0 +1,218 @@
+//! One upstream's handle: its link of the moment, its call slots, its counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::catalog::name::UpstreamName;
+use crate::config::Upstream;
+use crate::engine::call::{Executed, Failure, Outgoing, Reason};
+use crate::engine::handshake::Agreed;
+use crate::policy::permit::Permit;
+use crate::runtime::clock;
+use crate::runtime::exchange::Exchange;
+use crate::runtime::upstream::http::HttpLink;
+use crate::runtime::upstream::stdio::StdioLink;
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::wire::headers::ParamHeaders;
+
+/// What an upstream is doing.
+#[derive(Clone, Debug)]
+pub(crate) enum LinkState {
+    /// Configured as lazy and not asked for yet.
+    Idle,
+    Starting,
+    Ready(Link),
+    Down {
+        why: String,
+        /// When it is tried again.
+        until: Instant,
+    },
+    Stopped,
+}
+
+impl LinkState {
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Ready(_) => "ready",
+            Self::Down { .. } => "down",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// The way to a running upstream.
+#[derive(Clone, Debug)]
+pub(crate) enum Link {
+    Stdio(StdioLink),
+    Http(Arc<HttpLink>),
+}
+
+impl Link {
+    pub(crate) fn agreed(&self) -> Agreed {
+        match self {
+            Self::Stdio(link) => link.agreed,
+            Self::Http(link) => link.agreed,
+        }
+    }
+}
+
+/// Shared by the actor that sets the state and the requests that use it.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) name: UpstreamName,
+    pub(crate) metrics: UpstreamMetrics,
+    /// The configuration in force; timeouts and limits may change while calls run.
+    pub(crate) spec: ArcSwap<Upstream>,
+    state: ArcSwap<LinkState>,
+    changed: Notify,
+    /// A call wants a lazy upstream started.
+    pub(crate) wanted: Notify,
+    slots: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    pub(crate) in_flight: AtomicUsize,
+    pub(crate) restarts: AtomicU64,
+    pub(crate) incarnation: AtomicU64,
+    /// Set once the first attempt to start has ended, well or badly.
+    settled: std::sync::atomic::AtomicBool,
+    /// Last words of the process, or the last error.
+    pub(crate) last_error: ArcSwap<String>,
+}
+
+/// A call's place among the calls of its upstream, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    handle: Arc<Handle>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.handle.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics) -> Self {
+        Self {
+            name: spec.name.clone(),
+            metrics,
+            slots: Arc::new(Semaphore::new(spec.max_in_flight)),
+            spec: ArcSwap::from_pointee(spec),
+            state: ArcSwap::from_pointee(LinkState::Idle),
+            changed: Notify::new(),
+            wanted: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
+            restarts: AtomicU64::new(0),
+            incarnation: AtomicU64::new(0),
+            settled: std::sync::atomic::AtomicBool::new(false),
+            last_error: ArcSwap::from_pointee(String::new()),
+        }
+    }
+
+    pub(crate) fn state(&self) -> Arc<LinkState> {
+        self.state.load_full()
+    }
+
+    pub(crate) fn set_state(&self, state: LinkState) {
+        if matches!(state, LinkState::Ready(_) | LinkState::Down { .. }) {
+            self.settled.store(true, Ordering::Release);
+        }
+        self.metrics.set_state(state.as_str());
+        self.state.store(Arc::new(state));
+        self.changed.notify_waiters();
+    }
+
+    /// Whether the first start has succeeded or failed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire) || matches!(*self.state(), LinkState::Idle)
+    }
+
+    /// Waits for the way to the upstream, within the upstream's queue time.
+    ///
+    /// # Errors
+    /// [`Reason::UpstreamDown`]: nothing was sent.
+    pub(crate) async fn link(&self) -> Result<Link, Failure> {
+        if let LinkState::Ready(link) = &*self.state.load() {
+            return Ok(link.clone());
+        }
+        let until = clock::now() + self.spec.load().queue_timeout;
+        loop {
+            let changed = self.changed.notified();
+            match &*self.state() {
+                LinkState::Ready(link) => return Ok(link.clone()),
+                LinkState::Down { until: retry, .. } if *retry > until => {
+                    return Err(self.down(retry.saturating_duration_since(clock::now())));
+                }
+                LinkState::Stopped => return Err(self.down(Duration::from_secs(1))),
+                LinkState::Idle => self.wanted.notify_one(),
+                LinkState::Starting | LinkState::Down { .. } => {}
+            }
+            if tokio::time::timeout_at(until.into(), changed).await.is_err() {
+                return Err(self.down(Duration::from_secs(5)));
+            }
+        }
+    }
+
+    fn down(&self, retry: Duration) -> Failure {
+        let detail = format!("The server `{}` is not running.", self.name);
+        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
+    }
+
+    /// Waits for a call slot in the order of arrival.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`]: nothing was sent.
+    pub(crate) async fn slot(self: &Arc<Self>) -> Result<Slot, Failure> {
+        if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Ok(self.taken(permit));
+        }
+        let spec = self.spec.load_full();
+        let busy = || {
+            let detail = format!("The server `{}` is busy.", self.name);
+            Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
+        };
+        let _waiting = Waiting::enter(&self.waiting, spec.queue).ok_or_else(busy)?;
+        let permit = tokio::time::timeout(spec.queue_timeout, Arc::clone(&self.slots).acquire_owned()).await;
+        permit.ok().and_then(Result::ok).map(|permit| self.taken(permit)).ok_or_else(busy)
+    }
+
+    fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Slot {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Slot { handle: Arc::clone(self), _permit: permit }
+    }
+
+    /// Hands a permitted call to the upstream. The permit is spent: no call goes upstream without one.
+    pub(crate) fn call(&self, link: &Link, permit: Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
+        drop(permit);
+        match link {
+            Link::Stdio(link) => Exchange::Stdio(link.call(outgoing)),
+            Link::Http(link) => Exchange::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
+        }
+    }
+}
+
+/// One more in the queue, for as long as it lives.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
+        if count.fetch_add(1, Ordering::Relaxed) >= limit {
+            count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self(count))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,277 @@
+//! The life of an HTTP upstream: find its era, read its lists, hear of changes. Calls do not pass here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use hyper::body::Incoming;
+
+use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
+use crate::config::Target;
+use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
+use crate::engine::peer::list_params;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::{Era, Revision};
+use crate::runtime::clock;
+use crate::runtime::upstream::actor::{Context, News, PROBE_TIME, Run};
+use crate::runtime::upstream::handle::{Link, LinkState};
+use crate::runtime::upstream::http::{HttpError, HttpLink, Reader, drain, initialize, transport_error};
+use crate::wire::message::{self, Message};
+use crate::wire::raw::RawJson;
+
+/// Bursts of change notifications become one reading.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How long to wait before a change stream is opened again.
+const REOPEN: Duration = Duration::from_secs(2);
+/// How long the head of a change stream may take.
+const HEAD_TIME: Duration = Duration::from_secs(2);
+
+/// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
+pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
+    let handle = &context.handle;
+    let spec = handle.spec.load_full();
+    let down = |why: String, served| Run { why, next: None, served };
+    let Target::Http { url, headers, .. } = &spec.target else { return down("not an HTTP upstream".to_owned(), None) };
+    let Ok(uri) = url.as_str().parse::<Uri>() else { return down("its URL is no HTTP URI".to_owned(), None) };
+    let mut fixed = HeaderMap::new();
+    for (name, value) in headers {
+        let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose())) else {
+            return down(format!("its header `{name}` is no HTTP header"), None);
+        };
+        value.set_sensitive(true);
+        fixed.insert(name, value);
+    }
+    let opened = tokio::select! {
+        opened = tokio::time::timeout(spec.start_timeout, open(context, &uri, &fixed, hint)) => opened,
+        () = context.stop.cancelled() => return down("stopped".to_owned(), None),
+    };
+    let link = match opened {
+        Ok(Ok(link)) => link,
+        Ok(Err(why)) => return down(why, None),
+        Err(_) => return down("no answer to the handshake in time".to_owned(), None),
+    };
+    let ready_at = clock::now();
+    tracing::info!(upstream.name = %handle.name, revision = %link.agreed.revision, "upstream ready");
+    handle.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
+    context.report(News::State).await;
+    let why = tokio::select! {
+        why = follow(context, &link) => why,
+        () = context.stop.cancelled() => "stopped".to_owned(),
+    };
+    if context.stop.is_cancelled() {
+        link.close().await;
+    }
+    down(why, Some(clock::now().duration_since(ready_at)))
+}
+
+/// Finds the era and agrees. Errors are sentences for the operator.
+async fn open(context: &Context, uri: &Uri, fixed: &HeaderMap, hint: EraHint) -> Result<Arc<HttpLink>, String> {
+    let new_link = |agreed| {
+        Arc::new(HttpLink::new(context.http.clone(), uri.clone(), fixed.clone(), agreed, context.tasks.clone()))
+    };
+    if hint != EraHint::Legacy {
+        let modern = Agreed { revision: Revision::LATEST, offers: Offers::default() };
+        let probe = new_link(modern);
+        match discover(&probe, hint).await? {
+            Some(agreed) => return Ok(new_link(agreed)),
+            None if hint == EraHint::Modern => {
+                return Err("configured as modern, but `server/discover` is not answered as 2026-07-28 demands".to_owned());
+            }
+            None => {}
+        }
+    }
+    let (agreed, session) =
+        initialize(&context.http, uri, fixed).await.map_err(|error| format!("`initialize`: {error}"))?;
+    let link = new_link(agreed);
+    link.adopt_session(session);
+    link.tell(message::encode_notification("notifications/initialized", None)).await;
+    Ok(link)
+}
+
+/// `None` means: not modern, ask `initialize`. An upstream that is down or wants credentials says nothing about its era.
+async fn discover(probe: &Arc<HttpLink>, hint: EraHint) -> Result<Option<Agreed>, String> {
+    for _ in 0..2 {
+        let params = discover_params(probe.hop());
+        let answer = tokio::time::timeout(PROBE_TIME, probe.ask(Method::Discover, Some(&params))).await;
+        let answer = match answer {
+            Err(_) if hint == EraHint::Probe => return Err("no answer to `server/discover` in time".to_owned()),
+            Err(_) => return Err("no answer in time".to_owned()),
+            Ok(Err(error)) => return undecided(&error),
+            Ok(Ok(answer)) => answer,
+        };
+        match judge_discover(&answer) {
+            Discovered::Modern(agreed) => return Ok(Some(agreed)),
+            Discovered::Legacy => return Ok(None),
+            Discovered::Again => {}
+            Discovered::Unspeakable => {
+                return Err("it speaks no protocol revision that this gateway speaks".to_owned());
+            }
+        }
+    }
+    Err("it refuses the protocol version that it lists itself".to_owned())
+}
+
+fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
+    match error {
+        HttpError::Status(status)
+            if status.is_server_error()
+                || matches!(
+                    *status,
+                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
+                ) =>
+        {
+            Err(format!("`server/discover`: {error}"))
+        }
+        HttpError::Status(_) | HttpError::Protocol(_) => Ok(None),
+        HttpError::Connect(_) | HttpError::Broken(_) => Err(error.to_string()),
+    }
+}
+
+/// Reads the lists, then again whenever the upstream says so. Returns why it gave up.
+async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
+    let mut failures = 0_u32;
+    let mut inventory = Inventory { completions: link.agreed.offers.completions, ..Inventory::default() };
+    loop {
+        // The stream is opened before the lists are read, so that no change falls between the two.
+        let mut stream = open_changes(link).await;
+        loop {
+            match read_all(context, link, &mut inventory).await {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    if failures >= 3 || matches!(error, HttpError::Connect(_)) {
+                        return error.to_string();
+                    }
+                    break;
+                }
+            }
+            context.report(News::Inventory(inventory.clone(), link.agreed)).await;
+            inventory.skipped.clear();
+            match &mut stream {
+                Changes::Stream(reader) => {
+                    if !heard(reader).await {
+                        break;
+                    }
+                    tokio::time::sleep(DEBOUNCE).await;
+                }
+                Changes::Failed => break,
+                Changes::None => std::future::pending().await,
+            }
+        }
+        // What happened while the stream was gone is not known, so everything is read again.
+        tokio::time::sleep(REOPEN).await;
+    }
+}
+
+async fn read_all(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), HttpError> {
+    let offers = link.agreed.offers;
+    for list in List::ALL {
+        let wanted = match list {
+            List::Tools => true,
+            List::Prompts => offers.prompts,
+            List::Resources | List::Templates => offers.resources,
+        };
+        if wanted {
+            read_list(context, link, list, inventory).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn read_list(
+    context: &Context,
+    link: &Arc<HttpLink>,
+    list: List,
+    inventory: &mut Inventory,
+) -> Result<(), HttpError> {
+    let modern = link.agreed.revision.era() == Era::Modern;
+    let mut reading = Reading::new(list, ListBounds::default());
+    let mut cursor: Option<String> = None;
+    let limit = context.handle.spec.load().start_timeout;
+    loop {
+        let params = list_params(cursor.as_deref(), modern.then(|| link.hop()));
+        // Legacy servers want an object even where nothing is said.
+        let params = params.or(Some(RawJson::EMPTY_OBJECT));
+        let answer = tokio::time::timeout(limit, link.ask(list.method(), params.as_ref())).await;
+        let answer = answer.map_err(|_| HttpError::Broken("a list was not answered in time".to_owned()))??;
+        match answer.map(|result| reading.page(&result)) {
+            Ok(Ok(Next::Page(next))) => cursor = Some(next),
+            Ok(Ok(Next::Done { items, skipped })) => {
+                inventory.replace(list, items);
+                inventory.skipped.extend(skipped);
+                return Ok(());
+            }
+            Ok(Err(error)) => {
+                inventory.skipped.push(format!("{}: {error}", list.member()));
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::debug!(list = list.member(), error = %message_of(&error), "list refused by the upstream");
+                inventory.replace(list, Vec::new());
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The upstream's stream of changes.
+enum Changes {
+    Stream(Reader),
+    /// It could not be opened this time.
+    Failed,
+    /// The upstream offers none.
+    None,
+}
+
+/// Opens the stream: GET for legacy, `subscriptions/listen` for modern.
+async fn open_changes(link: &Arc<HttpLink>) -> Changes {
+    let modern = link.agreed.revision.era() == Era::Modern;
+    if modern && !link.agreed.offers.changes {
+        return Changes::None;
+    }
+    let request = if modern {
+        let params = RawJson::trusted(format!(
+            r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
+            link.hop().envelope().text()
+        ));
+        let id = RawJson::trusted("\"listen\"");
+        let body = message::encode_request(&id, Method::Listen.as_str(), Some(&params));
+        link.request(HttpMethod::POST, body, Some((Method::Listen, None)))
+    } else {
+        let mut request = link.request(HttpMethod::GET, bytes::Bytes::new(), None);
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        request
+    };
+    // A server may send the head of the stream together with its first event only; that must not delay the lists.
+    let response = match tokio::time::timeout(HEAD_TIME, link.send(request)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => {
+            tracing::debug!(error = %transport_error(&error), "change stream not opened");
+            return Changes::Failed;
+        }
+        Err(_) => return Changes::None,
+    };
+    if response.status() != StatusCode::OK || !is_event_stream(&response) {
+        let passing = response.status().is_server_error();
+        drain(response.into_body()).await;
+        return if passing { Changes::Failed } else { Changes::None };
+    }
+    Reader::of(response).await.map_or(Changes::Failed, Changes::Stream)
+}
+
+/// Waits for a change; `false` when the stream has ended.
+async fn heard(reader: &mut Reader) -> bool {
+    loop {
+        match reader.next().await {
+            Ok(Message::Notification(notice)) if !List::of_notification(&notice.method).is_empty() => return true,
+            Ok(Message::Notification(_) | Message::Request(_)) => {}
+            Ok(Message::Response(_)) | Err(_) => return false,
+        }
+    }
+}
+
+fn is_event_stream(response: &http::Response<Incoming>) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
+}

@@ -1,0 +1,263 @@
+//! The task of one running stdio child: [`Peer`] over two pipes. It never waits for a client.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::inventory::{Inventory, ListBounds};
+use crate::engine::call::Outgoing;
+use crate::engine::fault::Fault;
+use crate::engine::handshake::{Agreed, EraHint};
+use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerTimes};
+use crate::runtime::clock;
+use crate::runtime::exchange::{Command, Port, StdioExchange, stdio_call};
+use crate::wire::lines::{Line, LineDecoder};
+
+/// Bytes that may wait to be written to a child before its calls wait in their channel.
+const OUT_HIGH_WATER: usize = 1 << 20;
+/// A child that reads nothing for so long, while bytes wait for it, is broken.
+const WRITE_STALL: Duration = Duration::from_secs(10);
+const READ_CHUNK: usize = 32 * 1024;
+/// So many lines that are no messages within [`GARBAGE_WINDOW`] and the child is started anew.
+const GARBAGE_LIMIT: u32 = 100;
+const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
+
+/// The way to a running child. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct StdioLink {
+    pub(crate) agreed: Agreed,
+    calls: mpsc::Sender<Command>,
+    cancels: mpsc::UnboundedSender<u64>,
+    keys: Arc<AtomicU64>,
+}
+
+impl StdioLink {
+    /// Hands a call to the child's task.
+    pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
+        let key = self.keys.fetch_add(1, Ordering::Relaxed);
+        let (port, exchange) = stdio_call(key, outgoing.wants_progress, self.cancels.clone());
+        // The channel has room for every call slot, so it is full only when the task has ended; then the port is dropped
+        // and the exchange says that nothing was sent.
+        drop(self.calls.try_send(Command { outgoing, port }));
+        exchange
+    }
+}
+
+/// What the task tells the lifecycle around it.
+#[derive(Debug)]
+pub(crate) enum StdioNews {
+    Ready(StdioLink),
+    Inventory(Inventory),
+    Fault(Fault),
+}
+
+/// Why the task ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) why: String,
+    /// How the next start should ask for the era, where this one taught something.
+    pub(crate) next: Option<EraHint>,
+}
+
+/// How a connection is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StdioOptions {
+    pub(crate) hint: EraHint,
+    pub(crate) times: PeerTimes,
+    pub(crate) slots: usize,
+    pub(crate) max_line_bytes: usize,
+}
+
+enum Event {
+    Read(std::io::Result<usize>),
+    Wrote(std::io::Result<usize>),
+    Call(Option<Command>),
+    Cancel(u64),
+    Timeout,
+    Stop,
+}
+
+struct Connection<'a> {
+    peer: Peer<Port>,
+    decoder: LineDecoder,
+    news: &'a mut (dyn FnMut(StdioNews) + Send),
+    calls_in: mpsc::Sender<Command>,
+    cancels_in: mpsc::UnboundedSender<u64>,
+    /// Since when bytes wait that the child does not take.
+    stalled_since: Option<Instant>,
+    garbage: u32,
+    garbage_since: Instant,
+    ended: Option<Ended>,
+}
+
+/// Runs the protocol over a child's pipes until one of them ends. Dropping the pipes is the caller's first step to stop the
+/// child.
+pub(crate) async fn run(
+    mut stdin: ChildStdin,
+    mut stdout: ChildStdout,
+    options: StdioOptions,
+    stop: &CancellationToken,
+    news: &mut (dyn FnMut(StdioNews) + Send),
+) -> Ended {
+    let (calls_in, mut calls) = mpsc::channel::<Command>(options.slots.max(1));
+    #[expect(clippy::disallowed_methods, reason = "bounded by the calls in flight: each cancels at most once")]
+    let (cancels_in, mut cancels) = mpsc::unbounded_channel::<u64>();
+    let now = clock::now();
+    let mut connection = Connection {
+        peer: Peer::new(options.hint, options.times, ListBounds::default(), now),
+        decoder: LineDecoder::new(options.max_line_bytes),
+        news,
+        calls_in,
+        cancels_in,
+        stalled_since: None,
+        garbage: 0,
+        garbage_since: now,
+        ended: None,
+    };
+    loop {
+        let waiting = connection.peer.outgoing().len();
+        let timeout = connection.next_timeout();
+        let Connection { peer, decoder, .. } = &mut connection;
+        let buffer = decoder.buffer();
+        buffer.reserve(READ_CHUNK);
+        let event = tokio::select! {
+            written = stdin.write_buf(peer.outgoing()), if waiting > 0 => Event::Wrote(written),
+            read = stdout.read_buf(buffer) => Event::Read(read),
+            call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
+            Some(key) = cancels.recv() => Event::Cancel(key),
+            () = sleep_until(timeout) => Event::Timeout,
+            () = stop.cancelled() => Event::Stop,
+        };
+        if let Event::Call(Some(first)) = event {
+            // Whatever else waits goes into the same write.
+            connection.call(first);
+            while let Ok(next) = calls.try_recv() {
+                connection.call(next);
+            }
+        } else if connection.handle(event).is_break() {
+            break;
+        }
+        if connection.drain().is_break() {
+            break;
+        }
+    }
+    let ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None });
+    connection.peer.handle_closed(&ended.why);
+    calls.close();
+    while let Ok(command) = calls.try_recv() {
+        // Never written: these may be sent again by whoever asked.
+        command.port.done(crate::engine::call::Outcome::Failed(crate::engine::peer::down()));
+    }
+    ended
+}
+
+impl Connection<'_> {
+    fn call(&mut self, command: Command) {
+        self.peer.handle_call(&command.outgoing, command.port);
+    }
+
+    fn handle(&mut self, event: Event) -> ControlFlow<()> {
+        match event {
+            Event::Read(Ok(0)) => self.end("its standard output ended"),
+            Event::Read(Err(error)) => self.end(&format!("its standard output failed: {error}")),
+            Event::Wrote(Err(error)) => self.end(&format!("its standard input failed: {error}")),
+            Event::Stop => self.end("stopped"),
+            Event::Read(Ok(_)) => self.lines(),
+            Event::Wrote(Ok(_)) => {
+                self.stalled_since = None;
+                ControlFlow::Continue(())
+            }
+            Event::Call(_) => ControlFlow::Continue(()),
+            Event::Cancel(key) => {
+                self.peer.handle_cancel(key);
+                ControlFlow::Continue(())
+            }
+            Event::Timeout => {
+                let now = clock::now();
+                if self.stalled_since.is_some_and(|since| now.duration_since(since) >= WRITE_STALL) {
+                    return self.end("it does not read its standard input");
+                }
+                self.peer.handle_timeout(now);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    fn lines(&mut self) -> ControlFlow<()> {
+        let now = clock::now();
+        // Bounded by the size of one read, after which the writer has its turn again.
+        while let Some(line) = self.decoder.next_line() {
+            match line {
+                Line::Full(line) => self.peer.handle_line(line, now),
+                Line::Oversize { .. } => self.peer.handle_oversize(),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Passes the peer's news on.
+    fn drain(&mut self) -> ControlFlow<()> {
+        while let Some(event) = self.peer.poll_event() {
+            match event {
+                PeerEvent::Ready(agreed) => {
+                    let link = StdioLink {
+                        agreed,
+                        calls: self.calls_in.clone(),
+                        cancels: self.cancels_in.clone(),
+                        keys: Arc::default(),
+                    };
+                    (self.news)(StdioNews::Ready(link));
+                }
+                PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
+                PeerEvent::Fault(fault) => {
+                    (self.news)(StdioNews::Fault(fault));
+                    if matches!(fault, Fault::Garbage | Fault::MalformedReply) && self.too_much_garbage() {
+                        return self.end("it writes lines that are no messages");
+                    }
+                }
+                PeerEvent::Failed { why, next } => {
+                    self.ended = Some(Ended { why, next: Some(next) });
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        if self.peer.outgoing().is_empty() {
+            self.stalled_since = None;
+        } else if self.stalled_since.is_none() {
+            self.stalled_since = Some(clock::now());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn too_much_garbage(&mut self) -> bool {
+        let now = clock::now();
+        if now.duration_since(self.garbage_since) > GARBAGE_WINDOW {
+            (self.garbage, self.garbage_since) = (0, now);
+        }
+        self.garbage += 1;
+        self.garbage > GARBAGE_LIMIT
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let stall = self.stalled_since.map(|since| since + WRITE_STALL);
+        [self.peer.poll_timeout(), stall].into_iter().flatten().min()
+    }
+
+    fn end(&mut self, why: &str) -> ControlFlow<()> {
+        self.ended = Some(Ended { why: why.to_owned(), next: None });
+        ControlFlow::Break(())
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

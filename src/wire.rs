@@ -1,0 +1,12 @@
+//! Bytes to JSON-RPC messages and back. Pure: no IO, no clock, no tree of values.
+//!
+//! Payloads are never re-serialised: a message is a [`frame::Frame`] and everything inside it a slice of the bytes received.
+
+pub(crate) mod code;
+pub(crate) mod frame;
+pub(crate) mod headers;
+pub(crate) mod id;
+pub(crate) mod lines;
+pub(crate) mod message;
+pub(crate) mod raw;
+pub(crate) mod sse;

@@ -1,0 +1,255 @@
+//! Admission: bytes become a [`Frame`] only when they are UTF-8, one JSON value, and within bounds.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use serde::de::IgnoredAny;
+
+/// One admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a line and an SSE field.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame(Bytes);
+
+/// Bounds of a message from a client; sizes are bounded where bytes are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Nesting of arrays and objects.
+    pub(crate) depth: usize,
+    /// Values, keys included.
+    pub(crate) nodes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { depth: 64, nodes: 100_000 }
+    }
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FrameError {
+    #[error("not UTF-8")]
+    NotUtf8,
+    #[error("not valid JSON")]
+    Syntax,
+    #[error("nested too deeply")]
+    TooDeep,
+    #[error("too many values")]
+    TooManyNodes,
+    #[error("an object has the same key twice")]
+    DuplicateKey,
+}
+
+impl Frame {
+    /// Admits bytes of an upstream: the encoding is checked here, the grammar when the message is parsed.
+    ///
+    /// # Errors
+    /// [`FrameError::NotUtf8`].
+    pub(crate) fn from_upstream(bytes: Bytes) -> Result<Self, FrameError> {
+        let bytes = strip_bom(bytes);
+        if std::str::from_utf8(&bytes).is_err() {
+            return Err(FrameError::NotUtf8);
+        }
+        Ok(Self(on_one_line(bytes)))
+    }
+
+    /// Admits bytes of a client: everything is checked, duplicate keys at every depth included, because the upstream might
+    /// read another one of two equal keys than the one that was judged.
+    ///
+    /// # Errors
+    /// The first bound or rule that the bytes break.
+    pub(crate) fn from_client(bytes: Bytes, bounds: Bounds) -> Result<Self, FrameError> {
+        let frame = Self::from_upstream(bytes)?;
+        frame.check(bounds)?;
+        Ok(frame)
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
+        // The structural scan needs valid JSON; serde_json says so first. Its own recursion limit (128) lies above ours.
+        if let Err(error) = serde_json::from_slice::<IgnoredAny>(&self.0) {
+            let deep = error.to_string().starts_with("recursion limit");
+            return Err(if deep { FrameError::TooDeep } else { FrameError::Syntax });
+        }
+        Scan { text: &self.0, keys: Vec::new(), open: Vec::new(), nodes: 0 }.run(bounds)
+    }
+}
+
+fn strip_bom(mut bytes: Bytes) -> Bytes {
+    if bytes.starts_with(b"\xEF\xBB\xBF") {
+        bytes = bytes.slice(3..);
+    }
+    bytes
+}
+
+/// Line breaks can only stand between tokens of valid JSON, where a space means the same.
+fn on_one_line(bytes: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &bytes).is_none() {
+        return bytes;
+    }
+    let mut bytes = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(shared.as_ref()));
+    for byte in bytes.iter_mut() {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    bytes.freeze()
+}
+
+/// One pass over valid JSON that measures depth and size and compares the keys of each object.
+struct Scan<'a> {
+    text: &'a [u8],
+    /// Keys of all open objects, innermost last.
+    keys: Vec<Cow<'a, [u8]>>,
+    /// For each open container: where its keys start, or `None` for an array.
+    open: Vec<Option<usize>>,
+    nodes: usize,
+}
+
+impl<'a> Scan<'a> {
+    fn run(mut self, bounds: Bounds) -> Result<(), FrameError> {
+        let mut at = 0;
+        let mut key_expected = false;
+        while let Some(&byte) = self.text.get(at) {
+            match byte {
+                b'{' | b'[' => {
+                    self.open.push((byte == b'{').then_some(self.keys.len()));
+                    key_expected = byte == b'{';
+                    self.count(bounds)?;
+                    if self.open.len() > bounds.depth {
+                        return Err(FrameError::TooDeep);
+                    }
+                }
+                b'}' | b']' => {
+                    if let Some(Some(start)) = self.open.pop() {
+                        self.close_object(start)?;
+                    }
+                    key_expected = false;
+                }
+                b',' => key_expected = matches!(self.open.last(), Some(Some(_))),
+                b'"' => {
+                    let end = self.string_end(at + 1);
+                    self.count(bounds)?;
+                    if key_expected {
+                        let key = self.text.get(at..end).unwrap_or_default();
+                        self.keys.push(plain(key));
+                        key_expected = false;
+                    }
+                    at = end;
+                    continue;
+                }
+                b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
+                    self.count(bounds)?;
+                    at += self.scalar_len(at);
+                    continue;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, bounds: Bounds) -> Result<(), FrameError> {
+        self.nodes += 1;
+        if self.nodes > bounds.nodes { Err(FrameError::TooManyNodes) } else { Ok(()) }
+    }
+
+    /// Index just behind the closing quote of the string whose first character stands at `at`.
+    fn string_end(&self, mut at: usize) -> usize {
+        while let Some(rest) = self.text.get(at..) {
+            match memchr::memchr2(b'"', b'\\', rest) {
+                Some(n) if rest.get(n) == Some(&b'\\') => at += n + 2,
+                Some(n) => return at + n + 1,
+                None => break,
+            }
+        }
+        self.text.len()
+    }
+
+    fn scalar_len(&self, at: usize) -> usize {
+        let rest = self.text.get(at..).unwrap_or_default();
+        let end = rest.iter().position(|b| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'));
+        end.unwrap_or(rest.len()).max(1)
+    }
+
+    fn close_object(&mut self, start: usize) -> Result<(), FrameError> {
+        let keys = self.keys.get_mut(start..).unwrap_or_default();
+        // Few keys are the rule and compare fastest as they are; many keys must not cost the square of their number.
+        let twice = if keys.len() <= 8 {
+            keys.iter().enumerate().any(|(n, key)| keys.iter().take(n).any(|other| other == key))
+        } else {
+            keys.sort_unstable();
+            keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
+        };
+        self.keys.truncate(start);
+        if twice { Err(FrameError::DuplicateKey) } else { Ok(()) }
+    }
+}
+
+/// A key without its escapes, so that two spellings of one key are equal. Input includes the quotes.
+fn plain(key: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', key).is_some() {
+        if let Ok(text) = serde_json::from_slice::<String>(key) {
+            return Cow::Owned([b"\"", text.as_bytes(), b"\""].concat());
+        }
+    }
+    Cow::Borrowed(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn admit(text: &str) -> Result<Frame, FrameError> {
+        Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::default())
+    }
+
+    #[test]
+    fn only_one_well_formed_value_without_twin_keys_is_admitted() {
+        for (label, text, want) in [
+            ("plain", r#"{"a":[1,{"b":"c,}"}],"d":"\"{"}"#, Ok(())),
+            ("same key in different objects", r#"{"a":{"a":1},"b":{"a":2}}"#, Ok(())),
+            ("same key around a child", r#"{"a":{"x":1},"a":2}"#, Err(FrameError::DuplicateKey)),
+            ("same key deep inside an array", r#"[[{"x":1,"x":2}]]"#, Err(FrameError::DuplicateKey)),
+            ("same key by escape", r#"{"name":1,"n\u0061me":2}"#, Err(FrameError::DuplicateKey)),
+            ("value equal to a key", r#"{"a":"b","b":"a"}"#, Ok(())),
+            ("trailing comma", r#"{"a":1,}"#, Err(FrameError::Syntax)),
+            ("two values", "{}{}", Err(FrameError::Syntax)),
+            ("nothing", "", Err(FrameError::Syntax)),
+            ("lone surrogate in a value", r#"{"a":"\ud800"}"#, Ok(())),
+        ] {
+            assert_eq!(admit(text).map(|_| ()), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn depth_and_size_are_bounded() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(admit(&nested(64)).is_ok());
+        assert_eq!(admit(&nested(65)).unwrap_err(), FrameError::TooDeep);
+        assert_eq!(admit(&nested(100_000)).unwrap_err(), FrameError::TooDeep);
+        assert_eq!(admit(&format!("[{}1]", "1,".repeat(100_000))).unwrap_err(), FrameError::TooManyNodes);
+        let keys: Vec<String> = (0..50).map(|n| format!("\"k{n}\":1")).collect();
+        assert!(admit(&format!("{{{}}}", keys.join(","))).is_ok());
+        assert_eq!(admit(&format!("{{{},\"k7\":2}}", keys.join(","))).unwrap_err(), FrameError::DuplicateKey);
+    }
+
+    #[test]
+    fn line_breaks_and_the_byte_order_mark_disappear() {
+        let frame = admit("\u{feff}{\r\n\"a\": \"b\\n\"\n}").unwrap();
+        assert_eq!(frame.bytes().as_ref(), b"{  \"a\": \"b\\n\" }");
+        assert_eq!(Frame::from_upstream(Bytes::from_static(b"\xff")).unwrap_err(), FrameError::NotUtf8);
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_that_serde_writes_is_admitted(keys in prop::collection::btree_map(".*", ".*", 0..20)) {
+            let text = serde_json::to_string(&keys).unwrap();
+            prop_assert!(admit(&text).is_ok());
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Finds the `x-mcp-header` annotations of an input schema and judges them.
+//!
+//! Only the parts of the schema that can hold an annotation are parsed. Under `properties` a key is the name of a property,
+//! never a keyword, and values such as `default` are data; everything else that is not reached through `properties` alone
+//! must be free of annotations.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use memchr::memmem;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::{HeaderError, PARAM_PREFIX, Param};
+
+const KEYWORD: &str = "x-mcp-header";
+
+/// Nesting of subschemas that is followed. Deeper ones without an annotation do no harm.
+const MAX_DEPTH: usize = 64;
+
+/// Mirrored arguments per tool. Not in the specification: peers commonly refuse requests with more than 100 headers.
+const MAX_PARAMS: usize = 64;
+
+/// The annotations of `input_schema`, in its order.
+pub(super) fn annotations(input_schema: &str) -> Result<Vec<Param>, HeaderError> {
+    let mut walk = Walk {
+        params: Vec::new(),
+        path: Vec::new(),
+    };
+    walk.schema(input_schema.trim_ascii(), Place::Root, 0)?;
+    Ok(walk.params)
+}
+
+/// The text of a JSON string.
+pub(super) fn text(json: &str) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Text<'_>>(json)
+        .ok()
+        .map(|text| text.0)
+}
+
+/// How a subschema was reached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    /// Through `properties` only.
+    Property,
+    Elsewhere,
+}
+
+struct Walk {
+    params: Vec<Param>,
+    /// Properties from the root to the current subschema.
+    path: Vec<String>,
+}
+
+impl Walk {
+    fn schema(&mut self, json: &str, place: Place, depth: usize) -> Result<(), HeaderError> {
+        if !may_annotate(json) {
+            return Ok(());
+        }
+        if depth > MAX_DEPTH {
+            return Err(HeaderError::Depth { limit: MAX_DEPTH });
+        }
+        if json.starts_with('[') {
+            let items: Vec<&RawValue> =
+                serde_json::from_str(json).map_err(|_| HeaderError::Schema)?;
+            return items
+                .iter()
+                .try_for_each(|item| self.schema(item.get(), Place::Elsewhere, depth + 1));
+        }
+        if !json.starts_with('{') {
+            return Ok(());
+        }
+        let mut annotation = None;
+        let mut kind = None;
+        for (key, value) in members(json)? {
+            match key.as_ref() {
+                KEYWORD => annotation = Some(value),
+                "type" => kind = Some(value),
+                "properties" => self.properties(value, place, depth)?,
+                // Keys are names here too, but nothing below is reachable.
+                "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+                | "dependencies" => {
+                    self.properties(value, Place::Elsewhere, depth)?;
+                }
+                // Data, not schemas.
+                "default" | "const" | "enum" | "examples" => {}
+                _ => self.schema(value, Place::Elsewhere, depth + 1)?,
+            }
+        }
+        annotation.map_or(Ok(()), |annotation| {
+            self.annotation(annotation, kind, place)
+        })
+    }
+
+    /// Walks an object that maps names to subschemas.
+    fn properties(&mut self, json: &str, place: Place, depth: usize) -> Result<(), HeaderError> {
+        if !may_annotate(json) {
+            return Ok(());
+        }
+        if !json.starts_with('{') {
+            return self.schema(json, Place::Elsewhere, depth + 1);
+        }
+        for (name, subschema) in members(json)? {
+            if place == Place::Elsewhere {
+                self.schema(subschema, place, depth + 1)?;
+            } else {
+                self.path.push(name.into_owned());
+                self.schema(subschema, Place::Property, depth + 1)?;
+                self.path.pop();
+            }
+        }
+        Ok(())
+    }
+
+    fn annotation(
+        &mut self,
+        json: &str,
+        kind: Option<&str>,
+        place: Place,
+    ) -> Result<(), HeaderError> {
+        if place != Place::Property {
+            return Err(HeaderError::Unreachable);
+        }
+        let name = text(json)
+            .filter(|name| is_token(name))
+            .ok_or(HeaderError::Name)?;
+        let kind = kind.and_then(text);
+        if !matches!(kind.as_deref(), Some("integer" | "string" | "boolean")) {
+            return Err(HeaderError::Type);
+        }
+        let header = format!("{PARAM_PREFIX}{name}");
+        if self
+            .params
+            .iter()
+            .any(|param| param.header.eq_ignore_ascii_case(&header))
+        {
+            return Err(HeaderError::NameTaken {
+                name: name.into_owned(),
+            });
+        }
+        if self.params.len() == MAX_PARAMS {
+            return Err(HeaderError::TooMany { limit: MAX_PARAMS });
+        }
+        self.params.push(Param {
+            header,
+            path: self.path.clone(),
+        });
+        Ok(())
+    }
+}
+
+/// Whether `json` can hold the keyword: literally, or with one of its characters escaped.
+///
+/// Serialisers escape markup and text beyond ASCII, but none of these characters, so the second search rarely hits.
+fn may_annotate(json: &str) -> bool {
+    let escaped = |at: usize| {
+        let code = json
+            .get(at + 4..at + 6)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        code.is_some_and(|code| KEYWORD.as_bytes().contains(&code))
+    };
+    memmem::find(json.as_bytes(), KEYWORD.as_bytes()).is_some()
+        || memmem::find_iter(json.as_bytes(), br"\u00").any(escaped)
+}
+
+/// Source: RFC 9110, 5.6.2.
+fn is_token(name: &str) -> bool {
+    let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_tchar)
+}
+
+/// The members of a JSON object, each key once.
+fn members(json: &str) -> Result<Vec<(Cow<'_, str>, &str)>, HeaderError> {
+    let Members(members) = serde_json::from_str(json).map_err(|_| HeaderError::Schema)?;
+    let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
+    keys.sort_unstable();
+    if keys.is_sorted_by(|a, b| a < b) {
+        Ok(members)
+    } else {
+        Err(HeaderError::SchemaKey)
+    }
+}
+
+struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Text(key), value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
+                    members.push((key, value.get()));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+/// A string that is borrowed unless it has escapes.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests;

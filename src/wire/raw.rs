@@ -1,0 +1,231 @@
+//! JSON text that stays text: a validated slice of a frame, and a one-level view of an object that can be edited.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// One valid JSON value as the bytes it was received or written in.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct RawJson(Bytes);
+
+impl RawJson {
+    /// `{}`
+    pub(crate) const EMPTY_OBJECT: Self = Self(Bytes::from_static(b"{}"));
+
+    /// Wraps text that this program wrote itself and that is JSON by construction.
+    pub(crate) fn trusted(text: impl Into<Bytes>) -> Self {
+        Self(text.into())
+    }
+
+    /// The part of `frame` that `raw` borrows from it, without a copy.
+    pub(crate) fn slice_of(frame: &Bytes, raw: &RawValue) -> Self {
+        Self(frame.slice_ref(raw.get().as_bytes()))
+    }
+
+    /// The JSON text of a string.
+    pub(crate) fn string(text: &str) -> Self {
+        // Serialising a string cannot fail; the fallback keeps the value valid JSON all the same.
+        Self(serde_json::to_vec(text).map_or_else(|_| Bytes::from_static(b"\"\""), Bytes::from))
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    pub(crate) fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// Reads the value into a borrowing type.
+    ///
+    /// # Errors
+    /// When the value does not have the shape of `T`.
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+
+    /// The text, for logs and for values known to be small; invalid UTF-8 cannot occur in validated JSON.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl fmt::Debug for RawJson {
+    /// Shows the size alone: payloads do not belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawJson({} bytes)", self.0.len())
+    }
+}
+
+/// One member of an object: its key as written (quotes included) and its value.
+#[derive(Clone, PartialEq, Eq)]
+struct Member {
+    key: Bytes,
+    value: RawJson,
+}
+
+impl Member {
+    fn is(&self, name: &str) -> bool {
+        let inner = self.key.get(1..self.key.len().saturating_sub(1)).unwrap_or_default();
+        if memchr::memchr(b'\\', inner).is_none() {
+            return inner == name.as_bytes();
+        }
+        serde_json::from_slice::<Cow<'_, str>>(&self.key).is_ok_and(|key| key == name)
+    }
+}
+
+/// The members of one object in their order, each value untouched text. Duplicate keys are refused.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct RawObject {
+    members: Vec<Member>,
+}
+
+impl RawObject {
+    /// Splits an object into its members; values stay slices of `raw`.
+    ///
+    /// # Errors
+    /// When `raw` is no object or a key stands twice, also when one of them is spelt with escapes.
+    pub(crate) fn parse(raw: &RawJson) -> Result<Self, serde_json::Error> {
+        let Pairs(pairs) = raw.parse()?;
+        let mut object = Self { members: Vec::with_capacity(pairs.len() + 2) };
+        for (key, value) in pairs {
+            let key_bytes = raw.0.slice_ref(key.get().as_bytes());
+            let name: Cow<'_, str> = serde_json::from_str(key.get())?;
+            if object.get(&name).is_some() {
+                return Err(serde::de::Error::custom("duplicate key"));
+            }
+            object.members.push(Member { key: key_bytes, value: RawJson::slice_of(&raw.0, value) });
+        }
+        Ok(object)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&RawJson> {
+        self.members.iter().find(|member| member.is(name)).map(|member| &member.value)
+    }
+
+    /// A string member, unescaped.
+    pub(crate) fn string(&self, name: &str) -> Option<String> {
+        self.get(name)?.parse::<String>().ok()
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<RawJson> {
+        let at = self.members.iter().position(|member| member.is(name))?;
+        Some(self.members.remove(at).value)
+    }
+
+    /// Replaces a member where it stands, or appends it.
+    pub(crate) fn set(&mut self, name: &str, value: RawJson) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.is(name)) {
+            member.value = value;
+        } else {
+            self.members.push(Member { key: RawJson::string(name).into_bytes(), value });
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Keeps the members whose name the test accepts; names with escapes are shown unescaped.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.members.retain(|member| {
+            serde_json::from_slice::<Cow<'_, str>>(&member.key).is_ok_and(|name| keep(&name))
+        });
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        self.members.iter().filter_map(|member| serde_json::from_slice(&member.key).ok())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, &RawJson)> {
+        self.members.iter().filter_map(|m| Some((serde_json::from_slice(&m.key).ok()?, &m.value)))
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        2 + self.members.iter().map(|m| m.key.len() + m.value.0.len() + 2).sum::<usize>()
+    }
+
+    /// Appends the object's text to `out`.
+    pub(crate) fn write_to(&self, out: &mut BytesMut) {
+        out.put_u8(b'{');
+        for (n, member) in self.members.iter().enumerate() {
+            if n > 0 {
+                out.put_u8(b',');
+            }
+            out.put_slice(&member.key);
+            out.put_u8(b':');
+            out.put_slice(&member.value.0);
+        }
+        out.put_u8(b'}');
+    }
+
+    pub(crate) fn encode(&self) -> RawJson {
+        let mut out = BytesMut::with_capacity(self.encoded_len());
+        self.write_to(&mut out);
+        RawJson(out.freeze())
+    }
+}
+
+/// Key and value texts of one object, borrowed.
+struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PairsVisitor;
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(PairsVisitor)
+    }
+}
+
+/// The elements of an array, each untouched text.
+///
+/// # Errors
+/// When `raw` is no array.
+pub(crate) fn elements(raw: &RawJson) -> Result<Vec<RawJson>, serde_json::Error> {
+    let parts: Vec<&RawValue> = raw.parse()?;
+    Ok(parts.into_iter().map(|part| RawJson::slice_of(&raw.0, part)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &'static str) -> Result<RawObject, serde_json::Error> {
+        RawObject::parse(&RawJson::trusted(text))
+    }
+
+    #[test]
+    fn editing_one_member_leaves_every_other_byte_alone() {
+        let mut o = object(r#"{"z":12345678901234567890123 , "name":"a","\u0078": [1, 2.50]}"#).unwrap();
+        o.set("name", RawJson::string("b"));
+        o.set("new", RawJson::trusted("true"));
+        assert_eq!(o.encode().text(), r#"{"z":12345678901234567890123,"name":"b","\u0078":[1, 2.50],"new":true}"#);
+        assert_eq!(o.get("x").unwrap().text(), "[1, 2.50]");
+        assert_eq!(o.remove("x").unwrap().text(), "[1, 2.50]");
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_even_when_spelt_with_escapes() {
+        assert!(object(r#"{"name":1,"n\u0061me":2}"#).is_err());
+        assert!(object("[1]").is_err());
+    }
+}
