@@ -7,4 +7,3 @@ pub(crate) mod peer;
 pub(crate) mod pending;
 pub(crate) mod restart;
 pub(crate) mod route;
-

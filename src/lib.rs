@@ -3,5 +3,5 @@
 mod catalog;
 mod engine;
 mod mcp;
-// mod policy;
+mod policy;
 mod wire;

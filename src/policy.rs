@@ -45,6 +45,16 @@ pub(crate) enum Effect {
     Deny,
 }
 
+impl Effect {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// What is acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -150,9 +160,7 @@ impl Policy {
             default_id: Arc::from(DEFAULT_RULE),
             doubt_id: Arc::from(DOUBT_RULE),
             rules: rules.map(|(i, rule)| Arc::new(Rule::compile(rule, i, problems))).collect(),
-            limits: limits
-                .filter_map(|(i, limit)| Limit::compile(limit, i, problems).map(Arc::new))
-                .collect(),
+            limits: limits.filter_map(|(i, limit)| Limit::compile(limit, i, problems).map(Arc::new)).collect(),
         }
     }
 
@@ -200,6 +208,15 @@ impl Policy {
         match decide::judge(self, item, caller) {
             decide::Verdict::Deny(_) => true,
             decide::Verdict::Ask(_) | decide::Verdict::Allow(_) => false,
+        }
+    }
+
+    /// What the rules say about an item before any limit; for displays.
+    pub(crate) fn effect(&self, item: &ItemRules, caller: &str) -> Effect {
+        match decide::judge(self, item, caller) {
+            decide::Verdict::Deny(_) => Effect::Deny,
+            decide::Verdict::Ask(_) => Effect::Ask,
+            decide::Verdict::Allow(_) => Effect::Allow,
         }
     }
 

@@ -162,11 +162,8 @@ pub(crate) fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog,
 fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<Option<Entry>, String> {
     let filter = source.filters.of(item.list);
     let is_uri = matches!(item.list, List::Resources | List::Templates);
-    let canonical = if is_uri {
-        canonical_uri(source.upstream, &item.key)
-    } else {
-        canonical(source.upstream, &item.key)
-    };
+    let canonical =
+        if is_uri { canonical_uri(source.upstream, &item.key) } else { canonical(source.upstream, &item.key) };
     let in_profile = rules.profile.is_none_or(|profile| profile.of(item.list).admits(&canonical));
     if !filter.admits(&item.key) || !in_profile {
         return Ok(None);

@@ -45,10 +45,7 @@ impl UpstreamName {
     /// [`NameError`] says which part of `[a-z0-9][a-z0-9-]{0,30}` does not hold.
     pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
         let first = text.bytes().next().ok_or(NameError::Empty)?;
-        if let Some(bad) = text
-            .chars()
-            .find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-'))
-        {
+        if let Some(bad) = text.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-')) {
             return Err(NameError::BadCharacter { bad });
         }
         if first == b'-' {
@@ -123,10 +120,7 @@ pub(crate) struct Naming {
 
 impl Default for Naming {
     fn default() -> Self {
-        Self {
-            max_length: DEFAULT_MAX_LENGTH,
-            uris: UriNaming::Keep,
-        }
+        Self { max_length: DEFAULT_MAX_LENGTH, uris: UriNaming::Keep }
     }
 }
 
@@ -177,10 +171,7 @@ pub(crate) fn expose(
         return Ok(name);
     }
     // One `_` per character, so that the result is ASCII and can be cut anywhere.
-    name = name
-        .chars()
-        .map(|c| if is_clean(c) { c } else { '_' })
-        .collect();
+    name = name.chars().map(|c| if is_clean(c) { c } else { '_' }).collect();
     name.truncate(max_length - HASH_SUFFIX_LENGTH);
     name.push('_');
     name.push_str(&short_hash(upstream, kind, original));
@@ -205,11 +196,7 @@ pub(crate) fn collisions<'n>(names: impl Iterator<Item = (&'n str, usize)>) -> V
     for (name, index) in names {
         by_name.entry(name).or_default().push(index);
     }
-    let mut shared: Vec<usize> = by_name
-        .into_values()
-        .filter(|items| items.len() > 1)
-        .flatten()
-        .collect();
+    let mut shared: Vec<usize> = by_name.into_values().filter(|items| items.len() > 1).flatten().collect();
     shared.sort_unstable();
     shared
 }
@@ -229,17 +216,9 @@ pub(crate) struct PrefixWarning {
 
 impl fmt::Display for PrefixWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            upstream,
-            prefix,
-            other,
-            other_prefix,
-        } = self;
+        let Self { upstream, prefix, other, other_prefix } = self;
         if prefix == other_prefix {
-            write!(
-                f,
-                "upstreams `{upstream}` and `{other}` have the same prefix \"{prefix}\""
-            )?;
+            write!(f, "upstreams `{upstream}` and `{other}` have the same prefix \"{prefix}\"")?;
         } else if other_prefix.is_empty() {
             write!(
                 f,

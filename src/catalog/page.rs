@@ -44,13 +44,7 @@ impl CursorKey {
     }
 
     fn tag(&self, scope: CursorScope<'_>, page: u32) -> Vec<u8> {
-        let text = format!(
-            "{}\0{}\0{page}\0{}\0{}",
-            scope.list.member(),
-            scope.generation,
-            scope.caller,
-            scope.view
-        );
+        let text = format!("{}\0{}\0{page}\0{}\0{}", scope.list.member(), scope.generation, scope.caller, scope.view);
         let tag = hmac::sign(&self.0, text.as_bytes());
         tag.as_ref().iter().take(TAG_BYTES).copied().collect()
     }

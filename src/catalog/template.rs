@@ -42,9 +42,8 @@ impl Template {
 /// Bounded: each step strips one expression, and a literal is looked for from the left, from the right for the last one.
 fn matches_rest(tail: &str, rest: &[(Expression, String)]) -> bool {
     let Some(((expression, literal), later)) = rest.split_first() else { return tail.is_empty() };
-    let fits = |value: &str| {
-        (expression.optional || !value.is_empty()) && (expression.spans_segments || !value.contains('/'))
-    };
+    let fits =
+        |value: &str| (expression.optional || !value.is_empty()) && (expression.spans_segments || !value.contains('/'));
     if later.is_empty() {
         return tail.strip_suffix(literal.as_str()).is_some_and(fits);
     }

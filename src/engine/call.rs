@@ -278,8 +278,7 @@ mod tests {
         let mut body = RawObject::default();
         body.set("name", RawJson::string("t"));
         body.set("arguments", RawJson::trusted(r#"{"b": 1 , "a":2}"#));
-        let call =
-            Outgoing { method: Method::ToolsCall, body, meta: Meta::default(), wants_progress: true };
+        let call = Outgoing { method: Method::ToolsCall, body, meta: Meta::default(), wants_progress: true };
         let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
         assert_eq!(params.text(), r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#);
     }

@@ -176,14 +176,23 @@ mod tests {
             ("method not found", err(r#"{"code":-32601}"#), Discovered::Legacy),
             ("bad params", err(r#"{"code":-32602}"#), Discovered::Legacy),
             ("code zero", err(r#"{"code":0}"#), Discovered::Legacy),
-            ("refused with our version", err(r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#), Discovered::Again),
+            (
+                "refused with our version",
+                err(r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#),
+                Discovered::Again,
+            ),
             ("refused with legacy", err(r#"{"code":-32022,"data":{"supported":["2025-06-18"]}}"#), Discovered::Legacy),
-            ("refused, disjoint", err(r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#), Discovered::Unspeakable),
+            (
+                "refused, disjoint",
+                err(r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#),
+                Discovered::Unspeakable,
+            ),
             ("refused without data", err(r#"{"code":-32022}"#), Discovered::Legacy),
         ] {
             assert_eq!(judge_discover(&answer), want, "{label}");
         }
-        let modern = ok(r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#);
+        let modern =
+            ok(r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#);
         let Discovered::Modern(agreed) = judge_discover(&modern) else { panic!() };
         assert!(agreed.offers.changes && !agreed.offers.resources);
     }

@@ -52,7 +52,10 @@ pub(crate) enum PeerEvent {
     Inventory(Inventory),
     Fault(Fault),
     /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
-    Failed { why: String, next: EraHint },
+    Failed {
+        why: String,
+        next: EraHint,
+    },
 }
 
 #[derive(Debug)]
@@ -67,7 +70,10 @@ enum Waiting<P> {
 #[derive(Debug)]
 enum State {
     /// Waiting for discover (`again` after a refusal) or initialize until then.
-    Opening { until: Instant, again: bool },
+    Opening {
+        until: Instant,
+        again: bool,
+    },
     Ready(Agreed),
     Failed,
 }
@@ -402,12 +408,7 @@ impl<P: CallPort> Peer<P> {
     }
 
     /// `None` keeps what was known.
-    fn list_done(
-        &mut self,
-        list: List,
-        items: Option<(Vec<crate::mcp::item::Definition>, Vec<String>)>,
-        now: Instant,
-    ) {
+    fn list_done(&mut self, list: List, items: Option<(Vec<crate::mcp::item::Definition>, Vec<String>)>, now: Instant) {
         self.reading.retain(|reading| *reading != list);
         if let Some((items, skipped)) = items {
             self.inventory.replace(list, items);

@@ -111,8 +111,9 @@ fn by_uri(
     visible: impl Fn(usize) -> bool,
 ) -> Result<Found, RouteError> {
     let uri = params.string("uri").ok_or(RouteError::Member("uri"))?;
-    let (at, canonical, original) =
-        owner(catalog, &uri).filter(|(at, _, _)| visible(*at)).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+    let (at, canonical, original) = owner(catalog, &uri)
+        .filter(|(at, _, _)| visible(*at))
+        .ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
     body.set("uri", RawJson::string(&original));
     Ok((at, canonical))
 }
@@ -218,7 +219,8 @@ mod tests {
     #[test]
     fn the_upstream_gets_its_own_name_and_only_defined_members() {
         let routed =
-            go(Method::ToolsCall, r#"{"Name":"x","name":"fs__read","extra":1,"arguments":{"a": 1},"task":{}}"#).unwrap();
+            go(Method::ToolsCall, r#"{"Name":"x","name":"fs__read","extra":1,"arguments":{"a": 1},"task":{}}"#)
+                .unwrap();
         assert_eq!(routed.outgoing.body.encode().text(), r#"{"name":"read","arguments":{"a": 1}}"#);
         let routed = go(Method::ResourcesRead, r#"{"uri":"a://t/7"}"#).unwrap();
         assert_eq!(routed.canonical.as_deref(), Some("fs+a://t/7"));
@@ -236,14 +238,22 @@ mod tests {
         let hidden = route(&catalog(), Method::ToolsCall, &params, Meta::default(), |_| false).unwrap_err();
         assert_eq!(hidden, RouteError::UnknownTool("fs__read".into()));
         assert_eq!(go(Method::ToolsCall, r#"{"name":"nope"}"#).unwrap_err(), RouteError::UnknownTool("nope".into()));
-        assert_eq!(go(Method::ResourcesRead, r#"{"uri":"a://y"}"#).unwrap_err().to_string(), "Resource not found: a://y");
+        assert_eq!(
+            go(Method::ResourcesRead, r#"{"uri":"a://y"}"#).unwrap_err().to_string(),
+            "Resource not found: a://y"
+        );
     }
 
     #[test]
     fn malformed_params_are_told_apart() {
         for (label, method, params, want) in [
             ("no name", Method::ToolsCall, "{}", RouteError::Member("name")),
-            ("arguments no object", Method::ToolsCall, r#"{"name":"fs__read","arguments":[]}"#, RouteError::Member("arguments")),
+            (
+                "arguments no object",
+                Method::ToolsCall,
+                r#"{"name":"fs__read","arguments":[]}"#,
+                RouteError::Member("arguments"),
+            ),
             ("state", Method::ToolsCall, r#"{"name":"fs__read","requestState":"x"}"#, RouteError::State),
             ("no ref", Method::Complete, "{}", RouteError::Member("ref")),
         ] {

@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn one_bad_definition_costs_itself_alone() {
-        let text = r#"{"tools":[{"name":"a"},{"title":"nameless"},7,{"name":"b","name":"c"},{"name":"d"}],"nextCursor":""}"#;
+        let text =
+            r#"{"tools":[{"name":"a"},{"title":"nameless"},7,{"name":"b","name":"c"},{"name":"d"}],"nextCursor":""}"#;
         let page = ListPage::read(List::Tools, &RawJson::trusted(text)).unwrap();
         assert_eq!(page.items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "d"]);
         assert_eq!(page.skipped.len(), 3);

@@ -59,9 +59,8 @@ impl Meta {
     /// The first key that is missing or of the wrong type.
     pub(crate) fn modern(&self) -> Result<ModernMeta, MetaError> {
         let version = self.0.get(PROTOCOL_VERSION).ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
-        let version = version
-            .parse::<String>()
-            .map_err(|_| MetaError::WrongType { key: PROTOCOL_VERSION, want: "a string" })?;
+        let version =
+            version.parse::<String>().map_err(|_| MetaError::WrongType { key: PROTOCOL_VERSION, want: "a string" })?;
         let object = |key: &'static str, required: bool| match self.0.get(key) {
             None if required => Err(MetaError::Missing(key)),
             Some(raw) if !raw.is_object() => Err(MetaError::WrongType { key, want: "an object" }),
@@ -132,11 +131,7 @@ impl HopMeta {
 
 /// The gateway's own `Implementation`, on both faces.
 pub(crate) fn implementation() -> RawJson {
-    RawJson::trusted(concat!(
-        r#"{"name":"headend","title":"headend","version":""#,
-        env!("CARGO_PKG_VERSION"),
-        r#""}"#
-    ))
+    RawJson::trusted(concat!(r#"{"name":"headend","title":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
 }
 
 /// The same for revisions before 2025-06-18, which know no `title`.
@@ -151,9 +146,8 @@ pub(crate) fn is_log_level(text: &str) -> bool {
 /// Whether a key belongs to the specification: its prefix has `modelcontextprotocol` or `mcp` as a label, in either order
 /// that revisions have reserved. Source: MCP basic, "`_meta`", 2025-06-18 and 2026-07-28.
 fn is_reserved(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(prefix, _)| {
-        prefix.split('.').any(|label| matches!(label, "modelcontextprotocol" | "mcp"))
-    })
+    key.split_once('/')
+        .is_some_and(|(prefix, _)| prefix.split('.').any(|label| matches!(label, "modelcontextprotocol" | "mcp")))
 }
 
 #[cfg(test)]

@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn what_the_modern_era_removed_is_not_defined_there() {
-        for name in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/result"]
+        for name in
+            ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/result"]
         {
             assert!(!Method::parse(name).defined_in(Era::Modern), "{name}");
             assert!(Method::parse(name).defined_in(Era::Legacy), "{name}");

@@ -60,10 +60,8 @@ fn tool_schemas(out: &mut RawObject, revision: Revision) {
         out.remove("outputSchema");
     } else if revision.era() == Era::Legacy {
         if let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema)) {
-            let wrapped = format!(
-                r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#,
-                schema.text()
-            );
+            let wrapped =
+                format!(r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#, schema.text());
             out.set("outputSchema", RawJson::trusted(wrapped));
         }
     }
@@ -163,9 +161,8 @@ fn tool_result(raw: RawJson, to: Revision) -> RawJson {
 /// Older clients read text alone; a server that sent no text beside its structured content gets one written.
 fn add_text_twin(object: &mut RawObject, value: &RawJson) {
     let content = object.get("content").and_then(|content| elements(content).ok()).unwrap_or_default();
-    let is_text = |block: &RawJson| {
-        RawObject::parse(block).is_ok_and(|block| block.string("type").as_deref() == Some("text"))
-    };
+    let is_text =
+        |block: &RawJson| RawObject::parse(block).is_ok_and(|block| block.string("type").as_deref() == Some("text"));
     if content.iter().any(is_text) {
         return;
     }

@@ -1,15 +1,14 @@
 //! Matchers: globs over upstreams, canonical names and callers.
-//!
-//! A glob's `*` matches any text, `/` and nothing included; `?`, `[a-z]`, `{a,b}` and `\` mean what
-//! they mean in a shell. Case matters.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
-
-use super::uri::{Reading, read};
+use super::uri::{Reading, read, respell};
 use super::{DEFAULT_RULE, DOUBT_RULE, Effect, Kind, PolicyProblem};
+
+mod pattern;
+
+pub(in crate::policy) use self::pattern::{Pattern, is_special};
 
 /// Longest id of a rule or limit, in bytes; ids are written to each line of the audit log.
 const MAX_ID_LENGTH: usize = 64;
@@ -202,15 +201,11 @@ pub(in crate::policy) struct Patterns(Box<[Pattern]>);
 
 impl Patterns {
     /// Compiles a list; patterns with problems are listed and left out.
-    pub(in crate::policy) fn compile(
-        path: &str,
-        field: Field,
-        texts: &[String],
-        problems: &mut Problems,
-    ) -> Self {
+    pub(in crate::policy) fn compile(path: &str, field: Field, texts: &[String], problems: &mut Problems) -> Self {
         let mut patterns = Vec::with_capacity(texts.len());
         for (index, text) in texts.iter().enumerate() {
-            match Pattern::compile(text) {
+            let also = if field == Field::Resources { respell(text) } else { None };
+            match Pattern::compile(text, also.as_deref()) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(message) => {
                     problems.add(format!("{path}.{}[{index}]", field.as_str()), message);
@@ -229,102 +224,24 @@ impl Patterns {
     }
 
     fn truth(&self, subject: &Subject<'_>) -> Truth {
-        match &subject.reading {
-            Reading::Plain if self.matches(subject.canonical) => Truth::Yes,
-            Reading::Plain => Truth::No,
-            Reading::Other(other) => match (self.matches(subject.canonical), self.matches(other)) {
-                (true, true) => Truth::Yes,
-                (false, false) => Truth::No,
-                (true, false) | (false, true) => Truth::Unknown,
-            },
-            Reading::Unclear if self.0.iter().any(|p| p.covers_all_of(subject.upstream)) => Truth::Yes,
-            Reading::Unclear if self.0.iter().any(|p| p.may_touch(subject.upstream)) => Truth::Unknown,
-            Reading::Unclear => Truth::No,
-        }
-    }
-}
-
-/// One compiled glob. The usual forms cost a comparison, the rest a regular expression.
-#[derive(Debug)]
-pub(in crate::policy) struct Pattern {
-    text: Box<str>,
-    form: Form,
-}
-
-#[derive(Debug)]
-enum Form {
-    /// `*`.
-    Any,
-    /// No special characters: the text itself.
-    Literal,
-    /// Special only in one `*` at the end: what stands before it.
-    Prefix(Box<str>),
-    Glob(GlobMatcher),
-}
-
-impl Pattern {
-    /// Compiles a glob, or says what is wrong with it.
-    pub(in crate::policy) fn compile(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            return Err("must not be empty; write \"*\" for everything".to_owned());
-        }
-        let form = match text.strip_suffix('*') {
-            Some("") => Form::Any,
-            Some(prefix) if is_literal(prefix) => Form::Prefix(Box::from(prefix)),
-            None if is_literal(text) => Form::Literal,
-            Some(_) | None => {
-                let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true);
-                let glob = glob.build().map_err(|e| format!("`{text}` is not a glob: {}", e.kind()));
-                Form::Glob(glob?.compile_matcher())
+        let Subject { upstream, canonical, reading, .. } = subject;
+        let any = |test: &dyn Fn(&Pattern) -> bool| self.0.iter().any(test);
+        let (sure, possible) = match reading {
+            // Who wrote out this very text meant it, whatever the server makes of it.
+            Reading::Other(_) | Reading::Unclear if any(&|p| *p.text() == **canonical) => (true, true),
+            Reading::Plain => (self.matches(canonical), false),
+            Reading::Other(other) => {
+                let (this, that) = (self.matches(canonical), any(&|p| p.matches_respelled(other)));
+                (this && that, this || that)
             }
+            Reading::Unclear => (any(&|p| p.covers_all_of(upstream)), any(&|p| p.may_touch(upstream))),
         };
-        Ok(Self { text: Box::from(text), form })
-    }
-
-    /// The pattern as written.
-    pub(in crate::policy) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(in crate::policy) fn matches(&self, text: &str) -> bool {
-        match &self.form {
-            Form::Any => true,
-            Form::Literal => *text == *self.text,
-            Form::Prefix(prefix) => text.starts_with(&**prefix),
-            Form::Glob(glob) => glob.is_match(text),
+        match (sure, possible) {
+            (true, _) => Truth::Yes,
+            (false, true) => Truth::Unknown,
+            (false, false) => Truth::No,
         }
     }
-
-    /// Whether this matches each resource of the upstream, by its form.
-    fn covers_all_of(&self, upstream: &str) -> bool {
-        match &self.form {
-            Form::Any => true,
-            Form::Prefix(prefix) => is_prefix_of_uris(prefix, upstream),
-            Form::Literal | Form::Glob(_) => false,
-        }
-    }
-
-    /// Whether this can match any resource of the upstream, judged by what stands before the first
-    /// special character.
-    fn may_touch(&self, upstream: &str) -> bool {
-        let head = self.text.split(is_special).next().unwrap_or_default();
-        let whole = head.len() == self.text.len();
-        let inside = head.strip_prefix(upstream).is_some_and(|rest| rest.starts_with('+'));
-        inside || (!whole && is_prefix_of_uris(head, upstream))
-    }
-}
-
-/// Whether `text` is a beginning of `<upstream>+`.
-fn is_prefix_of_uris(text: &str, upstream: &str) -> bool {
-    text.strip_suffix('+').map_or_else(|| upstream.starts_with(text), |name| name == upstream)
-}
-
-fn is_literal(text: &str) -> bool {
-    !text.contains(is_special)
-}
-
-const fn is_special(c: char) -> bool {
-    matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\')
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 //! reading where there is one, and take a URI whose meaning depends on the reader for any resource
 //! of its upstream.
 
+use super::rule::is_special;
+
 /// What a URI may mean besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum Reading {
     /// Nothing else.
     Plain,
-    /// This text as well: decoded, scheme and authority in lower case.
+    /// This text as well: decoded, scheme and host in lower case.
     Other(String),
     /// Something that cannot be told without knowing the server.
     Unclear,
@@ -21,7 +23,7 @@ pub(in crate::policy) fn read(uri: &str) -> Reading {
     let Some(decoded) = decode(uri) else {
         return Reading::Unclear;
     };
-    let decoded = lower_authority(&decoded);
+    let decoded = lower_host(&decoded);
     let (scheme, rest) = decoded.split_once(':').unwrap_or(("", &decoded));
     if is_unclear(scheme, rest) {
         Reading::Unclear
@@ -32,37 +34,73 @@ pub(in crate::policy) fn read(uri: &str) -> Reading {
     }
 }
 
+/// The glob that matches the second reading of what `glob` matches; `None` when it is the same.
+///
+/// A pattern is often a URI copied from a list, so it is spelled as freely as URIs are.
+pub(in crate::policy) fn respell(glob: &str) -> Option<String> {
+    let (upstream, uri) = glob.split_once('+')?;
+    let mut parts = uri.split('%');
+    let mut decoded = parts.next()?.to_owned();
+    let mut pending = Vec::new();
+    for part in parts {
+        let (byte, rest) = encoded_byte(part)?;
+        pending.push(byte);
+        if rest.is_empty() {
+            continue;
+        }
+        push_escaped(&mut decoded, &mut pending)?;
+        decoded.push_str(rest);
+    }
+    push_escaped(&mut decoded, &mut pending)?;
+    let respelled = format!("{upstream}+{}", lower_host(&decoded));
+    (respelled != glob).then_some(respelled)
+}
+
+/// Moves decoded bytes into a glob, where they stand for themselves.
+fn push_escaped(glob: &mut String, bytes: &mut Vec<u8>) -> Option<()> {
+    for c in String::from_utf8(std::mem::take(bytes)).ok()?.chars() {
+        if is_special(c) {
+            glob.push('\\');
+        }
+        glob.push(c);
+    }
+    Some(())
+}
+
 /// Percent-decodes once; `None` when that is not possible, or would be possible again.
 fn decode(uri: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(uri.len());
     let mut parts = uri.split('%');
-    bytes.extend_from_slice(parts.next()?.as_bytes());
+    let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
-        let byte = u8::from_str_radix(part.get(..2).filter(|hex| is_hex(hex))?, 16).ok()?;
+        let (byte, rest) = encoded_byte(part)?;
         if byte == b'%' {
             return None;
         }
         bytes.push(byte);
-        bytes.extend_from_slice(part.get(2..)?.as_bytes());
+        bytes.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(bytes).ok()
 }
 
-fn is_hex(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_hexdigit())
+/// The byte that the first two characters stand for, and the rest.
+fn encoded_byte(text: &str) -> Option<(u8, &str)> {
+    let (hex, rest) = text.split_at_checked(2)?;
+    let byte = u8::from_str_radix(hex, 16).ok()?;
+    hex.bytes().all(|b| b.is_ascii_hexdigit()).then_some((byte, rest))
 }
 
-/// Puts scheme and authority, which mean the same in either case, in lower case.
-fn lower_authority(uri: &str) -> String {
+/// Puts the scheme in lower case, and the host where the scheme is known to ignore its case.
+fn lower_host(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once(':') else {
         return uri.to_owned();
     };
-    let start = scheme.len() + 1;
-    let authority = rest.strip_prefix("//").map_or(0, |after| {
-        2 + after.find(['/', '?', '#', '{']).unwrap_or(after.len())
-    });
-    let (head, tail) = uri.split_at(start + authority);
-    head.to_ascii_lowercase() + tail
+    let scheme = scheme.to_ascii_lowercase();
+    let host = match (scheme.as_str(), rest.strip_prefix("//")) {
+        ("http" | "https" | "ws" | "wss", Some(after)) => 2 + after.find(['/', '?', '#', '{']).unwrap_or(after.len()),
+        _ => 0,
+    };
+    let (host, tail) = rest.split_at(host);
+    format!("{scheme}:{}{tail}", host.to_ascii_lowercase())
 }
 
 fn is_unclear(scheme: &str, rest: &str) -> bool {

@@ -11,7 +11,7 @@ use crate::engine::fault::Fault;
 use crate::mcp::method::Method;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::permit::Permit;
+use crate::policy::Permit;
 use crate::runtime::clock;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::service::{Answer, Service, refused};

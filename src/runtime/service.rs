@@ -15,9 +15,7 @@ use crate::mcp::capability::discover_result;
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::decide::{Decision, Facts, decide};
-use crate::policy::permit::Permit;
-use crate::policy::rule::{ItemRules, Kind};
+use crate::policy::{Decision, Facts, ItemRules, Kind, Permit, Record, decide};
 use crate::runtime::clock;
 use crate::runtime::live::{CallLabels, LiveCall};
 use crate::runtime::snapshot::{Snapshot, View};
@@ -186,26 +184,20 @@ impl Service {
         }
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
-        let own_rules;
-        let (canonical, rules): (&str, &ItemRules) = match &routed.canonical {
-            Some(canonical) => {
-                own_rules = snapshot.policy.item_rules(Kind::Resource, entry.upstream_name.as_str(), canonical);
-                (canonical, &own_rules)
-            }
-            None => (&entry.canonical, rules),
+        let upstream = entry.upstream_name.as_str();
+        let kind = match method {
+            Method::ToolsCall => Kind::Tool,
+            Method::PromptsGet => Kind::Prompt,
+            Method::Complete => Kind::Completion,
+            _ => Kind::Resource,
         };
-        let facts = Facts {
-            caller: &client.caller,
-            upstream: entry.upstream_name.as_str(),
-            canonical,
-            kind: match method {
-                Method::ToolsCall => Kind::Tool,
-                Method::PromptsGet => Kind::Prompt,
-                Method::Complete => Kind::Completion,
-                _ => Kind::Resource,
-            },
-        };
-        let permit = match self.judge(&snapshot, rules, &facts, call) {
+        let canonical = routed.canonical.as_deref().unwrap_or(&entry.canonical);
+        // The catalog's rules fit the catalog's items; a completion and a URI that a template covers have their own.
+        let own_rules = (routed.canonical.is_some() || kind == Kind::Completion)
+            .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
+        let rules = own_rules.as_ref().unwrap_or(rules);
+        let facts = Facts { caller: &client.caller, upstream, canonical, kind };
+        let permit = match self.judge(&snapshot, rules, &facts, &entry.canonical, call) {
             Ok(permit) => permit,
             Err(Refusal::Hidden) => {
                 let unknown = match method {
@@ -246,45 +238,37 @@ impl Service {
         snapshot: &Snapshot,
         rules: &ItemRules,
         facts: &Facts<'_>,
+        item: &str,
         call: u64,
     ) -> Result<Permit, Refusal> {
         let decision = decide(&snapshot.policy, rules, facts, &snapshot.limiter, clock::uptime());
-        let audit = |effect: &'static str, rule: &str| {
-            tracing::info!(
-                target: "audit",
-                decision = effect,
-                rule,
-                caller = facts.caller,
-                upstream = facts.upstream,
-                item = facts.canonical,
-                kind = facts.kind.as_str(),
-                call.id = call,
-                "decision"
-            );
-            self.metrics.decision(effect, rule);
-        };
+        let record = Record::new(facts, item, &decision);
+        tracing::info!(
+            target: "audit",
+            decision = record.decision(),
+            rule = record.rule(),
+            caller = record.caller(),
+            upstream.name = record.upstream(),
+            item.kind = record.kind().as_str(),
+            item.name = record.item(),
+            why = record.why(),
+            retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
+            call.id = format_args!("{call:x}"),
+            "decision"
+        );
+        self.metrics.decision(record.decision(), record.rule());
+        let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
         match decision {
-            Decision::Allow(permit) => {
-                audit("allow", permit.rule());
-                Ok(permit)
-            }
-            Decision::Deny { rule, hidden } => {
-                audit("deny", &rule);
-                if hidden {
-                    return Err(Refusal::Hidden);
-                }
-                Err(Refusal::Told(Failure::new(Reason::Denied, Executed::No, "The policy does not allow this call.")))
-            }
-            Decision::Ask { rule } => {
-                audit("ask", &rule);
-                let text = "This call needs an approval, which this release cannot ask for.";
-                Err(Refusal::Told(Failure::new(Reason::Denied, Executed::No, text)))
+            Decision::Allow(permit) => Ok(permit),
+            Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),
+            Decision::Deny { hidden: false, .. } => Err(told(Reason::Denied, "The policy does not allow this call.")),
+            Decision::Ask { .. } => {
+                Err(told(Reason::Denied, "This call needs an approval, which this release cannot ask for."))
             }
             Decision::Limit { limit, retry_after } => {
-                audit("limit", &limit);
                 self.metrics.limit_hit(&limit);
-                let text = "The rate limit for this call is used up.";
-                Err(Refusal::Told(Failure::new(Reason::Limited, Executed::No, text).retry_after(retry_after)))
+                let failure = Failure::new(Reason::Limited, Executed::No, "The rate limit for this call is used up.");
+                Err(Refusal::Told(failure.retry_after(retry_after)))
             }
         }
     }

@@ -9,9 +9,9 @@ use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::decide::Policy;
-use crate::policy::limit::Limiter;
-use crate::policy::rule::{ItemRules, Kind};
+use crate::policy::Policy;
+use crate::policy::Limiter;
+use crate::policy::{ItemRules, Kind};
 use crate::runtime::upstream::handle::Handle;
 
 /// How many rendered lists one view keeps; more callers than that cost rendering, not memory.

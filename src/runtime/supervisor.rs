@@ -16,8 +16,8 @@ use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Target, Uris, Upstream};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::decide::Policy;
-use crate::policy::limit::Limiter;
+use crate::policy::Policy;
+use crate::policy::Limiter;
 use crate::runtime::clock;
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
@@ -377,6 +377,6 @@ fn filters(spec: &Upstream) -> Result<Filters, String> {
     Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
 }
 
-fn join(problems: &[crate::policy::decide::PolicyProblem]) -> String {
+fn join(problems: &[crate::policy::PolicyProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -92,18 +92,11 @@ pub(crate) fn decode_value(header: &[u8]) -> Result<Cow<'_, str>, HeaderError> {
     if !text.bytes().all(|byte| is_value_byte(&byte)) {
         return Err(HeaderError::Character);
     }
-    let Some(encoded) = text
-        .strip_prefix(SENTINEL_START)
-        .and_then(|rest| rest.strip_suffix(SENTINEL_END))
-    else {
+    let Some(encoded) = text.strip_prefix(SENTINEL_START).and_then(|rest| rest.strip_suffix(SENTINEL_END)) else {
         return Ok(Cow::Borrowed(text));
     };
-    let bytes = BASE64
-        .decode(encoded.as_bytes())
-        .map_err(|_| HeaderError::Base64)?;
-    String::from_utf8(bytes)
-        .map(Cow::Owned)
-        .map_err(|_| HeaderError::Utf8)
+    let bytes = BASE64.decode(encoded.as_bytes()).map_err(|_| HeaderError::Base64)?;
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| HeaderError::Utf8)
 }
 
 /// Visible ASCII, space and tab. Source: RFC 9110, 5.5.
@@ -141,9 +134,7 @@ impl ParamHeaders {
 
     /// Header name without `Mcp-Param-` and property path of each mirrored argument.
     pub(crate) fn params(&self) -> impl Iterator<Item = (&str, &[String])> {
-        self.params
-            .iter()
-            .map(|param| (param.name(), param.path.as_slice()))
+        self.params.iter().map(|param| (param.name(), param.path.as_slice()))
     }
 
     /// The headers to send with `arguments` (raw JSON): name without `Mcp-Param-` and encoded value. Arguments that are
@@ -153,10 +144,7 @@ impl ParamHeaders {
     ///
     /// # Errors
     /// [`HeaderError::Arguments`], or [`HeaderError::Argument`] for a value that has no header form.
-    pub(crate) fn values(
-        &self,
-        arguments: Option<&str>,
-    ) -> Result<Vec<(String, String)>, HeaderError> {
+    pub(crate) fn values(&self, arguments: Option<&str>) -> Result<Vec<(String, String)>, HeaderError> {
         let mut headers = Vec::with_capacity(self.params.len());
         for param in &self.params {
             let Some(value) = param.argument(arguments)? else {
@@ -202,17 +190,12 @@ impl ParamHeaders {
 
 impl Param {
     fn name(&self) -> &str {
-        self.header
-            .strip_prefix(PARAM_PREFIX)
-            .unwrap_or(&self.header)
+        self.header.strip_prefix(PARAM_PREFIX).unwrap_or(&self.header)
     }
 
     /// The value at the path, or `None` when it is absent or null.
     fn argument<'a>(&self, arguments: Option<&'a str>) -> Result<Option<Scalar<'a>>, HeaderError> {
-        let Some(mut value) = arguments
-            .map(str::trim_ascii)
-            .filter(|text| *text != "null")
-        else {
+        let Some(mut value) = arguments.map(str::trim_ascii).filter(|text| *text != "null") else {
             return Ok(None);
         };
         if !value.starts_with('{') {
@@ -220,11 +203,7 @@ impl Param {
         }
         for key in &self.path {
             // A value that is not an object has no member; whether it should be one is for the upstream to say.
-            let member = if value.starts_with('{') {
-                member(value, key)?
-            } else {
-                None
-            };
+            let member = if value.starts_with('{') { member(value, key)? } else { None };
             let Some(member) = member else {
                 return Ok(None);
             };
@@ -232,11 +211,7 @@ impl Param {
         }
         match value {
             "null" => Ok(None),
-            _ => Scalar::read(value)
-                .map(Some)
-                .ok_or_else(|| HeaderError::Argument {
-                    name: self.header.clone(),
-                }),
+            _ => Scalar::read(value).map(Some).ok_or_else(|| HeaderError::Argument { name: self.header.clone() }),
         }
     }
 }
@@ -271,15 +246,10 @@ impl<'a> Scalar<'a> {
 ///
 /// Digit by digit, because a detour through `f64` would round `42.00000000000000001`.
 fn integer(text: &str) -> Option<i64> {
-    let (negative, rest) = text
-        .strip_prefix('-')
-        .map_or((false, text), |rest| (true, rest));
-    let (mantissa, exponent) = rest
-        .split_once(['e', 'E'])
-        .map_or((rest, "0"), |(mantissa, exponent)| (mantissa, exponent));
-    let (whole, fraction) = mantissa
-        .split_once('.')
-        .map_or((mantissa, None), |(whole, digits)| (whole, Some(digits)));
+    let (negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let (mantissa, exponent) =
+        rest.split_once(['e', 'E']).map_or((rest, "0"), |(mantissa, exponent)| (mantissa, exponent));
+    let (whole, fraction) = mantissa.split_once('.').map_or((mantissa, None), |(whole, digits)| (whole, Some(digits)));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
     let leading_zero = whole.len() > 1 && whole.starts_with('0');
@@ -287,16 +257,10 @@ fn integer(text: &str) -> Option<i64> {
         return None;
     }
     let fraction = fraction.unwrap_or_default();
-    if whole
-        .bytes()
-        .chain(fraction.bytes())
-        .all(|byte| byte == b'0')
-    {
+    if whole.bytes().chain(fraction.bytes()).all(|byte| byte == b'0') {
         return Some(0);
     }
-    let point = i64::try_from(whole.len())
-        .ok()?
-        .checked_add(exponent.parse().ok()?)?;
+    let point = i64::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
 
     let mut value: i64 = 0;
     let mut position: i64 = 0;
@@ -326,9 +290,7 @@ fn integer(text: &str) -> Option<i64> {
 /// The member `key` of a JSON object, as raw JSON. `None` when there is none.
 fn member<'a>(object: &'a str, key: &str) -> Result<Option<&'a str>, HeaderError> {
     let mut json = serde_json::Deserializer::from_str(object);
-    let found = json
-        .deserialize_map(Member { key })
-        .map_err(|_| HeaderError::Arguments)?;
+    let found = json.deserialize_map(Member { key }).map_err(|_| HeaderError::Arguments)?;
     json.end().map_err(|_| HeaderError::Arguments)?;
     Ok(found)
 }
@@ -350,10 +312,7 @@ impl<'de> Visitor<'de> for Member<'_> {
         while let Some(hit) = map.next_key_seed(Equals(self.key))? {
             if !hit {
                 map.next_value::<IgnoredAny>()?;
-            } else if found
-                .replace(map.next_value::<&RawValue>()?.get())
-                .is_some()
-            {
+            } else if found.replace(map.next_value::<&RawValue>()?.get()).is_some() {
                 return Err(A::Error::custom("a key is named twice"));
             }
         }

@@ -58,13 +58,7 @@ pub(crate) struct LineDecoder {
 impl LineDecoder {
     /// A decoder that refuses lines longer than `max_line_bytes` (without the LF; a CR before it counts).
     pub(crate) fn new(max_line_bytes: usize) -> Self {
-        Self {
-            buffer: BytesMut::new(),
-            scanned: 0,
-            peak: 0,
-            max_line_bytes,
-            discard: None,
-        }
+        Self { buffer: BytesMut::new(), scanned: 0, peak: 0, max_line_bytes, discard: None }
     }
 
     /// The buffer to append to, with spare room for one read.
@@ -81,10 +75,7 @@ impl LineDecoder {
         } else {
             // Doubling, but never beyond what one line may need: a stream without newlines must not cost twice the limit.
             let ceiling = self.max_line_bytes.saturating_add(READ_BYTES);
-            let capacity = length
-                .saturating_mul(2)
-                .min(ceiling)
-                .max(length + READ_BYTES);
+            let capacity = length.saturating_mul(2).min(ceiling).max(length + READ_BYTES);
             let mut grown = BytesMut::with_capacity(capacity);
             grown.extend_from_slice(&self.buffer);
             self.buffer = grown;
@@ -122,18 +113,12 @@ impl LineDecoder {
     fn take(&mut self, length: usize) -> Option<Line> {
         if let Some(discard) = self.discard.take() {
             self.buffer.advance(length + 1);
-            return Some(Line::Oversize {
-                prefix: discard.prefix,
-                bytes: discard.bytes + length as u64,
-            });
+            return Some(Line::Oversize { prefix: discard.prefix, bytes: discard.bytes + length as u64 });
         }
         if length > self.max_line_bytes {
             let prefix = self.prefix(length);
             self.buffer.advance(length + 1);
-            return Some(Line::Oversize {
-                prefix,
-                bytes: length as u64,
-            });
+            return Some(Line::Oversize { prefix, bytes: length as u64 });
         }
         let mut line = self.buffer.split_to(length);
         self.buffer.advance(1);
@@ -151,10 +136,7 @@ impl LineDecoder {
             self.clear();
         } else if length > self.max_line_bytes {
             let prefix = self.prefix(length);
-            self.discard = Some(Discard {
-                prefix,
-                bytes: length as u64,
-            });
+            self.discard = Some(Discard { prefix, bytes: length as u64 });
             self.clear();
         } else if self.peak > KEEP_BYTES && length <= PREFIX_BYTES {
             let rest = BytesMut::from(self.buffer.as_ref());

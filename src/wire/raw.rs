@@ -135,9 +135,7 @@ impl RawObject {
 
     /// Keeps the members whose name the test accepts; names with escapes are shown unescaped.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
-        self.members.retain(|member| {
-            serde_json::from_slice::<Cow<'_, str>>(&member.key).is_ok_and(|name| keep(&name))
-        });
+        self.members.retain(|member| serde_json::from_slice::<Cow<'_, str>>(&member.key).is_ok_and(|name| keep(&name)));
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {

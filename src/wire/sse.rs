@@ -21,13 +21,8 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 ///
 /// The caller guarantees that nothing passed in contains CR or LF (frames are cleaned when they are admitted).
 pub(crate) fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Bytes {
-    debug_assert!(
-        data.iter()
-            .all(|part| memchr2(b'\r', b'\n', part).is_none()),
-        "data spans lines"
-    );
-    let field =
-        |name: &str, value: Option<&str>| value.map_or(0, |value| name.len() + value.len() + 1);
+    debug_assert!(data.iter().all(|part| memchr2(b'\r', b'\n', part).is_none()), "data spans lines");
+    let field = |name: &str, value: Option<&str>| value.map_or(0, |value| name.len() + value.len() + 1);
     let data_bytes: usize = data.iter().map(|part| part.len()).sum();
     let length = field("id: ", id) + field("event: ", name) + "data: \n\n".len() + data_bytes;
 
@@ -64,10 +59,7 @@ pub(crate) fn priming(id: &str, retry: Duration) -> Bytes {
 
 fn put_field(out: &mut Vec<u8>, name: &str, value: Option<&str>) {
     let Some(value) = value else { return };
-    debug_assert!(
-        memchr2(b'\r', b'\n', value.as_bytes()).is_none(),
-        "field spans lines"
-    );
+    debug_assert!(memchr2(b'\r', b'\n', value.as_bytes()).is_none(), "field spans lines");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(value.as_bytes());
     out.push(b'\n');
@@ -187,9 +179,7 @@ impl SseDecoder {
             return None;
         }
         if self.too_large(self.carried, comment) {
-            return Some(self.fail(SseError::TooLarge {
-                limit: self.max_event_bytes,
-            }));
+            return Some(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
         }
         self.carry.extend_from_slice(&tail);
         None
@@ -219,9 +209,7 @@ impl SseDecoder {
         }
         let comment = line.first() == Some(&b':');
         if self.too_large(length, comment) {
-            return Some(self.fail(SseError::TooLarge {
-                limit: self.max_event_bytes,
-            }));
+            return Some(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
         }
         if std::mem::take(&mut self.at_start) && line.starts_with(BOM) {
             line.advance(BOM.len());
@@ -247,10 +235,7 @@ impl SseDecoder {
     fn fail(&mut self, error: SseError) -> Result<SseEvent, SseError> {
         self.at_start = false;
         self.carry = Vec::new();
-        self.event = Partial {
-            failed: true,
-            ..Partial::default()
-        };
+        self.event = Partial { failed: true, ..Partial::default() };
         Err(error)
     }
 }
@@ -270,9 +255,7 @@ impl Partial {
         }
         match name {
             b"data" => self.data(value)?,
-            b"event" => {
-                self.fields.name = Some(text(&value)?.to_owned()).filter(|name| !name.is_empty())
-            }
+            b"event" => self.fields.name = Some(text(&value)?.to_owned()).filter(|name| !name.is_empty()),
             b"id" => match text(&value)? {
                 id if id.contains('\0') => return Ok(()),
                 id => self.fields.id = Some(id.to_owned()),
@@ -295,8 +278,7 @@ impl Partial {
             return Ok(());
         }
         if self.joined.is_empty() {
-            self.joined
-                .extend_from_slice(&std::mem::take(&mut self.fields.data));
+            self.joined.extend_from_slice(&std::mem::take(&mut self.fields.data));
         }
         self.joined.push(b'\n');
         self.joined.extend_from_slice(&value);
@@ -305,12 +287,7 @@ impl Partial {
 
     /// Ends the event. `None` when no field came before the blank line.
     fn finish(&mut self) -> Option<SseEvent> {
-        let Self {
-            mut fields,
-            joined,
-            seen,
-            ..
-        } = std::mem::take(self);
+        let Self { mut fields, joined, seen, .. } = std::mem::take(self);
         if !joined.is_empty() {
             fields.data = Bytes::from(joined);
         }
@@ -327,10 +304,7 @@ fn retry(value: &[u8]) -> Option<Duration> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let millis = value.iter().fold(0_u64, |sum, digit| {
-        sum.saturating_mul(10)
-            .saturating_add(u64::from(digit - b'0'))
-    });
+    let millis = value.iter().fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
     Some(Duration::from_millis(millis).clamp(RETRY_MIN, RETRY_MAX))
 }
 

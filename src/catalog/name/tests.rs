@@ -15,17 +15,9 @@ fn upstream_names_keep_to_their_alphabet() {
         ("underscore", "a_b", NameError::BadCharacter { bad: '_' }),
         ("plus", "a+b", NameError::BadCharacter { bad: '+' }),
         ("upper case", "Files", NameError::BadCharacter { bad: 'F' }),
-        (
-            "not ASCII",
-            "\u{e9}",
-            NameError::BadCharacter { bad: '\u{e9}' },
-        ),
+        ("not ASCII", "\u{e9}", NameError::BadCharacter { bad: '\u{e9}' }),
         ("line break", "a\n", NameError::BadCharacter { bad: '\n' }),
-        (
-            "too long",
-            "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-            NameError::TooLong,
-        ),
+        ("too long", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", NameError::TooLong),
     ];
     for (label, text, expected) in rows {
         assert_eq!(UpstreamName::parse(text), Err(expected), "{label}");
@@ -44,27 +36,9 @@ fn a_fitting_name_is_prefixed_and_nothing_else() {
 #[test]
 fn mapped_names_are_the_same_for_ever() {
     let rows = [
-        (
-            "bad character",
-            "files__",
-            "files",
-            "read.file",
-            "files__read_file_",
-        ),
-        (
-            "space",
-            "files__",
-            "files",
-            "read file",
-            "files__read_file_",
-        ),
-        (
-            "overlong",
-            "files__",
-            "files",
-            &"a".repeat(42),
-            "files__aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa_",
-        ),
+        ("bad character", "files__", "files", "read.file", "files__read_file_"),
+        ("space", "files__", "files", "read file", "files__read_file_"),
+        ("overlong", "files__", "files", &"a".repeat(42), "files__aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa_"),
         ("bad prefix", "f.", "files", "read", "f_read_"),
     ];
     for (label, prefix, upstream, original, stem) in rows {
@@ -73,18 +47,8 @@ fn mapped_names_are_the_same_for_ever() {
         assert!(name.starts_with(stem), "{label}: {name}");
     }
     // Computed independently of this code.
-    assert_eq!(
-        tool("files__", "files", "read.file"),
-        "files__read_file_ussj2ang"
-    );
-    let prompt = expose(
-        "files__",
-        &upstream("files"),
-        ItemKind::Prompt,
-        "read.file",
-        DEFAULT_MAX_LENGTH,
-    )
-    .unwrap();
+    assert_eq!(tool("files__", "files", "read.file"), "files__read_file_ussj2ang");
+    let prompt = expose("files__", &upstream("files"), ItemKind::Prompt, "read.file", DEFAULT_MAX_LENGTH).unwrap();
     assert_eq!(prompt, "files__read_file_g4aqptzo");
 }
 
@@ -109,13 +73,7 @@ fn unusable_originals_are_withheld_under_any_prefix() {
     ];
     for (label, original, expected) in rows {
         for prefix in ["", "files__"] {
-            let result = expose(
-                prefix,
-                &upstream("files"),
-                ItemKind::Tool,
-                original,
-                DEFAULT_MAX_LENGTH,
-            );
+            let result = expose(prefix, &upstream("files"), ItemKind::Tool, original, DEFAULT_MAX_LENGTH);
             assert_eq!(result, Err(expected), "{label} with prefix {prefix:?}");
         }
     }
@@ -123,14 +81,7 @@ fn unusable_originals_are_withheld_under_any_prefix() {
 
 #[test]
 fn a_tiny_max_length_is_raised_to_the_minimum() {
-    let name = expose(
-        "files__",
-        &upstream("files"),
-        ItemKind::Tool,
-        "a_rather_long_name",
-        3,
-    )
-    .unwrap();
+    let name = expose("files__", &upstream("files"), ItemKind::Tool, "a_rather_long_name", 3).unwrap();
     assert_eq!(name.len(), MIN_MAX_LENGTH);
 }
 
@@ -146,15 +97,13 @@ fn a_clean_name_that_imitates_a_mapped_one_is_reported() {
     let mapped = tool("files__", "files", "read.file");
     let imitation = mapped.strip_prefix("files__").unwrap();
     let clean = tool("files__", "files", imitation);
-    assert_eq!(
-        collisions([(mapped.as_str(), 0), (clean.as_str(), 1)].into_iter()),
-        [0, 1]
-    );
+    assert_eq!(collisions([(mapped.as_str(), 0), (clean.as_str(), 1)].into_iter()), [0, 1]);
 }
 
 #[test]
 fn prefixes_that_begin_with_each_other_are_warned_of() {
-    let rows: [(&str, &[(&str, &str)], &[(&str, &str)]); 5] = [
+    type Pairs = &'static [(&'static str, &'static str)];
+    let rows: [(&str, Pairs, Pairs); 5] = [
         ("defaults", &[("a", "a__"), ("ab", "ab__")], &[]),
         ("longer after", &[("a", "x"), ("b", "x_")], &[("b", "a")]),
         ("longer before", &[("a", "x_"), ("b", "x")], &[("a", "b")]),
@@ -162,22 +111,11 @@ fn prefixes_that_begin_with_each_other_are_warned_of() {
         ("bare", &[("a", ""), ("b", "b__")], &[("b", "a")]),
     ];
     for (label, prefixes, expected) in rows {
-        let prefixes: Vec<_> = prefixes
-            .iter()
-            .map(|(name, prefix)| (upstream(name), (*prefix).to_owned()))
-            .collect();
+        let prefixes: Vec<_> = prefixes.iter().map(|(name, prefix)| (upstream(name), (*prefix).to_owned())).collect();
         let found = prefix_warnings(&prefixes);
-        let pairs: Vec<_> = found
-            .iter()
-            .map(|w| (w.upstream.as_str(), w.other.as_str()))
-            .collect();
+        let pairs: Vec<_> = found.iter().map(|w| (w.upstream.as_str(), w.other.as_str())).collect();
         assert_eq!(pairs, expected, "{label}");
-        assert!(
-            found
-                .iter()
-                .all(|w| w.to_string().contains(w.other.as_str())),
-            "{label}"
-        );
+        assert!(found.iter().all(|w| w.to_string().contains(w.other.as_str())), "{label}");
     }
 }
 
@@ -235,12 +173,5 @@ fn upstream(name: &str) -> UpstreamName {
 }
 
 fn tool(prefix: &str, name: &str, original: &str) -> String {
-    expose(
-        prefix,
-        &upstream(name),
-        ItemKind::Tool,
-        original,
-        DEFAULT_MAX_LENGTH,
-    )
-    .unwrap()
+    expose(prefix, &upstream(name), ItemKind::Tool, original, DEFAULT_MAX_LENGTH).unwrap()
 }

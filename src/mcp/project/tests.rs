@@ -21,10 +21,7 @@ fn definitions_lose_what_an_older_revision_does_not_know() {
             Revision::V2025_03_26,
             r#"{"name":"x__t","inputSchema":{"type":"object","$defs":{"a":{}}},"annotations":{"readOnlyHint":true,"title":"T"},"x-vendor":9}"#,
         ),
-        (
-            Revision::V2024_11_05,
-            r#"{"name":"x__t","inputSchema":{"type":"object","$defs":{"a":{}}},"x-vendor":9}"#,
-        ),
+        (Revision::V2024_11_05, r#"{"name":"x__t","inputSchema":{"type":"object","$defs":{"a":{}}},"x-vendor":9}"#),
     ] {
         assert_eq!(project(TOOL, to), want, "{to}");
     }
@@ -61,10 +58,7 @@ fn results_cross_the_eras_with_the_fewest_changes() {
 #[test]
 fn structured_content_keeps_a_text_twin_when_it_goes() {
     let text = r#"{"content":[],"structuredContent":{"a":1}}"#;
-    assert_eq!(
-        call(text, Era::Legacy, Revision::V2024_11_05),
-        r#"{"content":[{"type":"text","text":"{\"a\":1}"}]}"#
-    );
+    assert_eq!(call(text, Era::Legacy, Revision::V2024_11_05), r#"{"content":[{"type":"text","text":"{\"a\":1}"}]}"#);
     assert_eq!(call(text, Era::Legacy, Revision::V2025_06_18), text);
     assert_eq!(
         call(r#"{"content":[{"type":"text","text":"x"}],"structuredContent":[1]}"#, Era::Modern, Revision::V2025_11_25),
@@ -75,10 +69,7 @@ fn structured_content_keeps_a_text_twin_when_it_goes() {
 #[test]
 fn content_blocks_that_a_revision_does_not_know_become_ones_it_knows() {
     let link = r#"{"content":[{"type":"resource_link","uri":"a://b","name":"n"}]}"#;
-    assert_eq!(
-        call(link, Era::Legacy, Revision::V2025_03_26),
-        r#"{"content":[{"type":"text","text":"n: a://b"}]}"#
-    );
+    assert_eq!(call(link, Era::Legacy, Revision::V2025_03_26), r#"{"content":[{"type":"text","text":"n: a://b"}]}"#);
     let audio = r#"{"content":[{"type":"audio","data":"AA==","mimeType":"audio/wav"}]}"#;
     assert_eq!(call(audio, Era::Legacy, Revision::V2025_03_26), audio);
     assert!(call(audio, Era::Legacy, Revision::V2024_11_05).contains(r#""blob":"AA==""#));

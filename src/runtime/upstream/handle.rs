@@ -11,7 +11,7 @@ use crate::catalog::name::UpstreamName;
 use crate::config::Upstream;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::handshake::Agreed;
-use crate::policy::permit::Permit;
+use crate::policy::Permit;
 use crate::runtime::clock;
 use crate::runtime::exchange::Exchange;
 use crate::runtime::upstream::http::HttpLink;

@@ -24,19 +24,14 @@ const MAX_PARAMS: usize = 64;
 
 /// The annotations of `input_schema`, in its order.
 pub(super) fn annotations(input_schema: &str) -> Result<Vec<Param>, HeaderError> {
-    let mut walk = Walk {
-        params: Vec::new(),
-        path: Vec::new(),
-    };
+    let mut walk = Walk { params: Vec::new(), path: Vec::new() };
     walk.schema(input_schema.trim_ascii(), Place::Root, 0)?;
     Ok(walk.params)
 }
 
 /// The text of a JSON string.
 pub(super) fn text(json: &str) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Text<'_>>(json)
-        .ok()
-        .map(|text| text.0)
+    serde_json::from_str::<Text<'_>>(json).ok().map(|text| text.0)
 }
 
 /// How a subschema was reached.
@@ -63,11 +58,8 @@ impl Walk {
             return Err(HeaderError::Depth { limit: MAX_DEPTH });
         }
         if json.starts_with('[') {
-            let items: Vec<&RawValue> =
-                serde_json::from_str(json).map_err(|_| HeaderError::Schema)?;
-            return items
-                .iter()
-                .try_for_each(|item| self.schema(item.get(), Place::Elsewhere, depth + 1));
+            let items: Vec<&RawValue> = serde_json::from_str(json).map_err(|_| HeaderError::Schema)?;
+            return items.iter().try_for_each(|item| self.schema(item.get(), Place::Elsewhere, depth + 1));
         }
         if !json.starts_with('{') {
             return Ok(());
@@ -80,8 +72,7 @@ impl Walk {
                 "type" => kind = Some(value),
                 "properties" => self.properties(value, place, depth)?,
                 // Keys are names here too, but nothing below is reachable.
-                "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-                | "dependencies" => {
+                "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
                     self.properties(value, Place::Elsewhere, depth)?;
                 }
                 // Data, not schemas.
@@ -89,9 +80,7 @@ impl Walk {
                 _ => self.schema(value, Place::Elsewhere, depth + 1)?,
             }
         }
-        annotation.map_or(Ok(()), |annotation| {
-            self.annotation(annotation, kind, place)
-        })
+        annotation.map_or(Ok(()), |annotation| self.annotation(annotation, kind, place))
     }
 
     /// Walks an object that maps names to subschemas.
@@ -114,39 +103,23 @@ impl Walk {
         Ok(())
     }
 
-    fn annotation(
-        &mut self,
-        json: &str,
-        kind: Option<&str>,
-        place: Place,
-    ) -> Result<(), HeaderError> {
+    fn annotation(&mut self, json: &str, kind: Option<&str>, place: Place) -> Result<(), HeaderError> {
         if place != Place::Property {
             return Err(HeaderError::Unreachable);
         }
-        let name = text(json)
-            .filter(|name| is_token(name))
-            .ok_or(HeaderError::Name)?;
+        let name = text(json).filter(|name| is_token(name)).ok_or(HeaderError::Name)?;
         let kind = kind.and_then(text);
         if !matches!(kind.as_deref(), Some("integer" | "string" | "boolean")) {
             return Err(HeaderError::Type);
         }
         let header = format!("{PARAM_PREFIX}{name}");
-        if self
-            .params
-            .iter()
-            .any(|param| param.header.eq_ignore_ascii_case(&header))
-        {
-            return Err(HeaderError::NameTaken {
-                name: name.into_owned(),
-            });
+        if self.params.iter().any(|param| param.header.eq_ignore_ascii_case(&header)) {
+            return Err(HeaderError::NameTaken { name: name.into_owned() });
         }
         if self.params.len() == MAX_PARAMS {
             return Err(HeaderError::TooMany { limit: MAX_PARAMS });
         }
-        self.params.push(Param {
-            header,
-            path: self.path.clone(),
-        });
+        self.params.push(Param { header, path: self.path.clone() });
         Ok(())
     }
 }
@@ -156,9 +129,7 @@ impl Walk {
 /// Serialisers escape markup and text beyond ASCII, but none of these characters, so the second search rarely hits.
 fn may_annotate(json: &str) -> bool {
     let escaped = |at: usize| {
-        let code = json
-            .get(at + 4..at + 6)
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let code = json.get(at + 4..at + 6).and_then(|hex| u8::from_str_radix(hex, 16).ok());
         code.is_some_and(|code| KEYWORD.as_bytes().contains(&code))
     };
     memmem::find(json.as_bytes(), KEYWORD.as_bytes()).is_some()
@@ -176,11 +147,7 @@ fn members(json: &str) -> Result<Vec<(Cow<'_, str>, &str)>, HeaderError> {
     let Members(members) = serde_json::from_str(json).map_err(|_| HeaderError::Schema)?;
     let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
     keys.sort_unstable();
-    if keys.is_sorted_by(|a, b| a < b) {
-        Ok(members)
-    } else {
-        Err(HeaderError::SchemaKey)
-    }
+    if keys.is_sorted_by(|a, b| a < b) { Ok(members) } else { Err(HeaderError::SchemaKey) }
 }
 
 struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);

@@ -10,24 +10,12 @@ fn values_are_encoded_as_the_specification_shows() {
         ("plain", "us-west1", "us-west1"),
         ("interior space and tab", "us west\t1", "us west\t1"),
         ("punctuation", "file:///a?b=c%20", "file:///a?b=c%20"),
-        (
-            "non-ASCII",
-            "Hello, 世界",
-            "=?base64?SGVsbG8sIOS4lueVjA==?=",
-        ),
+        ("non-ASCII", "Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
         ("padded", " padded ", "=?base64?IHBhZGRlZCA=?="),
         ("leading tab", "\tx", "=?base64?CXg=?="),
         ("newline", "line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-        (
-            "literal sentinel",
-            "=?base64?literal?=",
-            "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=",
-        ),
-        (
-            "overlapping markers",
-            "=?base64?=",
-            "=?base64?PT9iYXNlNjQ/PQ==?=",
-        ),
+        ("literal sentinel", "=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("overlapping markers", "=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
         ("start of a sentinel only", "=?base64?x", "=?base64?x"),
         ("other case of the sentinel", "=?BASE64?x?=", "=?BASE64?x?="),
         ("empty", "", "=?base64??="),
@@ -36,11 +24,7 @@ fn values_are_encoded_as_the_specification_shows() {
     ];
     for (label, value, header) in cases {
         assert_eq!(encode_value(value), *header, "{label}");
-        assert_eq!(
-            decode_value(header.as_bytes()),
-            Ok(Cow::Borrowed(*value)),
-            "{label}"
-        );
+        assert_eq!(decode_value(header.as_bytes()), Ok(Cow::Borrowed(*value)), "{label}");
     }
 }
 
@@ -48,65 +32,25 @@ fn values_are_encoded_as_the_specification_shows() {
 fn received_values_are_decoded_or_refused() {
     let cases: &[(&str, &[u8], Result<&str, HeaderError>)] = &[
         ("whitespace around", b" \t fx__echo \t", Ok("fx__echo")),
-        (
-            "whitespace around a sentinel",
-            b"  =?base64?ZnhfX2VjaG8=?= ",
-            Ok("fx__echo"),
-        ),
+        ("whitespace around a sentinel", b"  =?base64?ZnhfX2VjaG8=?= ", Ok("fx__echo")),
         ("raw empty", b"", Ok("")),
         ("markers overlap", b"=?base64?=", Ok("=?base64?=")),
-        (
-            "not in the alphabet",
-            b"=?base64?Znhf!!VjaG8=?=",
-            Err(HeaderError::Base64),
-        ),
-        (
-            "no padding",
-            b"=?base64?SGVsbG8?=",
-            Err(HeaderError::Base64),
-        ),
-        (
-            "too much padding",
-            b"=?base64?SGVsbG8==?=",
-            Err(HeaderError::Base64),
-        ),
-        (
-            "bits behind the end",
-            b"=?base64?QQ1=?=",
-            Err(HeaderError::Base64),
-        ),
+        ("not in the alphabet", b"=?base64?Znhf!!VjaG8=?=", Err(HeaderError::Base64)),
+        ("no padding", b"=?base64?SGVsbG8?=", Err(HeaderError::Base64)),
+        ("too much padding", b"=?base64?SGVsbG8==?=", Err(HeaderError::Base64)),
+        ("bits behind the end", b"=?base64?QQ1=?=", Err(HeaderError::Base64)),
         ("url alphabet", b"=?base64?_-8=?=", Err(HeaderError::Base64)),
-        (
-            "space inside",
-            b"=?base64?QU JD?=",
-            Err(HeaderError::Base64),
-        ),
-        (
-            "two values",
-            b"=?base64?QQ==?=, =?base64?QQ==?=",
-            Err(HeaderError::Base64),
-        ),
-        (
-            "not UTF-8 inside",
-            b"=?base64?//79?=",
-            Err(HeaderError::Utf8),
-        ),
+        ("space inside", b"=?base64?QU JD?=", Err(HeaderError::Base64)),
+        ("two values", b"=?base64?QQ==?=, =?base64?QQ==?=", Err(HeaderError::Base64)),
+        ("not UTF-8 inside", b"=?base64?//79?=", Err(HeaderError::Utf8)),
         ("raw UTF-8", "é".as_bytes(), Err(HeaderError::Character)),
         ("raw Latin-1", b"\xE9", Err(HeaderError::Character)),
         ("control", b"a\x01b", Err(HeaderError::Character)),
-        (
-            "carriage return at the edge",
-            b"a\r",
-            Err(HeaderError::Character),
-        ),
+        ("carriage return at the edge", b"a\r", Err(HeaderError::Character)),
         ("delete", b"a\x7f", Err(HeaderError::Character)),
     ];
     for (label, header, expected) in cases {
-        assert_eq!(
-            decode_value(header),
-            expected.clone().map(Cow::Borrowed),
-            "{label}"
-        );
+        assert_eq!(decode_value(header), expected.clone().map(Cow::Borrowed), "{label}");
     }
 }
 
@@ -117,38 +61,14 @@ fn headers_are_made_of_the_arguments_that_are_present() {
         ("no arguments", None, &[]),
         ("null arguments", Some("null"), &[]),
         ("empty", Some(" {} "), &[]),
-        (
-            "all null",
-            Some(r#"{"region":null,"n":null,"in":null,"flag":null}"#),
-            &[],
-        ),
-        (
-            "text",
-            Some(r#"{"other":[{"region":"no"}],"region":"us-west1"}"#),
-            &[("Region", "us-west1")],
-        ),
-        (
-            "escaped key and value",
-            Some(r#"{"reg\u0069on":"a\nb"}"#),
-            &[("Region", "=?base64?YQpi?=")],
-        ),
-        (
-            "empty text",
-            Some(r#"{"region":""}"#),
-            &[("Region", "=?base64??=")],
-        ),
+        ("all null", Some(r#"{"region":null,"n":null,"in":null,"flag":null}"#), &[]),
+        ("text", Some(r#"{"other":[{"region":"no"}],"region":"us-west1"}"#), &[("Region", "us-west1")]),
+        ("escaped key and value", Some(r#"{"reg\u0069on":"a\nb"}"#), &[("Region", "=?base64?YQpi?=")]),
+        ("empty text", Some(r#"{"region":""}"#), &[("Region", "=?base64??=")]),
         ("integer", Some(r#"{"n": -7 }"#), &[("N", "-7")]),
-        (
-            "integer in other words",
-            Some(r#"{"n":4.20e1}"#),
-            &[("N", "42")],
-        ),
+        ("integer in other words", Some(r#"{"n":4.20e1}"#), &[("N", "42")]),
         ("boolean", Some(r#"{"flag":false}"#), &[("Flag", "false")]),
-        (
-            "nested",
-            Some(r#"{"in":{"x":1,"deep":"d"}}"#),
-            &[("Deep", "d")],
-        ),
+        ("nested", Some(r#"{"in":{"x":1,"deep":"d"}}"#), &[("Deep", "d")]),
         ("nested null", Some(r#"{"in":{"deep":null}}"#), &[]),
         ("parent is no object", Some(r#"{"in":[{"deep":"d"}]}"#), &[]),
         (
@@ -158,10 +78,7 @@ fn headers_are_made_of_the_arguments_that_are_present() {
         ),
     ];
     for (label, arguments, expected) in cases {
-        let expected: Vec<_> = expected
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
+        let expected: Vec<_> = expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         assert_eq!(sample().values(*arguments), Ok(expected), "{label}");
     }
 }
@@ -173,31 +90,15 @@ fn arguments_without_header_form_are_refused() {
         ("object", r#"{"region":{}}"#, argument("Mcp-Param-Region")),
         ("array", r#"{"region":["a"]}"#, argument("Mcp-Param-Region")),
         ("fraction", r#"{"n":1.5}"#, argument("Mcp-Param-N")),
-        (
-            "beyond the safe range",
-            r#"{"n":9007199254740992}"#,
-            argument("Mcp-Param-N"),
-        ),
-        (
-            "lone surrogate",
-            r#"{"region":"\ud800"}"#,
-            argument("Mcp-Param-Region"),
-        ),
-        (
-            "key twice",
-            r#"{"region":"a","r\u0065gion":"a"}"#,
-            HeaderError::Arguments,
-        ),
+        ("beyond the safe range", r#"{"n":9007199254740992}"#, argument("Mcp-Param-N")),
+        ("lone surrogate", r#"{"region":"\ud800"}"#, argument("Mcp-Param-Region")),
+        ("key twice", r#"{"region":"a","r\u0065gion":"a"}"#, HeaderError::Arguments),
         ("not an object", r#"["region"]"#, HeaderError::Arguments),
         ("not JSON", r#"{"region":}"#, HeaderError::Arguments),
         ("two objects", r#"{}{}"#, HeaderError::Arguments),
     ];
     for (label, arguments, expected) in cases {
-        assert_eq!(
-            sample().values(Some(arguments)),
-            Err(expected.clone()),
-            "{label}"
-        );
+        assert_eq!(sample().values(Some(arguments)), Err(expected.clone()), "{label}");
         let found = sample().check(Some(arguments), |_| Some(b"x"));
         assert!(found.is_err(), "{label}: {found:?}");
     }
@@ -210,147 +111,43 @@ fn client_headers_are_compared_with_the_arguments() {
     let mismatch = |name: &str| Err(HeaderError::Mismatch { name: name.into() });
     let region = "Mcp-Param-Region";
     let n = "Mcp-Param-N";
-    type Case<'a> = (
-        &'a str,
-        Option<&'a str>,
-        &'a [(&'a str, &'a str)],
-        Result<(), HeaderError>,
-    );
+    type Case<'a> = (&'a str, Option<&'a str>, &'a [(&'a str, &'a str)], Result<(), HeaderError>);
     let cases: &[Case<'_>] = &[
         ("nothing", None, &[], Ok(())),
-        (
-            "equal",
-            Some(r#"{"region":"us"}"#),
-            &[(region, "us")],
-            Ok(()),
-        ),
-        (
-            "equal, header name in lower case",
-            Some(r#"{"region":"us"}"#),
-            &[("mcp-param-region", " us ")],
-            Ok(()),
-        ),
-        (
-            "equal, encoded without need",
-            Some(r#"{"region":"us"}"#),
-            &[(region, "=?base64?dXM=?=")],
-            Ok(()),
-        ),
+        ("equal", Some(r#"{"region":"us"}"#), &[(region, "us")], Ok(())),
+        ("equal, header name in lower case", Some(r#"{"region":"us"}"#), &[("mcp-param-region", " us ")], Ok(())),
+        ("equal, encoded without need", Some(r#"{"region":"us"}"#), &[(region, "=?base64?dXM=?=")], Ok(())),
         (
             "equal, empty in both forms",
             Some(r#"{"region":"","in":{"deep":""}}"#),
             &[(region, ""), ("Mcp-Param-Deep", "=?base64??=")],
             Ok(()),
         ),
-        (
-            "unknown headers are ignored",
-            Some("{}"),
-            &[("Mcp-Param-Unknown", "x")],
-            Ok(()),
-        ),
-        (
-            "other value",
-            Some(r#"{"region":"us-west1"}"#),
-            &[(region, "eu-west1")],
-            mismatch(region),
-        ),
-        (
-            "values are case-sensitive",
-            Some(r#"{"region":"us"}"#),
-            &[(region, "US")],
-            mismatch(region),
-        ),
-        (
-            "bad Base64",
-            Some(r#"{"region":"us"}"#),
-            &[(region, "=?base64?!!!?=")],
-            Err(HeaderError::Base64),
-        ),
-        (
-            "bad character",
-            Some(r#"{"region":"é"}"#),
-            &[(region, "é")],
-            Err(HeaderError::Character),
-        ),
-        (
-            "header is missing",
-            Some(r#"{"region":"us"}"#),
-            &[],
-            missing(region),
-        ),
-        (
-            "header of a null",
-            Some(r#"{"region":null}"#),
-            &[(region, "us")],
-            unexpected(region),
-        ),
-        (
-            "header of nothing",
-            None,
-            &[(region, "us")],
-            unexpected(region),
-        ),
-        (
-            "integers are numbers",
-            Some(r#"{"n":42}"#),
-            &[(n, "42.0")],
-            Ok(()),
-        ),
-        (
-            "integers are numbers in the body too",
-            Some(r#"{"n":4.2e1}"#),
-            &[(n, "42")],
-            Ok(()),
-        ),
-        (
-            "other integer",
-            Some(r#"{"n":42}"#),
-            &[(n, "43")],
-            mismatch(n),
-        ),
-        (
-            "rounded integer",
-            Some(r#"{"n":42}"#),
-            &[(n, "42.00000000000000001")],
-            mismatch(n),
-        ),
-        (
-            "hexadecimal",
-            Some(r#"{"n":42}"#),
-            &[(n, "0x2A")],
-            mismatch(n),
-        ),
-        (
-            "text that looks like a number",
-            Some(r#"{"region":"42"}"#),
-            &[(region, "42.0")],
-            mismatch(region),
-        ),
-        (
-            "boolean",
-            Some(r#"{"flag":true}"#),
-            &[("Mcp-Param-Flag", "true")],
-            Ok(()),
-        ),
+        ("unknown headers are ignored", Some("{}"), &[("Mcp-Param-Unknown", "x")], Ok(())),
+        ("other value", Some(r#"{"region":"us-west1"}"#), &[(region, "eu-west1")], mismatch(region)),
+        ("values are case-sensitive", Some(r#"{"region":"us"}"#), &[(region, "US")], mismatch(region)),
+        ("bad Base64", Some(r#"{"region":"us"}"#), &[(region, "=?base64?!!!?=")], Err(HeaderError::Base64)),
+        ("bad character", Some(r#"{"region":"é"}"#), &[(region, "é")], Err(HeaderError::Character)),
+        ("header is missing", Some(r#"{"region":"us"}"#), &[], missing(region)),
+        ("header of a null", Some(r#"{"region":null}"#), &[(region, "us")], unexpected(region)),
+        ("header of nothing", None, &[(region, "us")], unexpected(region)),
+        ("integers are numbers", Some(r#"{"n":42}"#), &[(n, "42.0")], Ok(())),
+        ("integers are numbers in the body too", Some(r#"{"n":4.2e1}"#), &[(n, "42")], Ok(())),
+        ("other integer", Some(r#"{"n":42}"#), &[(n, "43")], mismatch(n)),
+        ("rounded integer", Some(r#"{"n":42}"#), &[(n, "42.00000000000000001")], mismatch(n)),
+        ("hexadecimal", Some(r#"{"n":42}"#), &[(n, "0x2A")], mismatch(n)),
+        ("text that looks like a number", Some(r#"{"region":"42"}"#), &[(region, "42.0")], mismatch(region)),
+        ("boolean", Some(r#"{"flag":true}"#), &[("Mcp-Param-Flag", "true")], Ok(())),
         (
             "boolean in another case",
             Some(r#"{"flag":true}"#),
             &[("Mcp-Param-Flag", "True")],
             mismatch("Mcp-Param-Flag"),
         ),
-        (
-            "nested",
-            Some(r#"{"in":{"deep":"d"}}"#),
-            &[("Mcp-Param-Deep", "e")],
-            mismatch("Mcp-Param-Deep"),
-        ),
+        ("nested", Some(r#"{"in":{"deep":"d"}}"#), &[("Mcp-Param-Deep", "e")], mismatch("Mcp-Param-Deep")),
     ];
     for (label, arguments, headers, expected) in cases {
-        assert_eq!(
-            sample().check(*arguments, find_in(headers)),
-            *expected,
-            "{label}"
-        );
+        assert_eq!(sample().check(*arguments, find_in(headers)), *expected, "{label}");
     }
 }
 
@@ -459,10 +256,5 @@ fn sample() -> ParamHeaders {
 }
 
 fn find_in<'h>(headers: &'h [(&str, &'h str)]) -> impl Fn(&str) -> Option<&'h [u8]> {
-    move |name| {
-        headers
-            .iter()
-            .find(|(sent, _)| sent.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_bytes())
-    }
+    move |name| headers.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_bytes())
 }

@@ -46,9 +46,7 @@ fn prefix_of_an_oversize_line_is_at_most_4_kib() {
     let mut input = vec![b'x'; 20_000];
     input.push(b'\n');
     let lines = feed(&mut decoder, &input);
-    let [Line::Oversize { prefix, bytes }] = lines.as_slice() else {
-        panic!("one oversize line, got {lines:?}")
-    };
+    let [Line::Oversize { prefix, bytes }] = lines.as_slice() else { panic!("one oversize line, got {lines:?}") };
     assert_eq!((prefix.len(), *bytes), (4096, 20_000));
 }
 
@@ -65,11 +63,7 @@ fn end_of_stream_reports_the_dropped_bytes() {
         feed(&mut decoder, input.as_bytes());
         assert_eq!(decoder.finish(), *dropped, "{label}");
         assert_eq!(decoder.finish(), None, "{label}: second time");
-        assert_eq!(
-            feed(&mut decoder, b"again\n"),
-            [full("again")],
-            "{label}: reuse"
-        );
+        assert_eq!(feed(&mut decoder, b"again\n"), [full("again")], "{label}: reuse");
     }
 }
 
@@ -83,18 +77,13 @@ fn endless_line_needs_bounded_memory() {
         decoder.buffer().extend_from_slice(&part);
         sent += part.len();
         assert_eq!(decoder.next_line(), None);
-        assert!(
-            decoder.buffer.capacity() <= limit + KEEP_BYTES,
-            "while collecting"
-        );
+        assert!(decoder.buffer.capacity() <= limit + KEEP_BYTES, "while collecting");
         if sent > limit {
             assert!(decoder.buffer.capacity() <= KEEP_BYTES, "while discarding");
         }
     }
     let lines = feed(&mut decoder, b"\n{}\n");
-    assert!(
-        matches!(lines.as_slice(), [Line::Oversize { bytes, .. }, Line::Full(_)] if *bytes == sent as u64)
-    );
+    assert!(matches!(lines.as_slice(), [Line::Oversize { bytes, .. }, Line::Full(_)] if *bytes == sent as u64));
 }
 
 #[test]
@@ -107,10 +96,7 @@ fn memory_of_a_long_line_is_given_back() {
         for part in input.chunks(10_000) {
             decoder.buffer().extend_from_slice(part);
             while let Some(line) = decoder.next_line() {
-                assert!(
-                    matches!(line, Line::Full(bytes) if bytes.len() == 3 * 1024 * 1024),
-                    "{label}"
-                );
+                assert!(matches!(line, Line::Full(bytes) if bytes.len() == 3 * 1024 * 1024), "{label}");
             }
         }
         assert_eq!(decoder.buffer.len(), kept, "{label}");
@@ -124,9 +110,7 @@ fn a_line_is_a_slice_of_the_read_buffer() {
     decoder.buffer().extend_from_slice(b"first\nsecond\n");
     let range = decoder.buffer.as_ptr_range();
     while let Some(line) = decoder.next_line() {
-        let Line::Full(bytes) = line else {
-            panic!("short lines")
-        };
+        let Line::Full(bytes) = line else { panic!("short lines") };
         assert!(range.contains(&bytes.as_ptr()));
     }
 }
@@ -176,19 +160,12 @@ fn model(input: &[u8], limit: usize) -> (Vec<Line>, Option<usize>) {
     let partial = parts.pop().unwrap_or_default();
     let lines = parts.into_iter().filter_map(|line| {
         if line.len() > limit {
-            return Some(Line::Oversize {
-                prefix: Bytes::copy_from_slice(&line[..limit]),
-                bytes: line.len() as u64,
-            });
+            return Some(Line::Oversize { prefix: Bytes::copy_from_slice(&line[..limit]), bytes: line.len() as u64 });
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        (!line.iter().all(u8::is_ascii_whitespace))
-            .then(|| Line::Full(Bytes::copy_from_slice(line)))
+        (!line.iter().all(u8::is_ascii_whitespace)).then(|| Line::Full(Bytes::copy_from_slice(line)))
     });
-    (
-        lines.collect(),
-        (!partial.is_empty()).then_some(partial.len()),
-    )
+    (lines.collect(), (!partial.is_empty()).then_some(partial.len()))
 }
 
 fn feed(decoder: &mut LineDecoder, input: &[u8]) -> Vec<Line> {
@@ -202,8 +179,5 @@ fn full(line: &str) -> Line {
 }
 
 fn oversize(prefix: &str, bytes: u64) -> Line {
-    Line::Oversize {
-        prefix: Bytes::copy_from_slice(prefix.as_bytes()),
-        bytes,
-    }
+    Line::Oversize { prefix: Bytes::copy_from_slice(prefix.as_bytes()), bytes }
 }

@@ -19,10 +19,7 @@ fn encoder_output_is_stable() {
         comment("keep-alive"),
         priming("s1-0", Duration::from_secs(3)),
     ];
-    let all: String = cases
-        .iter()
-        .map(|case| format!("{:?}\n", String::from_utf8_lossy(case)))
-        .collect();
+    let all: String = cases.iter().map(|case| format!("{:?}\n", String::from_utf8_lossy(case))).collect();
     expect![[r#"
         "data: {\"id\":1}\n\n"
         "id: s1-2\ndata: {\"id\":1}\n\n"
@@ -38,97 +35,29 @@ fn encoder_output_is_stable() {
 fn streams_are_read_by_the_whatwg_rules() {
     let cases: &[(&str, &[u8], &[SseEvent])] = &[
         ("lf", b"data: a\n\ndata: b\n\n", &[data("a"), data("b")]),
-        (
-            "crlf",
-            b"data: a\r\n\r\ndata: b\r\n\r\n",
-            &[data("a"), data("b")],
-        ),
+        ("crlf", b"data: a\r\n\r\ndata: b\r\n\r\n", &[data("a"), data("b")]),
         ("cr", b"data: a\r\rdata: b\r\r", &[data("a"), data("b")]),
-        (
-            "mixed ends",
-            b"data: a\r\n\ndata: b\n\r",
-            &[data("a"), data("b")],
-        ),
+        ("mixed ends", b"data: a\r\n\ndata: b\n\r", &[data("a"), data("b")]),
         ("bom", b"\xEF\xBB\xBFdata: a\n\n", &[data("a")]),
-        (
-            "second bom is part of an unknown name",
-            b"data: a\n\xEF\xBB\xBFdata: b\n\n",
-            &[data("a")],
-        ),
-        (
-            "bom and blank line",
-            b"\xEF\xBB\xBF\ndata: a\n\n",
-            &[data("a")],
-        ),
-        (
-            "comments",
-            b": hi\n\n:\ndata: a\n:x\ndata: b\n\n",
-            &[data("a\nb")],
-        ),
-        (
-            "several data lines",
-            b"data: a\ndata:\ndata: c\n\n",
-            &[data("a\n\nc")],
-        ),
-        (
-            "first data line empty",
-            b"data\ndata: b\n\n",
-            &[data("\nb")],
-        ),
-        (
-            "one space is removed",
-            b"data:  a\n\ndata:b\n\n",
-            &[data(" a"), data("b")],
-        ),
+        ("second bom is part of an unknown name", b"data: a\n\xEF\xBB\xBFdata: b\n\n", &[data("a")]),
+        ("bom and blank line", b"\xEF\xBB\xBF\ndata: a\n\n", &[data("a")]),
+        ("comments", b": hi\n\n:\ndata: a\n:x\ndata: b\n\n", &[data("a\nb")]),
+        ("several data lines", b"data: a\ndata:\ndata: c\n\n", &[data("a\n\nc")]),
+        ("first data line empty", b"data\ndata: b\n\n", &[data("\nb")]),
+        ("one space is removed", b"data:  a\n\ndata:b\n\n", &[data(" a"), data("b")]),
         ("colons in the value", b"data: a: b\n\n", &[data("a: b")]),
         ("empty data is reported", b"data: \n\n", &[data("")]),
         ("field without colon", b"data\n\n", &[data("")]),
         ("unknown fields only", b"foo: bar\nDATA: a\n\n", &[]),
         ("no field", b"\n\n\n", &[]),
         ("unfinished", b"data: a\n", &[]),
-        (
-            "name",
-            b"event: endpoint\ndata: /m\n\n",
-            &[SseEvent {
-                name: Some("endpoint".into()),
-                ..data("/m")
-            }],
-        ),
-        (
-            "empty name is message",
-            b"event: x\nevent:\ndata: a\n\n",
-            &[data("a")],
-        ),
-        (
-            "name does not stick",
-            b"event: x\n\ndata: a\n\n",
-            &[named("x"), data("a")],
-        ),
-        (
-            "id",
-            b"id: 7\ndata: a\n\n",
-            &[SseEvent {
-                id: Some("7".into()),
-                ..data("a")
-            }],
-        ),
-        (
-            "empty id resets",
-            b"id\n\n",
-            &[SseEvent {
-                id: Some(String::new()),
-                ..SseEvent::default()
-            }],
-        ),
+        ("name", b"event: endpoint\ndata: /m\n\n", &[SseEvent { name: Some("endpoint".into()), ..data("/m") }]),
+        ("empty name is message", b"event: x\nevent:\ndata: a\n\n", &[data("a")]),
+        ("name does not stick", b"event: x\n\ndata: a\n\n", &[named("x"), data("a")]),
+        ("id", b"id: 7\ndata: a\n\n", &[SseEvent { id: Some("7".into()), ..data("a") }]),
+        ("empty id resets", b"id\n\n", &[SseEvent { id: Some(String::new()), ..SseEvent::default() }]),
         ("id with nul", b"id: a\0b\ndata: a\n\n", &[data("a")]),
-        (
-            "priming",
-            b"id: p\nretry: 500\ndata: \n\n",
-            &[SseEvent {
-                id: Some("p".into()),
-                ..waiting(500)
-            }],
-        ),
+        ("priming", b"id: p\nretry: 500\ndata: \n\n", &[SseEvent { id: Some("p".into()), ..waiting(500) }]),
     ];
     for (label, input, expected) in cases {
         let expected: Vec<Outcome> = expected.iter().cloned().map(Ok).collect();
@@ -162,60 +91,28 @@ fn retry_is_digits_only_and_clamped() {
 fn bad_event_is_one_error_and_the_next_one_is_read() {
     let large = Err(SseError::TooLarge { limit: 20 });
     let cases: &[(&str, &[u8], Outcome)] = &[
-        (
-            "one long line",
-            b"data: 0123456789abcdef\n\n",
-            large.clone(),
-        ),
-        (
-            "many lines",
-            b"data: 01\ndata: 23\ndata: 45\ndata: 67\ndata: 89\n\n",
-            large.clone(),
-        ),
-        (
-            "unknown fields count",
-            b"foo: 01\nbar: 23\nbaz: 45\n\n",
-            large.clone(),
-        ),
+        ("one long line", b"data: 0123456789abcdef\n\n", large.clone()),
+        ("many lines", b"data: 01\ndata: 23\ndata: 45\ndata: 67\ndata: 89\n\n", large.clone()),
+        ("unknown fields count", b"foo: 01\nbar: 23\nbaz: 45\n\n", large.clone()),
         ("long comment", b": 0123456789abcdefghi\ndata: a\n\n", large),
-        (
-            "invalid data",
-            b"data: \xFF\ndata: \xFF\n\n",
-            Err(SseError::Utf8),
-        ),
+        ("invalid data", b"data: \xFF\ndata: \xFF\n\n", Err(SseError::Utf8)),
         ("invalid id", b"id: \xC3\ndata: a\n\n", Err(SseError::Utf8)),
-        (
-            "invalid name",
-            b"event: \xC3\ndata: a\n\n",
-            Err(SseError::Utf8),
-        ),
+        ("invalid name", b"event: \xC3\ndata: a\n\n", Err(SseError::Utf8)),
     ];
     for (label, input, outcome) in cases {
         let stream = [input, b"data: next\n\n".as_slice()].concat();
-        assert_eq!(
-            whole(&stream, 20),
-            [outcome.clone(), Ok(data("next"))],
-            "{label}"
-        );
+        assert_eq!(whole(&stream, 20), [outcome.clone(), Ok(data("next"))], "{label}");
     }
 }
 
 #[test]
 fn invalid_bytes_in_comments_and_unknown_fields_are_ignored() {
-    assert_eq!(
-        whole(b": \xFF\nfoo: \xFF\n\xFF: x\ndata: a\n\n", 1024),
-        [Ok(data("a"))]
-    );
+    assert_eq!(whole(b": \xFF\nfoo: \xFF\n\xFF: x\ndata: a\n\n", 1024), [Ok(data("a"))]);
 }
 
 #[test]
 fn keep_alives_between_two_lines_do_not_add_up() {
-    let stream = [
-        b"data: a\n".as_slice(),
-        &b": keep-alive\n".repeat(1000),
-        b"data: b\n\n",
-    ]
-    .concat();
+    let stream = [b"data: a\n".as_slice(), &b": keep-alive\n".repeat(1000), b"data: b\n\n"].concat();
     assert_eq!(whole(&stream, 64), [Ok(data("a\nb"))]);
 }
 
@@ -324,17 +221,10 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 
 /// Data of the events in `text`, found without any state machine.
 fn model(text: &str) -> Vec<String> {
-    let text = text
-        .strip_prefix('\u{FEFF}')
-        .unwrap_or(text)
-        .replace("\r\n", "\n")
-        .replace('\r', "\n");
+    let text = text.strip_prefix('\u{FEFF}').unwrap_or(text).replace("\r\n", "\n").replace('\r', "\n");
     let mut lines: Vec<_> = text.split('\n').collect();
     lines.pop();
-    let complete = lines
-        .iter()
-        .rposition(|line| line.is_empty())
-        .map_or(0, |last| last + 1);
+    let complete = lines.iter().rposition(|line| line.is_empty()).map_or(0, |last| last + 1);
     let blocks = lines[..complete].split(|line| line.is_empty());
     let data = blocks.map(|block| {
         let values = block.iter().filter_map(|line| {
@@ -361,22 +251,13 @@ fn decode(chunks: &[&[u8]], limit: usize) -> Vec<Outcome> {
 }
 
 fn data(text: &str) -> SseEvent {
-    SseEvent {
-        data: Bytes::copy_from_slice(text.as_bytes()),
-        ..SseEvent::default()
-    }
+    SseEvent { data: Bytes::copy_from_slice(text.as_bytes()), ..SseEvent::default() }
 }
 
 fn named(name: &str) -> SseEvent {
-    SseEvent {
-        name: Some(name.into()),
-        ..SseEvent::default()
-    }
+    SseEvent { name: Some(name.into()), ..SseEvent::default() }
 }
 
 fn waiting(millis: impl std::borrow::Borrow<u64>) -> SseEvent {
-    SseEvent {
-        retry: Some(Duration::from_millis(*millis.borrow())),
-        ..SseEvent::default()
-    }
+    SseEvent { retry: Some(Duration::from_millis(*millis.borrow())), ..SseEvent::default() }
 }

@@ -1,0 +1,108 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn rates_are_read_and_written_alike() {
+    for text in ["1/s", "30/m", "500/h", "4294967295/d", "0/s"] {
+        assert_eq!(Rate::parse(text).unwrap().to_string(), text);
+    }
+    let rows = [
+        ("empty", "", RateError::Form),
+        ("no unit", "30", RateError::Form),
+        ("no number", "/m", RateError::Form),
+        ("sign", "+1/s", RateError::Form),
+        ("fraction", "0.5/s", RateError::Form),
+        ("long unit", "1/min", RateError::Form),
+        ("upper-case unit", "1/M", RateError::Form),
+        ("spaces", "1 / s", RateError::Form),
+        ("two units", "1/s/s", RateError::Form),
+        ("too large", "4294967296/s", RateError::TooLarge),
+    ];
+    for (label, text, expected) in rows {
+        assert_eq!(Rate::parse(text), Err(expected), "{label}");
+    }
+}
+
+#[test]
+fn a_bucket_gives_its_burst_and_then_its_rate() {
+    let quota = Quota::new(Rate { count: 2, per: Per::Second }, 3).unwrap();
+    let second = Per::Second.nanos();
+    let mut state = 0;
+    let mut at = |half_seconds: u64| {
+        let (next, admission) = admit(state, quota, 10 * second + half_seconds * second / 2);
+        state = next;
+        admission
+    };
+    let wait = |ms| Admission::RetryAfter(Duration::from_millis(ms));
+    assert_eq!([at(0), at(0), at(0)], [Admission::Admit; 3]);
+    assert_eq!([at(0), at(0)], [wait(500); 2]);
+    assert_eq!(at(1), Admission::Admit);
+    assert_eq!(at(1), wait(500));
+    assert_eq!([at(100), at(100), at(100)], [Admission::Admit; 3], "no more than the burst is saved up");
+    assert_eq!(at(100), wait(500));
+}
+
+#[test]
+fn a_call_at_the_named_time_is_admitted() {
+    let quota = Quota::new(Rate { count: 7, per: Per::Second }, 1).unwrap();
+    let (state, _) = admit(0, quota, 5);
+    let (_, Admission::RetryAfter(wait)) = admit(state, quota, 6) else { panic!("over quota") };
+    let wait = u64::try_from(wait.as_nanos()).unwrap();
+    assert_eq!(admit(state, quota, 6 + wait).1, Admission::Admit);
+    assert_ne!(admit(state, quota, 5 + wait).1, Admission::Admit);
+}
+
+#[test]
+fn the_ends_of_the_number_range_do_not_overflow() {
+    let fast = Quota::new(Rate { count: u32::MAX, per: Per::Second }, u32::MAX).unwrap();
+    assert_eq!(fast.interval, 1);
+    let slow = Quota::new(Rate { count: 1, per: Per::Day }, 30_000).unwrap();
+    for quota in [fast, slow] {
+        for state in [0, 1, u64::MAX] {
+            for now in [0, 1, u64::MAX] {
+                let (next, _) = admit(state, quota, now);
+                assert!(state <= next);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_window_admits_more_than_the_quota(
+        count in 1_u32..50, burst in 1_u32..8, steps in prop::collection::vec(prop_oneof![Just(0_u64), 0..400_000_000_u64], 1..200),
+    ) {
+        let quota = Quota::new(Rate { count, per: Per::Second }, burst).unwrap();
+        let (mut now, mut state, mut admitted) = (1_000, 0, Vec::new());
+        for step in steps {
+            now += step;
+            let (next, admission) = admit(state, quota, now);
+            if admission == Admission::Admit {
+                admitted.push(now);
+            } else {
+                prop_assert_eq!(next, state, "a refused call burns nothing");
+            }
+            state = next;
+        }
+        for (i, from) in admitted.iter().enumerate() {
+            for (j, to) in admitted.iter().enumerate().skip(i) {
+                // In exact arithmetic: calls <= burst + window * rate.
+                let earned = u128::from(to - from) * u128::from(count) / 1_000_000_000;
+                prop_assert!((j - i + 1) as u128 <= u128::from(burst) + earned);
+            }
+        }
+    }
+
+    #[test]
+    fn an_idle_bucket_gives_its_whole_burst(count in 1_u32..1000, burst in 1_u32..100) {
+        let quota = Quota::new(Rate { count, per: Per::Minute }, burst).unwrap();
+        let mut state = 0;
+        for _ in 0..burst {
+            let (next, admission) = admit(state, quota, 0);
+            prop_assert_eq!(admission, Admission::Admit);
+            state = next;
+        }
+        prop_assert_ne!(admit(state, quota, 0).1, Admission::Admit);
+    }
+}

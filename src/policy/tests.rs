@@ -1,0 +1,166 @@
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn every_problem_is_reported_with_its_place() {
+    let spec = PolicySpec {
+        default: Effect::Ask,
+        rules: vec![
+            rule("same", Effect::Deny),
+            RuleSpec { tools: strings(&["a__[", "*", ""]), ..rule("same", Effect::Ask) },
+            RuleSpec { callers: strings(&["{a"]), upstreams: strings(&["]["]), ..rule("", Effect::Allow) },
+            rule("default", Effect::Allow),
+            rule("two words", Effect::Allow),
+        ],
+        limits: vec![
+            LimitSpec { rate: Rate { count: 0, per: Per::Day }, ..limit("same", 1) },
+            limit("no-burst", 0),
+            LimitSpec { key: Vec::new(), ..limit("no-key", 1) },
+            LimitSpec { key: vec![KeyPart::Tool, KeyPart::Tool], ..limit("twice", 1) },
+            LimitSpec { rate: Rate { count: 1, per: Per::Day }, ..limit("endless", u32::MAX) },
+        ],
+    };
+    let problems = Policy::build(&spec).unwrap_err();
+    let mut places: Vec<_> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    places.sort_unstable();
+    let expected = [
+        "policy.default",
+        "policy.limits[0].rate",
+        "policy.limits[1].burst",
+        "policy.limits[2].key",
+        "policy.limits[3].key",
+        "policy.limits[4].burst",
+        "policy.rules[1].effect",
+        "policy.rules[1].id",
+        "policy.rules[1].tools[0]",
+        "policy.rules[1].tools[2]",
+        "policy.rules[2].callers[0]",
+        "policy.rules[2].id",
+        "policy.rules[2].upstreams[0]",
+        "policy.rules[3].id",
+        "policy.rules[4].id",
+    ];
+    assert_eq!(places, expected);
+    assert!(problems.iter().all(|problem| !problem.message.is_empty()));
+}
+
+#[test]
+fn ask_is_refused_with_what_to_write() {
+    let problems = Policy::build(&PolicySpec { default: Effect::Ask, ..spec(vec![]) }).unwrap_err();
+    let expected = "policy.default: \"ask\" needs consent, which is not available in this release; \
+                    write \"allow\" or \"deny\"";
+    assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+}
+
+#[test]
+fn a_rule_is_about_what_it_names() {
+    let all = [
+        (Kind::Tool, "a", "a__x"),
+        (Kind::Prompt, "a", "a__x"),
+        (Kind::Resource, "a", "a+x:1"),
+        (Kind::Completion, "a", "a__x"),
+        (Kind::Completion, "a", "a+x:1"),
+        (Kind::Tool, "b", "b__x"),
+    ];
+    let none = rule("r", Effect::Deny);
+    let star = || strings(&["*"]);
+    let rows = [
+        ("nothing named", none.clone(), "tprcCb"),
+        ("upstream", RuleSpec { upstreams: strings(&["a"]), ..none.clone() }, "tprcC"),
+        ("tools", RuleSpec { tools: star(), ..none.clone() }, "tb"),
+        ("prompts", RuleSpec { prompts: star(), ..none.clone() }, "pc"),
+        ("resources", RuleSpec { resources: star(), ..none.clone() }, "rC"),
+        ("tools and prompts", RuleSpec { tools: star(), prompts: star(), ..none.clone() }, "tpcb"),
+        ("tools of an upstream", RuleSpec { tools: star(), upstreams: strings(&["b"]), ..none.clone() }, "b"),
+        ("original name", RuleSpec { tools: strings(&["x"]), ..none.clone() }, ""),
+        ("canonical name", RuleSpec { tools: strings(&["a__x"]), ..none.clone() }, "t"),
+        ("this caller", RuleSpec { callers: strings(&["lo*"]), ..none.clone() }, "tprcCb"),
+        ("another caller", RuleSpec { callers: strings(&["ci"]), ..none }, ""),
+    ];
+    for (label, rule, expected) in rows {
+        let policy = Policy::build(&spec(vec![rule])).unwrap();
+        let hit = all.iter().zip("tprcCb".chars()).filter(|((kind, upstream, canonical), _)| {
+            policy.hidden(&policy.item_rules(*kind, upstream, canonical), "local")
+        });
+        assert_eq!(hit.map(|(_, letter)| letter).collect::<String>(), expected, "{label}");
+    }
+}
+
+#[test]
+fn a_doubtful_uri_is_denied_but_not_allowed_by_patterns() {
+    let doubtful = "fs+file:///srv/../etc/passwd";
+    let named = |effect| RuleSpec { resources: strings(&["fs+file:///srv/*"]), ..rule("srv", effect) };
+    for effect in [Effect::Allow, Effect::Deny] {
+        let default = if effect == Effect::Allow { Effect::Deny } else { Effect::Allow };
+        let policy = Policy::build(&PolicySpec { default, ..spec(vec![named(effect)]) }).unwrap();
+        let item = policy.item_rules(Kind::Resource, "fs", doubtful);
+        assert!(policy.hidden(&item, "local"), "{effect:?}");
+    }
+    let policy = Policy::build(&spec(vec![])).unwrap();
+    assert!(!policy.hidden(&policy.item_rules(Kind::Resource, "fs", doubtful), "local"), "no rule, no doubt");
+}
+
+#[test]
+fn patterns_can_be_tried_on_an_inventory() {
+    let rules =
+        vec![RuleSpec { tools: strings(&["a__*", "typo__x"]), callers: strings(&["ci"]), ..rule("r", Effect::Deny) }];
+    let limits = vec![LimitSpec { upstreams: strings(&["b"]), ..limit("l", 1) }];
+    let policy = Policy::build(&PolicySpec { limits, ..spec(rules) }).unwrap();
+    let found: Vec<_> =
+        policy.patterns().map(|p| (p.table, p.id, p.field, p.text().to_owned(), p.matches("a__x"))).collect();
+    let expected = [
+        (Table::Rules, "r", Field::Tools, "a__*".to_owned(), true),
+        (Table::Rules, "r", Field::Tools, "typo__x".to_owned(), false),
+        (Table::Rules, "r", Field::Callers, "ci".to_owned(), false),
+        (Table::Limits, "l", Field::Upstreams, "b".to_owned(), false),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_policy_that_denies_all_is_noticed() {
+    let deny = |rules| Policy::build(&PolicySpec { default: Effect::Deny, ..spec(rules) }).unwrap();
+    assert!(deny(vec![]).denies_all());
+    assert!(deny(vec![rule("r", Effect::Deny)]).denies_all());
+    assert!(!deny(vec![rule("r", Effect::Allow)]).denies_all());
+    assert!(!Policy::build(&spec(vec![])).unwrap().denies_all());
+}
+
+/// A second.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+/// A policy that allows what `rules` do not name.
+pub(super) fn spec(rules: Vec<RuleSpec>) -> PolicySpec {
+    PolicySpec { default: Effect::Allow, rules, limits: Vec::new() }
+}
+
+/// A rule about everything.
+pub(super) fn rule(id: &str, effect: Effect) -> RuleSpec {
+    RuleSpec {
+        id: id.to_owned(),
+        effect,
+        upstreams: Vec::new(),
+        tools: Vec::new(),
+        prompts: Vec::new(),
+        resources: Vec::new(),
+        callers: Vec::new(),
+    }
+}
+
+/// A limit of one call a second on everything, with a bucket for each caller.
+pub(super) fn limit(id: &str, burst: u32) -> LimitSpec {
+    LimitSpec {
+        id: id.to_owned(),
+        tools: Vec::new(),
+        upstreams: Vec::new(),
+        callers: Vec::new(),
+        key: vec![KeyPart::Caller],
+        rate: Rate { count: 1, per: Per::Second },
+        burst,
+    }
+}
+
+pub(super) fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}

@@ -1,0 +1,310 @@
+//! The admin socket: a hello in each direction, then MCP itself or the operator's methods. No method carries a command line.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::Revision;
+use crate::policy::Policy;
+use crate::runtime::gateway::Gateway;
+use crate::runtime::live::LiveEvent;
+use crate::runtime::server::lines;
+use crate::runtime::service::{ClientContext, Handled, LOCAL};
+use crate::runtime::upstream::handle::LinkState;
+use crate::wire::frame::{Bounds, Frame};
+use crate::wire::id::ClientId;
+use crate::wire::message::{self, Message, Request};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Version of the hello; a newer major one is refused.
+const HELLO: u64 = 1;
+const MAX_HELLO_BYTES: u64 = 64 * 1024;
+
+/// Who may connect besides our own user and root.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) uids: Vec<u32>,
+    pub(crate) group_readable: bool,
+}
+
+/// Binds the socket, replacing one that nobody answers.
+///
+/// # Errors
+/// When another daemon answers there, or the directory cannot be written.
+pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way"));
+        }
+        if UnixStream::connect(path).await.is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another headend daemon answers there"));
+        }
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    let mode = if access.group_readable { 0o660 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    Ok(listener)
+}
+
+/// Serves the socket until the gateway drains.
+pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: PathBuf, access: Access) {
+    let draining = gateway.service.draining.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = draining.cancelled() => break,
+        };
+        let Ok((stream, _)) = accepted else { continue };
+        let caller = stream.peer_cred().ok().and_then(|peer| caller_of(peer.uid(), &access));
+        let Some(caller) = caller else {
+            tracing::warn!("admin connection of a foreign user refused");
+            continue;
+        };
+        let gateway = Arc::clone(&gateway);
+        gateway.service.tasks.clone().spawn("admin", async move {
+            if let Err(error) = connection(&gateway, stream, caller).await {
+                tracing::debug!(error = %error, "admin connection ended");
+            }
+        });
+    }
+    // The path may be gone already.
+    drop(std::fs::remove_file(path));
+}
+
+fn caller_of(uid: u32, access: &Access) -> Option<Arc<str>> {
+    let own = rustix::process::getuid().as_raw();
+    if uid == own {
+        return Some(Arc::from(LOCAL));
+    }
+    (uid == 0 || access.uids.contains(&uid) || access.group_readable).then(|| Arc::from(format!("uid:{uid}")))
+}
+
+/// The first line of either side.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) headend: u64,
+    #[serde(default)]
+    pub(crate) want: String,
+    #[serde(default)]
+    pub(crate) config: Option<String>,
+    #[serde(default)]
+    pub(crate) profile: Option<String>,
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+}
+
+/// A hello as a line.
+pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
+    let member = |name: &str, value: Option<&str>| {
+        value.map(|v| format!(r#","{name}":{}"#, RawJson::string(v).text())).unwrap_or_default()
+    };
+    format!(
+        r#"{{"headend":{HELLO},"want":{},"version":"{}"{}{}{}}}"#,
+        RawJson::string(want).text(),
+        env!("CARGO_PKG_VERSION"),
+        member("config", config),
+        member("profile", profile),
+        member("error", error),
+    ) + "\n"
+}
+
+async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    let mut first = String::new();
+    (&mut read).take(MAX_HELLO_BYTES).read_line(&mut first).await?;
+    let config = gateway.source.path.as_ref().map(|path| path.display().to_string());
+    let refuse = |error: &str| hello_line("", config.as_deref(), None, Some(error));
+    let hello: Hello = match serde_json::from_str(&first) {
+        Ok(hello) => hello,
+        Err(_) => return write.write_all(refuse("the first line must be a hello").as_bytes()).await,
+    };
+    if hello.headend > HELLO {
+        return write.write_all(refuse("this daemon is older than its client; restart it").as_bytes()).await;
+    }
+    let unknown_profile = |name: &String| !gateway.service.snapshots.load().profiles.contains_key(name);
+    if hello.profile.as_ref().is_some_and(unknown_profile) {
+        return write.write_all(refuse("there is no profile of that name").as_bytes()).await;
+    }
+    match hello.want.as_str() {
+        "mcp" | "admin" => {
+            let line = hello_line(&hello.want, config.as_deref(), hello.profile.as_deref(), None);
+            write.write_all(line.as_bytes()).await?;
+        }
+        other => {
+            let text = format!("this daemon serves \"mcp\" and \"admin\", not {other:?}");
+            return write.write_all(refuse(&text).as_bytes()).await;
+        }
+    }
+    if hello.want == "mcp" {
+        let client = gateway.line_client(caller, hello.profile.map(Arc::from));
+        lines::serve(client, read, write, gateway.service.draining.clone()).await;
+        return Ok(());
+    }
+    admin(gateway, read, write, &caller).await
+}
+
+async fn admin(
+    gateway: &Arc<Gateway>,
+    mut read: BufReader<OwnedReadHalf>,
+    mut write: OwnedWriteHalf,
+    caller: &Arc<str>,
+) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if (&mut read).take(4 << 20).read_until(b'\n', &mut line).await? == 0 {
+            return Ok(());
+        }
+        let frame = Frame::from_client(bytes::Bytes::copy_from_slice(&line), Bounds::default());
+        let Ok(Ok(Message::Request(request))) = frame.map(|frame| Message::parse(&frame)) else {
+            let error = message::error_object(crate::wire::code::INVALID_REQUEST, "not a request", None);
+            write.write_all(&message::encode_error(None, &error)).await?;
+            write.write_all(b"\n").await?;
+            continue;
+        };
+        let outcome = operate(gateway, caller, &request).await;
+        let bytes = match &outcome {
+            Ok(result) => message::encode_result(request.id.raw(), result.bytes()),
+            Err((code, text)) => {
+                message::encode_error(Some(request.id.raw()), &message::error_object(*code, text, None))
+            }
+        };
+        write.write_all(&bytes).await?;
+        write.write_all(b"\n").await?;
+    }
+}
+
+async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+    match request.method.as_str() {
+        "status" => Ok(status(gateway)),
+        "tools" => Ok(tools(gateway, caller)),
+        "reload" => gateway.reload().await.map(|plan| object(&[("plan", &plan)])).map_err(|why| (1, why)),
+        "call" => call(gateway, caller, request).await,
+        other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
+    }
+}
+
+fn object(members: &[(&str, &str)]) -> RawJson {
+    let mut object = RawObject::default();
+    for (name, value) in members {
+        object.set(name, RawJson::string(value));
+    }
+    object.encode()
+}
+
+fn number(value: impl std::fmt::Display) -> RawJson {
+    RawJson::trusted(value.to_string())
+}
+
+fn status(gateway: &Gateway) -> RawJson {
+    let service = &gateway.service;
+    let snapshot = service.snapshots.load_full();
+    let upstreams: Vec<String> = snapshot
+        .handles
+        .iter()
+        .enumerate()
+        .map(|(index, handle)| {
+            let state = handle.state();
+            let items = |list: List| {
+                let mine = |e: &&crate::catalog::merge::Entry| e.upstream == index && e.list == list;
+                number(snapshot.whole.catalog.entries().iter().filter(mine).count())
+            };
+            let mut out = RawObject::default();
+            out.set("name", RawJson::string(handle.name.as_str()));
+            out.set("state", RawJson::string(state.as_str()));
+            if let LinkState::Ready(link) = &*state {
+                out.set("revision", RawJson::string(link.agreed().revision.as_str()));
+            }
+            out.set("incarnation", number(handle.incarnation.load(Ordering::Relaxed)));
+            out.set("restarts", number(handle.restarts.load(Ordering::Relaxed)));
+            out.set("in-flight", number(handle.in_flight.load(Ordering::Relaxed)));
+            out.set("tools", items(List::Tools));
+            out.set("prompts", items(List::Prompts));
+            out.set("resources", items(List::Resources));
+            out.set("resource-templates", items(List::Templates));
+            let error = handle.last_error.load();
+            if !error.is_empty() {
+                out.set("last-error", RawJson::string(&error));
+            }
+            out.encode().text().into_owned()
+        })
+        .collect();
+    let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();
+    let mut out = RawObject::default();
+    out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
+    if let Some(path) = &gateway.source.path {
+        out.set("config", RawJson::string(&path.display().to_string()));
+    }
+    out.set("uptime-seconds", number(service.started.elapsed().as_secs()));
+    out.set("generation", number(snapshot.generation));
+    out.set("sessions", number(gateway.sessions.len()));
+    out.set("in-flight", number(in_flight));
+    out.set("withheld-items", number(snapshot.dropped.len()));
+    out.set("upstreams", RawJson::trusted(format!("[{}]", upstreams.join(","))));
+    out.encode()
+}
+
+fn tools(gateway: &Gateway, caller: &str) -> RawJson {
+    let snapshot = gateway.service.snapshots.load_full();
+    let view = &snapshot.whole;
+    let rows: Vec<String> = view
+        .catalog
+        .entries()
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.list == List::Tools)
+        .filter_map(|(at, _)| view.item(at))
+        .map(|(entry, rules)| {
+            let effect = Policy::effect(&snapshot.policy, rules, caller);
+            object(&[
+                ("name", &entry.exposed),
+                ("upstream", entry.upstream_name.as_str()),
+                ("original", &entry.original),
+                ("canonical", &entry.canonical),
+                ("pin", "unpinned"),
+                ("effect", effect.as_str()),
+            ])
+            .text()
+            .into_owned()
+        })
+        .collect();
+    RawJson::trusted(format!(r#"{{"tools":[{}]}}"#, rows.join(",")))
+}
+
+/// One tool call through the same service as any client's.
+async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+    let mut settled = gateway.supervised.settled.clone();
+    // The sender lives as long as the gateway.
+    drop(settled.wait_for(|settled| *settled).await);
+    let client = ClientContext { caller: Arc::clone(caller), profile: None, revision: Revision::LATEST_LEGACY };
+    let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
+    let method = Method::ToolsCall.as_str().to_owned();
+    let asked = Request { id, method, params: request.params.clone() };
+    debug_assert!(!Meta::default().has_claim());
+    let answer = match gateway.service.handle(&client, &asked) {
+        Handled::Answer(answer) => answer,
+        Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
+        Handled::Call(mut call) => loop {
+            if let LiveEvent::Done(answer) = call.next().await {
+                break answer;
+            }
+        },
+    };
+    answer.outcome.map_err(|error| {
+        let message = RawObject::parse(&error).ok().and_then(|e| e.string("message"));
+        (1, message.unwrap_or_else(|| "the call failed".to_owned()))
+    })
+}

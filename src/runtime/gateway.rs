@@ -1,0 +1,297 @@
+//! Composition root: builds the gateway from a configuration, runs its faces, ends it in order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::page::CursorKey;
+use crate::config::{Auth, Config, Warning};
+use crate::runtime::server::guard::Guard;
+use crate::runtime::server::http::{Front, accept, serve_pages};
+use crate::runtime::server::legacy::{SessionLimits, Sessions};
+use crate::runtime::server::lines::LineClient;
+use crate::runtime::service::{LOCAL, Service};
+use crate::runtime::store::Store;
+use crate::runtime::supervisor::{self, Order, Parts, Supervised};
+use crate::runtime::tasks::TaskGroup;
+use crate::runtime::upstream::http::client;
+use crate::runtime::{clock, systemd};
+use crate::telemetry::metrics::Metrics;
+use crate::wire::frame::Bounds;
+
+/// After the drain: how long what was given up may take to say so.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Where the configuration came from, and how to read it again.
+pub(crate) struct ConfigSource {
+    /// `None` for the embedded default and for upstreams given on the command line.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) load: Box<dyn Fn() -> Result<(Config, Vec<Warning>), String> + Send + Sync>,
+}
+
+impl std::fmt::Debug for ConfigSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ConfigSource({:?})", self.path)
+    }
+}
+
+/// Why the gateway could not be built. Each is a configuration to mend.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("{0}")]
+    Config(String),
+    #[error("listen on {address}: {source}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the access token in {dir}: {source}")]
+    Token {
+        dir: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the system's certificate store cannot be used: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// A running gateway without faces; HTTP, pipes and the admin socket are added by its owner.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) service: Arc<Service>,
+    pub(crate) supervised: Supervised,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) source: ConfigSource,
+    store: Option<Store>,
+    reloading: Mutex<()>,
+    drain_timeout: Duration,
+}
+
+/// Where the gateway can be reached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) metrics: Option<SocketAddr>,
+    /// The file that holds the access token, where one is asked for.
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+impl Gateway {
+    /// Starts the upstreams. Nothing listens yet.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(crate) fn build(config: Config, source: ConfigSource, store: Option<Store>) -> Result<Self, StartError> {
+        let metrics = Metrics::new()?;
+        let limits = &config.server.limits;
+        let session_limits = SessionLimits {
+            sessions: limits.sessions,
+            per_caller: many_callers(&config).then_some(limits.sessions_per_caller),
+            idle: limits.session_idle,
+            max: limits.session_max,
+        };
+        let in_flight = limits.in_flight;
+        let drain_timeout = config.server.drain_timeout;
+        let parts = Parts { metrics: metrics.clone(), store: store.clone(), http: client()? };
+        let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        let service = Arc::new(Service {
+            snapshots: Arc::clone(&supervised.snapshots),
+            generation: supervised.generation.clone(),
+            metrics,
+            tasks: TaskGroup::default(),
+            draining: CancellationToken::new(),
+            giving_up: CancellationToken::new(),
+            cursors: CursorKey::new(&clock::random::<32>()),
+            in_flight: Arc::new(Semaphore::new(in_flight)),
+            calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
+            started: clock::now(),
+        });
+        Ok(Self {
+            service,
+            supervised,
+            sessions: Arc::new(Sessions::new(session_limits)),
+            source,
+            store,
+            reloading: Mutex::new(()),
+            drain_timeout,
+        })
+    }
+
+    /// A client on a pipe.
+    pub(crate) fn line_client(&self, caller: Arc<str>, profile: Option<Arc<str>>) -> LineClient {
+        let config = Arc::clone(&self.service.snapshots.load().config);
+        let limits = &config.server.limits;
+        LineClient {
+            service: Arc::clone(&self.service),
+            caller,
+            profile,
+            settled: self.supervised.settled.clone(),
+            max_line_bytes: limits.body_bytes,
+            bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
+        }
+    }
+
+    /// Opens the HTTP listeners of the configuration.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing listens then.
+    pub(crate) async fn listen(&self) -> Result<Addresses, StartError> {
+        let config = Arc::clone(&self.service.snapshots.load().config);
+        let mut addresses = Addresses::default();
+        let mut listeners = Vec::new();
+        for address in &config.server.listen {
+            listeners.push(bind(*address).await?);
+        }
+        let metrics = match config.metrics {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let tokens = match &config.server.auth {
+            Auth::None => None,
+            Auth::Token { tokens } => Some(self.tokens(tokens, &mut addresses)?),
+        };
+        for (listener, local) in listeners {
+            let server = &config.server;
+            let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, tokens.clone());
+            addresses.endpoints.push(format!("http://{local}{}", server.endpoint));
+            let front = Arc::new(Front {
+                service: Arc::clone(&self.service),
+                sessions: Arc::clone(&self.sessions),
+                guard,
+                endpoint: server.endpoint.clone(),
+                settled: self.supervised.settled.clone(),
+                bounds: Bounds { depth: server.limits.depth, nodes: server.limits.nodes },
+                max_body_bytes: server.limits.body_bytes,
+                body_time: server.limits.body_timeout,
+                keepalive: server.limits.keepalive,
+                limits: server.limits.clone(),
+                connections: std::sync::atomic::AtomicUsize::new(0),
+            });
+            self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
+        }
+        if let Some((listener, local)) = metrics {
+            addresses.metrics = Some(local);
+            self.serve_pages(listener, local, &config);
+        }
+        let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
+        self.service.tasks.spawn("sweep", async move {
+            while tokio::time::timeout(Duration::from_secs(60), draining.cancelled()).await.is_err() {
+                sessions.sweep();
+            }
+        });
+        Ok(addresses)
+    }
+
+    fn tokens(
+        &self,
+        named: &[(String, crate::config::secret::Secret)],
+        addresses: &mut Addresses,
+    ) -> Result<Vec<(String, Arc<str>)>, StartError> {
+        let mut tokens: Vec<(String, Arc<str>)> =
+            named.iter().map(|(caller, token)| (token.expose().to_owned(), Arc::from(caller.as_str()))).collect();
+        if let Some(store) = &self.store {
+            let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
+            let (token, path) = store.token().map_err(failed)?;
+            tokens.push((token, Arc::from(LOCAL)));
+            addresses.token_file = Some(path);
+        }
+        Ok(tokens)
+    }
+
+    fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config) {
+        let service = Arc::clone(&self.service);
+        let sessions = Arc::clone(&self.sessions);
+        let pages = move |path: &str| match path {
+            "/metrics" => {
+                service.metrics.gauges(sessions.len(), service.tasks.len());
+                Some((http::StatusCode::OK, service.metrics.render()))
+            }
+            "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),
+            "/readyz" if service.draining.is_cancelled() => {
+                Some((http::StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()))
+            }
+            "/readyz" => Some((http::StatusCode::OK, "ready\n".to_owned())),
+            _ => None,
+        };
+        let guard = Guard::new(local, &config.server.allowed_hosts, &config.server.allowed_origins, None);
+        // The pages outlive the drain, so that a scraper sees it.
+        let stop = self.service.giving_up.clone();
+        let tasks = self.supervised.tasks.clone();
+        let serve = serve_pages(listener, stop, tasks.clone(), Arc::new(pages), Arc::new(guard));
+        tasks.spawn("pages", serve);
+    }
+
+    /// Reads the configuration again and puts it in force, all or nothing. Returns what changed.
+    ///
+    /// # Errors
+    /// Why it was refused; nothing has changed then.
+    pub(crate) async fn reload(&self) -> Result<String, String> {
+        let _one_at_a_time = self.reloading.lock().await;
+        systemd::reloading();
+        let outcome = self.load_and_apply().await;
+        systemd::ready();
+        match &outcome {
+            Ok(plan) => tracing::info!(plan = %plan, "configuration reloaded"),
+            Err(why) => {
+                self.service.metrics.reloaded(false, clock::unix_seconds());
+                tracing::error!(error = %why, "configuration refused, the old one stays in force");
+            }
+        }
+        outcome
+    }
+
+    async fn load_and_apply(&self) -> Result<String, String> {
+        let (config, warnings) = (self.source.load)()?;
+        for warning in warnings {
+            tracing::warn!(warning = %warning, "configuration");
+        }
+        let (reply, answer) = oneshot::channel();
+        let order = Order::Apply { config: Box::new(config), reply };
+        self.supervised.orders.send(order).await.map_err(|_| "the gateway is shutting down".to_owned())?;
+        let plan = answer.await.map_err(|_| "the gateway is shutting down".to_owned())??;
+        Ok(plan.to_string())
+    }
+
+    /// Ends everything in order; every step has its own limit. A second signal (`hurry`) skips the waiting.
+    pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
+        systemd::stopping();
+        self.service.draining.cancel();
+        tokio::select! {
+            () = self.service.tasks.join() => {}
+            () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("calls in flight are given up"),
+            () = hurry.cancelled() => {}
+        }
+        self.service.giving_up.cancel();
+        self.service.tasks.stop();
+        // Bounded: whoever does not take its answer now does not get it.
+        drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
+        self.supervised.stop.cancel();
+        tokio::select! {
+            () = self.supervised.tasks.join() => {}
+            () = hurry.cancelled() => {}
+        }
+    }
+}
+
+/// Whether callers other than the local user can exist.
+pub(crate) fn many_callers(config: &Config) -> bool {
+    let named = matches!(&config.server.auth, Auth::Token { tokens } if !tokens.is_empty());
+    named || !config.admin.users.is_empty() || config.admin.group.is_some()
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
+}

@@ -1,0 +1,11 @@
+//! Clients as they reach the gateway: HTTP in both eras, stdio and the admin socket in both eras.
+
+pub(crate) mod body;
+pub(crate) mod endpoint;
+pub(crate) mod feed;
+pub(crate) mod guard;
+pub(crate) mod http;
+pub(crate) mod legacy;
+pub(crate) mod lines;
+pub(crate) mod modern;
+pub(crate) mod reply;

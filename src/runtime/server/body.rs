@@ -1,0 +1,70 @@
+//! Response bodies: whole, in slices that are written without being joined, or a stream of events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Body, Frame, SizeHint};
+
+/// From this size on a result is written beside its envelope, not copied into it.
+pub(crate) const SLICE_FROM: usize = 16 * 1024;
+
+/// The body of every response.
+pub(crate) enum ReplyBody {
+    Slices(VecDeque<Bytes>),
+    Whole(Option<Bytes>),
+    Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl std::fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Slices(_) => "Slices",
+            Self::Whole(_) => "Whole",
+            Self::Events(_) => "Events",
+        })
+    }
+}
+
+impl ReplyBody {
+    pub(crate) fn empty() -> Self {
+        Self::Whole(None)
+    }
+
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Slices(slices) => Poll::Ready(slices.pop_front().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Events(stream) => stream.as_mut().poll_next(cx).map(|item| item.map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Slices(slices) => slices.is_empty(),
+            Self::Events(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let exact = |bytes: usize| SizeHint::with_exact(bytes as u64);
+        match self {
+            Self::Whole(bytes) => exact(bytes.as_ref().map_or(0, Bytes::len)),
+            Self::Slices(slices) => exact(slices.iter().map(Bytes::len).sum()),
+            Self::Events(_) => SizeHint::default(),
+        }
+    }
+}

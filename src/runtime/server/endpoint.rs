@@ -1,0 +1,619 @@
+//! One HTTP request: from its head through the ladder of checks to an answer. The order of the rungs is the order in
+//! which the first failing one answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use http::request::Parts;
+use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::route::params_object;
+use crate::mcp::capability::initialize_result;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::runtime::live::{LiveCall, LiveEvent};
+use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::feed::Feed;
+use crate::runtime::server::http::Front;
+use crate::runtime::server::legacy::{Session, StreamPlace};
+use crate::runtime::server::{modern, reply};
+use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
+use crate::wire::code;
+use crate::wire::frame::{Frame, FrameError};
+use crate::wire::id::{ClientId, IdKey};
+use crate::wire::message::{self, Message, MessageError, Notification, Request};
+use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::sse;
+
+type Reply = Response<ReplyBody>;
+
+/// From this time on a call without an answer is answered as a stream, so that keep-alives can flow.
+const COMMIT_TO_STREAM: Duration = Duration::from_secs(5);
+/// Slowest body that is waited for, after a grace of ten seconds.
+const MIN_BODY_RATE: usize = 1024;
+const BODY_GRACE: Duration = Duration::from_secs(10);
+
+const SESSION_HEADER: &str = "mcp-session-id";
+const VERSION_HEADER: &str = "mcp-protocol-version";
+
+/// Everything that the rungs after authentication need to know of a request.
+struct Asked<'a> {
+    front: &'a Arc<Front>,
+    headers: &'a HeaderMap,
+    caller: Arc<str>,
+    profile: Option<Arc<str>>,
+    accepts_events: bool,
+}
+
+/// Answers one HTTP request.
+pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>) -> Reply {
+    let (head, body) = request.into_parts();
+    match admit(front, &head) {
+        Err(response) => *response,
+        Ok(Route::WellKnown) => front.resource_metadata(&head),
+        Ok(Route::Endpoint { profile, caller }) => {
+            let events = accepts(&head.headers, "text/event-stream");
+            let asked = Asked { front, headers: &head.headers, caller, profile, accepts_events: events };
+            if head.method == HttpMethod::POST { asked.post(&head, body).await } else { asked.get_or_delete(&head) }
+        }
+    }
+}
+
+enum Route {
+    Endpoint { profile: Option<Arc<str>>, caller: Arc<str> },
+    WellKnown,
+}
+
+/// Rungs 3 to 6: Host and Origin, path and method, credentials.
+fn admit(front: &Arc<Front>, head: &Parts) -> Result<Route, Box<Reply>> {
+    front.guard.admit(head)?;
+    let path = head.uri.path();
+    if path == "/.well-known/oauth-protected-resource" && front.guard.asks_for_token() {
+        return Ok(Route::WellKnown);
+    }
+    let profile = match path.strip_prefix(front.endpoint.as_str()) {
+        Some("") => None,
+        Some(rest) => rest.strip_prefix('/').filter(|name| front.has_profile(name)).map(Arc::from),
+        None => None,
+    };
+    if profile.is_none() && path != front.endpoint {
+        let text = "nothing here; the MCP endpoint has another path";
+        return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
+    }
+    let known = [HttpMethod::POST, HttpMethod::GET, HttpMethod::DELETE];
+    if !known.contains(&head.method) {
+        return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
+    }
+    let caller = front.guard.authenticate(&head.headers, head.headers.get(http::header::HOST)).inspect_err(|_| {
+        front.service.metrics.auth_failed();
+    })?;
+    Ok(Route::Endpoint { profile, caller })
+}
+
+/// Whether an Accept header allows a media type; a missing one allows everything.
+fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter().peekable();
+    if values.peek().is_none() {
+        return true;
+    }
+    let main = media.split('/').next().unwrap_or_default();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
+        let mut fields = part.split(';').map(str::trim);
+        let range = fields.next().unwrap_or_default();
+        let refused = fields.any(|f| matches!(f, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+        let fits = range.eq_ignore_ascii_case(media)
+            || range == "*/*"
+            || range.strip_suffix("/*").is_some_and(|range| range.eq_ignore_ascii_case(main));
+        fits && !refused
+    })
+}
+
+impl Asked<'_> {
+    async fn post(&self, head: &Parts, body: Incoming) -> Reply {
+        let is_json = self.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
+            value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+        });
+        let encoded = self.headers.get(CONTENT_ENCODING).is_some_and(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
+        if !is_json || encoded {
+            let text = "the body must be application/json without a content encoding";
+            return reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
+        }
+        if !self.accepts_events && !accepts(self.headers, "application/json") {
+            let text = "Accept must allow application/json or text/event-stream";
+            return reply::refusal_and_close(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+        }
+        if let Some(response) = self.front.over_rate(&self.caller) {
+            return response;
+        }
+        match read_body(body, &head.headers, self.front).await {
+            Ok(bytes) => self.message(bytes).await,
+            Err(response) => *response,
+        }
+    }
+
+    /// Rungs 10 and 11: JSON, then JSON-RPC.
+    async fn message(&self, bytes: Bytes) -> Reply {
+        let frame = match Frame::from_client(bytes, self.front.bounds) {
+            Ok(frame) => frame,
+            Err(error) => return bad_frame(error),
+        };
+        if frame.bytes().iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
+            return self.batch(&frame).await;
+        }
+        match Message::parse(&frame) {
+            Ok(Message::Request(request)) => self.request(request).await,
+            Ok(Message::Notification(notification)) => self.notification(&notification),
+            Ok(Message::Response(_)) => self.response(),
+            Err(error) => bad_message(&error),
+        }
+    }
+
+    /// Rung 12: the body says which era it is of, and the headers must agree.
+    async fn request(&self, request: Request) -> Reply {
+        let answer = |answer| reply::answer(request.id.raw(), answer);
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        let header_is_modern = header.is_some_and(Revision::header_is_modern);
+        let method = Method::parse(&request.method);
+        let params = params_object(request.params.as_ref());
+        let meta = params.as_ref().ok().and_then(|params| Meta::of(params).ok());
+        let claims = meta.as_ref().is_some_and(Meta::has_claim);
+        if method == Method::Initialize && !claims {
+            if header_is_modern {
+                return answer(modern::mismatch("`initialize` does not exist in the version that the header names"));
+            }
+            return self.initialize(&request);
+        }
+        if !claims && !header_is_modern {
+            return self.legacy_request(request).await;
+        }
+        let (Ok(params), Some(meta)) = (params, meta) else {
+            return answer(Answer::error(code::INVALID_PARAMS, "params and params._meta must be objects", None).with_status(400));
+        };
+        match meta.modern() {
+            Err(error) => answer(Answer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400)),
+            Ok(envelope) => self.modern_request(request, method, &params, &envelope.version).await,
+        }
+    }
+
+    async fn modern_request(&self, request: Request, method: Method, params: &RawObject, claimed: &str) -> Reply {
+        let answer = |answer| reply::answer(request.id.raw(), answer);
+        if let Err(refused) = modern::check_headers(self.headers, &request, method, params, claimed) {
+            return answer(refused);
+        }
+        let client = self.client(Revision::LATEST);
+        if !method.defined_in(Era::Modern) {
+            return answer(not_found(&request.method, Era::Modern));
+        }
+        if method == Method::Listen {
+            return modern::listen(&self.front.service, &client, &request, params, self.front.keepalive);
+        }
+        self.front.settled().await;
+        if method == Method::ToolsCall {
+            if let Err(refused) = modern::check_param_headers(&self.front.service, &client, self.headers, params) {
+                return answer(refused);
+            }
+        }
+        self.serve(&client, request, None).await
+    }
+
+    fn client(&self, revision: Revision) -> ClientContext {
+        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision }
+    }
+
+    fn initialize(&self, request: &Request) -> Reply {
+        let id = request.id.raw();
+        if self.session_of_header().is_ok() {
+            let text = "this session is initialized already";
+            return reply::answer(id, Answer::error(code::INVALID_REQUEST, text, None).with_status(400));
+        }
+        let params = params_object(request.params.as_ref()).ok();
+        let version = params.as_ref().and_then(|params| params.string("protocolVersion"));
+        let (Some(version), Some(_)) = (version, params) else {
+            let text = "`initialize` needs params.protocolVersion";
+            return reply::answer(id, Answer::error(code::INVALID_PARAMS, text, None));
+        };
+        let revision = Revision::negotiate(&version);
+        let Some(session) = self.front.sessions.open(self.client(revision)) else {
+            return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
+        };
+        let mut response = reply::answer(id, Answer::ok(initialize_result(revision)));
+        if let Ok(value) = HeaderValue::from_str(&session.id) {
+            response.headers_mut().insert(SESSION_HEADER, value);
+        }
+        response
+    }
+
+    /// Rung 13: the session, and a version header that fits it.
+    fn session_of_header(&self) -> Result<Arc<Session>, Box<Reply>> {
+        let Some(id) = self.headers.get(SESSION_HEADER) else {
+            let text = "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of 2026-07-28";
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+        };
+        let found = id.to_str().ok().and_then(|id| self.front.sessions.find(id, &self.caller));
+        let Some(session) = found.filter(|session| session.client.profile == self.profile) else {
+            let text = "no such session; start again with `initialize`";
+            return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
+        };
+        let version = self.headers.get(VERSION_HEADER).map(|v| v.to_str().unwrap_or_default().trim());
+        let fits = version.is_none_or(|v| Revision::parse(v).is_some_and(|r| r.era() == Era::Legacy));
+        if !fits {
+            let text = format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
+        }
+        Ok(session)
+    }
+
+    async fn legacy_request(&self, request: Request) -> Reply {
+        match self.session_of_header() {
+            Ok(session) => {
+                self.front.settled().await;
+                let client = session.client.clone();
+                self.serve(&client, request, Some(session)).await
+            }
+            Err(response) => *response,
+        }
+    }
+
+    /// Serves a request whose client and era are known.
+    async fn serve(&self, client: &ClientContext, request: Request, session: Option<Arc<Session>>) -> Reply {
+        let entered = match &session {
+            None => None,
+            Some(session) => match Entered::new(session, &request.id) {
+                Some(entered) => Some(entered),
+                None => {
+                    let text = "a request with this id is still in progress";
+                    let answer = Answer::error(code::INVALID_REQUEST, text, None).with_status(400);
+                    return reply::answer(request.id.raw(), answer);
+                }
+            },
+        };
+        match self.front.service.handle(client, &request) {
+            Handled::Answer(answer) => reply::answer(request.id.raw(), answer),
+            Handled::Overloaded => {
+                reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight")
+            }
+            Handled::Call(call) => {
+                let keep = self.front.keepalive;
+                Conversation { call: Some(call), id: request.id, entered, keepalive: keep }.respond(self.accepts_events).await
+            }
+        }
+    }
+
+    fn notification(&self, notification: &Notification) -> Reply {
+        let params = params_object(notification.params.as_ref()).unwrap_or_default();
+        let claims = Meta::of(&params).is_ok_and(|meta| meta.has_claim());
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        if claims || header.is_some_and(Revision::header_is_modern) {
+            // The modern era knows no client notification over HTTP; a cancellation is a closed connection.
+            return reply::accepted();
+        }
+        match self.session_of_header() {
+            Err(response) => *response,
+            Ok(session) => {
+                if notification.method == "notifications/cancelled" {
+                    if let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
+                        session.in_flight().cancel(&id.key());
+                    }
+                }
+                reply::accepted()
+            }
+        }
+    }
+
+    /// A client's response. No server request is ever open in this release, so nothing waits for it.
+    fn response(&self) -> Reply {
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        if header.is_some_and(Revision::header_is_modern) {
+            let text = "responses are not accepted in this protocol version";
+            return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
+        }
+        self.session_of_header().map_or_else(|response| *response, |_| reply::accepted())
+    }
+
+    /// Batches exist in sessions of 2025-03-26 alone.
+    async fn batch(&self, frame: &Frame) -> Reply {
+        const MAX_MESSAGES: usize = 100;
+        let refuse = |text| reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
+        let Ok(parts) = elements(&RawJson::trusted(frame.bytes().clone())) else { return bad_frame(FrameError::Syntax) };
+        let session = self.session_of_header().ok().filter(|s| s.client.revision == Revision::V2025_03_26);
+        let Some(session) = session else { return refuse("batches are not accepted in this protocol version") };
+        if parts.is_empty() || parts.len() > MAX_MESSAGES {
+            return refuse("a batch holds between 1 and 100 messages");
+        }
+        self.front.settled().await;
+        let mut answers: Vec<Bytes> = Vec::new();
+        let mut running = futures_util::stream::FuturesUnordered::new();
+        for part in parts {
+            let message = Frame::from_client(part.into_bytes(), self.front.bounds).map(|frame| Message::parse(&frame));
+            match message {
+                Ok(Ok(Message::Request(request))) if request.method != "initialize" => {
+                    running.push(self.one_of_batch(Arc::clone(&session), request));
+                }
+                Ok(Ok(Message::Notification(notification))) => drop(self.notification(&notification)),
+                Ok(Ok(Message::Response(_))) => {}
+                Ok(Ok(Message::Request(_)) | Err(_)) | Err(_) => {
+                    let error = message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);
+                    answers.push(message::encode_error(None, &error));
+                }
+            }
+        }
+        while let Some(answer) = futures_util::StreamExt::next(&mut running).await {
+            answers.push(answer);
+        }
+        if answers.is_empty() {
+            return reply::accepted();
+        }
+        let mut body = BytesMut::from(&b"["[..]);
+        for (n, answer) in answers.iter().enumerate() {
+            if n > 0 {
+                body.extend_from_slice(b",");
+            }
+            body.extend_from_slice(answer);
+        }
+        body.extend_from_slice(b"]");
+        reply::json(StatusCode::OK, body.freeze())
+    }
+
+    async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Bytes {
+        let id = request.id.raw().clone();
+        let client = session.client.clone();
+        let answer = match self.front.service.handle(&client, &request) {
+            Handled::Answer(answer) => answer,
+            Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
+            Handled::Call(mut call) => loop {
+                if let LiveEvent::Done(answer) = call.next().await {
+                    break answer;
+                }
+            },
+        };
+        reply::answer_message(&id, &answer)
+    }
+
+    fn get_or_delete(&self, head: &Parts) -> Reply {
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        if header.is_some_and(Revision::header_is_modern) {
+            return reply::method_not_allowed("POST");
+        }
+        let has_session = self.headers.contains_key(SESSION_HEADER);
+        if head.method == HttpMethod::GET && !has_session {
+            // Hosts take a 400 here for a broken server and a 405 for one without this stream.
+            return reply::method_not_allowed("POST");
+        }
+        let session = match self.session_of_header() {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        if head.method == HttpMethod::DELETE {
+            self.front.sessions.close(&session.id, &self.caller);
+            let mut response = Response::new(ReplyBody::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return response;
+        }
+        if !self.accepts_events {
+            let text = "Accept must allow text/event-stream";
+            return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+        }
+        match session.stream() {
+            Some(place) => session_stream(self.front, &session, place),
+            None => reply::refusal(StatusCode::CONFLICT, code::INVALID_REQUEST, "this session has a stream already"),
+        }
+    }
+}
+
+/// Rung 9: the body within size and time.
+async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
+    let limit = front.max_body_bytes;
+    let too_large = || {
+        Box::new(reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, "the body is too large"))
+    };
+    let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    if declared.is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let mut first: Option<Bytes> = None;
+    let mut joined = BytesMut::new();
+    let started = tokio::time::Instant::now();
+    loop {
+        let received = first.as_ref().map_or(0, Bytes::len) + joined.len();
+        let earned = Duration::from_secs((received / MIN_BODY_RATE) as u64);
+        let until = started + front.body_time.min(BODY_GRACE + earned);
+        match tokio::time::timeout_at(until, body.frame()).await {
+            Err(_) => {
+                let text = "the body came too slowly";
+                return Err(Box::new(reply::refusal_and_close(StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST, text)));
+            }
+            Ok(None) => break,
+            Ok(Some(Err(_))) => {
+                let text = "the body could not be read";
+                return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+            }
+            Ok(Some(Ok(frame))) => {
+                let Ok(data) = frame.into_data() else { continue };
+                if received + data.len() > limit {
+                    return Err(too_large());
+                }
+                // Most bodies come in one piece and are never copied.
+                match (first.take(), joined.is_empty()) {
+                    (None, true) => first = Some(data),
+                    (Some(one), _) => {
+                        joined.reserve(declared.unwrap_or(one.len() + data.len()));
+                        joined.extend_from_slice(&one);
+                        joined.extend_from_slice(&data);
+                    }
+                    (None, false) => joined.extend_from_slice(&data),
+                }
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| joined.freeze()))
+}
+
+fn bad_frame(error: FrameError) -> Reply {
+    let code = match error {
+        FrameError::NotUtf8 | FrameError::Syntax => code::PARSE_ERROR,
+        FrameError::TooDeep | FrameError::TooManyNodes | FrameError::DuplicateKey => code::INVALID_REQUEST,
+    };
+    reply::refusal(StatusCode::BAD_REQUEST, code, &error.to_string())
+}
+
+fn bad_message(error: &MessageError) -> Reply {
+    match error {
+        MessageError::Syntax => bad_frame(FrameError::Syntax),
+        MessageError::Shape { id, .. } => {
+            let object = message::error_object(code::INVALID_REQUEST, &error.to_string(), None);
+            reply::json(StatusCode::BAD_REQUEST, message::encode_error(id.as_ref().map(ClientId::raw), &object))
+        }
+    }
+}
+
+/// A request's entry in its session's table, removed when the value is dropped.
+pub(crate) struct Entered {
+    session: Arc<Session>,
+    key: IdKey,
+    cancelled: CancellationToken,
+}
+
+impl Entered {
+    fn new(session: &Arc<Session>, id: &ClientId) -> Option<Self> {
+        let key = id.key();
+        let cancelled = session.in_flight().enter(key.clone())?;
+        Some(Self { session: Arc::clone(session), key, cancelled })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.session.in_flight().leave(&self.key);
+    }
+}
+
+/// A call and the response that it is answered on.
+struct Conversation {
+    call: Option<Box<LiveCall>>,
+    id: ClientId,
+    /// For legacy sessions, whose clients cancel by message and may go away without cancelling.
+    entered: Option<Entered>,
+    keepalive: Duration,
+}
+
+enum Turn {
+    Event(LiveEvent),
+    Quiet,
+    Cancelled,
+}
+
+impl Conversation {
+    /// One JSON answer if the outcome comes first and soon, else a stream.
+    async fn respond(mut self, accepts_events: bool) -> Reply {
+        let mut quiet = COMMIT_TO_STREAM;
+        loop {
+            match self.turn(quiet).await {
+                Turn::Event(LiveEvent::Done(answer)) => {
+                    self.call = None;
+                    return reply::answer(self.id.raw(), answer);
+                }
+                Turn::Event(LiveEvent::Notice(notice)) if accepts_events => {
+                    return reply::events(stream::unfold((Some(sse::event(None, None, &[&notice])), Some(self)), step));
+                }
+                Turn::Quiet if accepts_events => {
+                    let first = sse::comment("working");
+                    return reply::events(stream::unfold((Some(first), Some(self)), step));
+                }
+                Turn::Event(LiveEvent::Notice(_)) => {}
+                Turn::Quiet => quiet = Duration::from_secs(3600),
+                Turn::Cancelled => {
+                    // Withdrawn by the client: there is no answer, and HTTP needs some response.
+                    self.call = None;
+                    return reply::events(stream::empty());
+                }
+            }
+        }
+    }
+
+    /// Waits for the call, for a cancellation, or for so much quiet.
+    async fn turn(&mut self, quiet: Duration) -> Turn {
+        let Some(call) = &mut self.call else { return Turn::Cancelled };
+        let cancelled = async {
+            match &self.entered {
+                Some(entered) => {
+                    tokio::select! {
+                        () = entered.cancelled.cancelled() => {}
+                        () = entered.session.ended.cancelled() => {}
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            event = call.next() => Turn::Event(event),
+            () = cancelled => Turn::Cancelled,
+            () = tokio::time::sleep(quiet) => Turn::Quiet,
+        }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // The response was dropped before the answer: the client went away. In a session that is not a cancellation.
+        if let Some(call) = self.call.take() {
+            let cancelled = self.entered.as_ref().is_none_or(|e| e.cancelled.is_cancelled());
+            if !cancelled {
+                call.detach();
+            }
+        }
+    }
+}
+
+/// One step of a streamed answer.
+async fn step(state: (Option<Bytes>, Option<Conversation>)) -> Option<(Bytes, (Option<Bytes>, Option<Conversation>))> {
+    let (first, conversation) = state;
+    let mut conversation = conversation?;
+    if let Some(first) = first {
+        return Some((first, (None, Some(conversation))));
+    }
+    match conversation.turn(conversation.keepalive).await {
+        Turn::Event(LiveEvent::Notice(notice)) => {
+            Some((sse::event(None, None, &[&notice]), (None, Some(conversation))))
+        }
+        Turn::Quiet => Some((sse::comment("keep-alive"), (None, Some(conversation)))),
+        Turn::Event(LiveEvent::Done(answer)) => {
+            conversation.call = None;
+            let message = reply::answer_message(conversation.id.raw(), &answer);
+            Some((sse::event(None, None, &[&message]), (None, None)))
+        }
+        Turn::Cancelled => {
+            conversation.call = None;
+            None
+        }
+    }
+}
+
+/// A legacy session's stream of what belongs to no request: list changes.
+fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: StreamPlace) -> Reply {
+    let feed = Feed::new(Arc::clone(&front.service), session.client.clone());
+    let state = (feed, place, Arc::clone(session), Arc::clone(front), true);
+    reply::events(stream::unfold(state, |(mut feed, place, session, front, opening)| async move {
+        if opening {
+            // Sends the head at once, so that the client knows that the stream stands.
+            return Some((sse::comment("open"), (feed, place, session, front, false)));
+        }
+        let bytes = tokio::select! {
+            methods = feed.changed() => {
+                let notices = methods.into_iter().map(|method| message::encode_notification(method, None));
+                notices.map(|notice| sse::event(None, None, &[&notice])).collect::<Vec<_>>().concat().into()
+            }
+            () = tokio::time::sleep(front.keepalive) => sse::comment("keep-alive"),
+            () = session.ended.cancelled() => return None,
+            () = front.service.draining.cancelled() => return None,
+        };
+        Some((bytes, (feed, place, session, front, false)))
+    }))
+}

@@ -1,0 +1,57 @@
+//! Tells one client which of its lists have changed, and only those: what it can see decides, not what the catalog holds.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::mcp::method::List;
+use crate::runtime::service::{ClientContext, Service, view_of};
+
+/// What one listener was last told.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    service: Arc<Service>,
+    client: ClientContext,
+    generation: watch::Receiver<u64>,
+    told: [u64; 4],
+}
+
+impl Feed {
+    /// Starts with the lists as they are.
+    pub(crate) fn new(service: Arc<Service>, client: ClientContext) -> Self {
+        let generation = service.generation.clone();
+        let mut feed = Self { service, client, generation, told: [0; 4] };
+        feed.generation.mark_unchanged();
+        feed.told = feed.digests();
+        feed
+    }
+
+    /// The notifications to send, each method once. Cancel-safe.
+    pub(crate) async fn changed(&mut self) -> Vec<&'static str> {
+        loop {
+            if self.generation.changed().await.is_err() {
+                // The supervisor has ended; nothing will change any more.
+                std::future::pending::<()>().await;
+            }
+            let now = self.digests();
+            let mut methods: Vec<&'static str> = Vec::new();
+            for ((list, new), old) in List::ALL.into_iter().zip(now).zip(self.told) {
+                if new != old && !methods.contains(&list.changed()) {
+                    methods.push(list.changed());
+                }
+            }
+            self.told = now;
+            if !methods.is_empty() {
+                return methods;
+            }
+        }
+    }
+
+    fn digests(&self) -> [u64; 4] {
+        let snapshot = self.service.snapshots.load_full();
+        let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
+        List::ALL.map(|list| {
+            snapshot.list(&view, list, self.client.revision, &self.client.caller, &self.service.cursors).digest
+        })
+    }
+}

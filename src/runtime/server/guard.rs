@@ -1,0 +1,227 @@
+//! Who may speak at all: Host, Origin and credentials, judged before a byte of the body is read.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderValue, Method, Response, StatusCode};
+
+use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::reply::{refusal, refusal_and_close};
+use crate::runtime::service::LOCAL;
+use crate::wire::code;
+
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Headers that decide something; sent twice they would let two readers see two truths.
+const SINGLE: [&str; 9] = [
+    "authorization",
+    "content-type",
+    "content-encoding",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+    "mcp-session-id",
+    "last-event-id",
+    "origin",
+];
+const MAX_FIELDS: usize = 100;
+
+/// The rules of one listener.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    port: u16,
+    /// Digest of each accepted token and the caller that it names; none means that no token is asked for.
+    tokens: Option<Vec<(aws_lc_rs::digest::Digest, Arc<str>)>>,
+    local: Arc<str>,
+}
+
+impl Guard {
+    /// `tokens` is `None` where no authentication is configured.
+    pub(crate) fn new(
+        listen: SocketAddr,
+        allowed_hosts: &[String],
+        allowed_origins: &[String],
+        tokens: Option<Vec<(String, Arc<str>)>>,
+    ) -> Self {
+        Self {
+            hosts: allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            origins: allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
+            port: listen.port(),
+            tokens: tokens.map(|tokens| tokens.into_iter().map(|(t, caller)| (digest(t.as_bytes()), caller)).collect()),
+            local: Arc::from(LOCAL),
+        }
+    }
+
+    pub(crate) fn asks_for_token(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    /// Host, Origin and the shape of the head. Everything here happens before authentication and says nothing of what exists.
+    ///
+    /// # Errors
+    /// The response to send.
+    pub(crate) fn admit(&self, head: &Parts) -> Result<(), Box<Response<ReplyBody>>> {
+        let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text));
+        if head.headers.len() > MAX_FIELDS {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return Err(Box::new(refusal_and_close(status, code::INVALID_REQUEST, "too many header fields")));
+        }
+        let mut hosts = head.headers.get_all(HOST).iter();
+        let host = hosts.next().ok_or_else(|| bad("the Host header is missing"))?;
+        if hosts.next().is_some() {
+            return Err(bad("more than one Host header"));
+        }
+        let host = host.to_str().ok().filter(|host| !host.is_empty()).ok_or_else(|| bad("bad Host header"))?;
+        let authority: Authority = host.parse().map_err(|_| bad("bad Host header"))?;
+        if host.contains('@') {
+            return Err(bad("bad Host header"));
+        }
+        if let Some(target) = head.uri.authority() {
+            // An absolute target is this server's own or nobody's: the gateway is no proxy.
+            if head.method == Method::CONNECT || !target.as_str().eq_ignore_ascii_case(authority.as_str()) {
+                return Err(bad("the request target is not this server"));
+            }
+        }
+        if !self.allows_host(&authority) {
+            let text = "this Host is not allowed; see `server.allowed-hosts`";
+            return Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)));
+        }
+        self.admit_origin(&head.headers, &authority)?;
+        for name in SINGLE {
+            if head.headers.get_all(name).iter().nth(1).is_some() {
+                return Err(bad("a header that must stand once stands twice"));
+            }
+        }
+        Ok(())
+    }
+
+    fn allows_host(&self, authority: &Authority) -> bool {
+        let name = authority.host().to_ascii_lowercase();
+        let port_fits = authority.port_u16().is_none_or(|port| port == self.port);
+        let has_odd_port = authority.port().is_some() && authority.port_u16().is_none();
+        if has_odd_port {
+            return false;
+        }
+        (port_fits && LOOPBACK.contains(&name.as_str()))
+            || self.hosts.iter().any(|allowed| *allowed == name || *allowed == authority.as_str().to_ascii_lowercase())
+    }
+
+    /// An Origin must be this server's own or a configured one. Programs send none.
+    fn admit_origin(&self, headers: &HeaderMap, authority: &Authority) -> Result<(), Box<Response<ReplyBody>>> {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let Some(origin) = origins.next() else { return Ok(()) };
+        let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+        let own = text.strip_prefix("http://") == Some(authority.as_str().to_ascii_lowercase().as_str());
+        if origins.next().is_none() && (own || self.origins.contains(&text)) {
+            return Ok(());
+        }
+        let text = "this Origin is not allowed; see `server.allowed-origins`";
+        Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)))
+    }
+
+    /// Who the client is.
+    ///
+    /// # Errors
+    /// 401 with a challenge. Which part was wrong is not told.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, host: Option<&HeaderValue>) -> Result<Arc<str>, Box<Response<ReplyBody>>> {
+        let Some(tokens) = &self.tokens else { return Ok(Arc::clone(&self.local)) };
+        let presented = headers.get(AUTHORIZATION);
+        let token = presented.and_then(|value| {
+            let (scheme, token) = value.as_bytes().split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
+        });
+        if let Some(token) = token {
+            // Digests of equal length are compared in constant time; all of them, whichever fits.
+            let given = digest(token);
+            let mut found = None;
+            for (known, caller) in tokens {
+                if aws_lc_rs::constant_time::verify_slices_are_equal(known.as_ref(), given.as_ref()).is_ok() {
+                    found = Some(caller);
+                }
+            }
+            if let Some(caller) = found {
+                return Ok(Arc::clone(caller));
+            }
+        }
+        let mut response = refusal(StatusCode::UNAUTHORIZED, code::INVALID_REQUEST, "a valid bearer token is required");
+        let host = host.and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+        let error = if presented.is_some() { r#"error="invalid_token", "# } else { "" };
+        let challenge =
+            format!(r#"Bearer {error}resource_metadata="http://{host}/.well-known/oauth-protected-resource""#);
+        if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        Err(Box::new(response))
+    }
+}
+
+fn digest(bytes: &[u8]) -> aws_lc_rs::digest::Digest {
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(headers: &[(&'static str, &'static str)]) -> Parts {
+        let mut builder = http::Request::builder().method("POST").uri("/mcp");
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        builder.body(()).unwrap().into_parts().0
+    }
+
+    fn guard() -> Guard {
+        let tokens = vec![("secret".to_owned(), Arc::from("ci"))];
+        Guard::new("127.0.0.1:8627".parse().unwrap(), &["gw.example".to_owned()], &["https://app.example".to_owned()], Some(tokens))
+    }
+
+    #[test]
+    fn only_own_and_configured_hosts_and_origins_pass() {
+        for (label, headers, status) in [
+            ("loopback", vec![("host", "localhost:8627")], 0),
+            ("loopback v6", vec![("host", "[::1]:8627")], 0),
+            ("no port", vec![("host", "127.0.0.1")], 0),
+            ("configured", vec![("host", "gw.example")], 0),
+            ("none", vec![], 400),
+            ("two", vec![("host", "localhost"), ("host", "localhost")], 400),
+            ("rebinding", vec![("host", "evil.example:8627")], 403),
+            ("suffix trick", vec![("host", "localhost.evil.example")], 403),
+            ("trailing dot", vec![("host", "localhost.")], 403),
+            ("other port", vec![("host", "localhost:1")], 403),
+            ("userinfo", vec![("host", "localhost@evil.example")], 400),
+            ("own origin", vec![("host", "localhost:8627"), ("origin", "http://localhost:8627")], 0),
+            ("configured origin", vec![("host", "localhost:8627"), ("origin", "https://app.example")], 0),
+            ("foreign origin", vec![("host", "localhost:8627"), ("origin", "https://evil.example")], 403),
+            ("null origin", vec![("host", "localhost:8627"), ("origin", "null")], 403),
+            ("two origins", vec![("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")], 403),
+            ("two tokens", vec![("host", "localhost"), ("authorization", "a"), ("authorization", "b")], 400),
+        ] {
+            let got = guard().admit(&head(&headers)).err().map_or(0, |response| response.status().as_u16());
+            assert_eq!(got, status, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_token_names_its_caller_and_nothing_else_does() {
+        for (label, value, want) in [
+            ("right", Some("Bearer secret"), Some("ci")),
+            ("scheme in other case", Some("bearer secret"), Some("ci")),
+            ("wrong", Some("Bearer secreT"), None),
+            ("empty", Some("Bearer "), None),
+            ("other scheme", Some("Basic secret"), None),
+            ("none", None, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(value) = value {
+                headers.insert(AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            let got = guard().authenticate(&headers, None).ok();
+            assert_eq!(got.as_deref(), want, "{label}");
+        }
+    }
+}

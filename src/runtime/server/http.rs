@@ -1,0 +1,200 @@
+//! The HTTP listeners: accept, connection limits and time-outs, one task for each connection.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Limits;
+use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::endpoint;
+use crate::runtime::server::guard::Guard;
+use crate::runtime::server::legacy::Sessions;
+use crate::runtime::server::reply;
+use crate::runtime::service::{LOCAL, Service};
+use crate::wire::frame::Bounds;
+
+/// What the connections of one listener share.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) service: Arc<Service>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) guard: Guard,
+    pub(crate) endpoint: String,
+    pub(crate) settled: watch::Receiver<bool>,
+    pub(crate) bounds: Bounds,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) body_time: Duration,
+    pub(crate) keepalive: Duration,
+    pub(crate) limits: Limits,
+    pub(crate) connections: AtomicUsize,
+}
+
+impl Front {
+    pub(crate) fn has_profile(&self, name: &str) -> bool {
+        self.service.snapshots.load().profiles.contains_key(name)
+    }
+
+    /// Waits, shortly after the start, until the upstreams have been heard of; later it costs one look.
+    pub(crate) async fn settled(&self) {
+        if !*self.settled.borrow() {
+            // The sender lives as long as the gateway.
+            drop(self.settled.clone().wait_for(|settled| *settled).await);
+        }
+    }
+
+    /// Whether a caller has used up its requests. The local user has no such limit.
+    pub(crate) fn over_rate(&self, caller: &str) -> Option<Response<ReplyBody>> {
+        if caller == LOCAL {
+            return None;
+        }
+        let wait = self.service.over_rate(caller)?;
+        let seconds = wait.as_secs() + 1;
+        Some(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many requests"))
+    }
+
+    /// The document that a 401 points to: this server takes bearer tokens, and no authorization server issues them.
+    pub(crate) fn resource_metadata(&self, head: &Parts) -> Response<ReplyBody> {
+        let host = head.headers.get(http::header::HOST).and_then(|h| h.to_str().ok()).unwrap_or("localhost");
+        let body = format!(
+            r#"{{"resource":"http://{host}{}","bearer_methods_supported":["header"],"resource_name":"headend"}}"#,
+            self.endpoint
+        );
+        reply::json(StatusCode::OK, body.into())
+    }
+}
+
+/// Accepts connections until `stop` fires. Connections end by themselves: those with calls after their answer.
+pub(crate) async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => serve_connection(&front, stream, peer, &stop),
+            Err(error) => {
+                // Out of file descriptors, mostly: those in use are given back as calls end.
+                tracing::warn!(error = %error, "connection not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, stop: &CancellationToken) {
+    if front.connections.fetch_add(1, Ordering::Relaxed) >= front.limits.connections {
+        front.connections.fetch_sub(1, Ordering::Relaxed);
+        tracing::warn!(client.address = %peer, "connection refused: limit reached");
+        return;
+    }
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(error = %error, "TCP_NODELAY not set");
+    }
+    let front = Arc::clone(front);
+    let stop = stop.clone();
+    front.service.tasks.clone().spawn("connection", async move {
+        let place = Counted(&front.connections);
+        let service = service_fn(|request| {
+            let front = &front;
+            async move { Ok::<_, Infallible>(finish(endpoint::handle(front, request).await)) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(front.limits.head_timeout)
+            .max_buf_size(front.limits.head_bytes.max(8192))
+            .max_headers(front.limits.header_fields + 1)
+            .pipeline_flush(true)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(client.address = %peer, error = %error, "connection ended");
+        }
+        drop(place);
+    });
+}
+
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What every response carries.
+fn finish(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Serves one text document at fixed paths: metrics and health, on a listener of their own.
+pub(crate) async fn serve_pages(
+    listener: TcpListener,
+    stop: CancellationToken,
+    tasks: crate::runtime::tasks::TaskGroup,
+    pages: Arc<dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync>,
+    guard: Arc<Guard>,
+) {
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(_) => { tokio::time::sleep(Duration::from_millis(100)).await; continue }
+            },
+            () = stop.cancelled() => return,
+        };
+        let (pages, guard, stop) = (Arc::clone(&pages), Arc::clone(&guard), stop.clone());
+        tasks.spawn("page", async move {
+            let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+                let response = page(&guard, &request.into_parts().0, pages.as_ref());
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(10))
+                .serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                // A scraper that goes away is no news.
+                ended = connection => drop(ended),
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+fn page(
+    guard: &Guard,
+    head: &Parts,
+    pages: &(dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync),
+) -> Response<ReplyBody> {
+    if let Err(response) = guard.admit(head) {
+        return *response;
+    }
+    if head.method != http::Method::GET && head.method != http::Method::HEAD {
+        return reply::method_not_allowed("GET, HEAD");
+    }
+    let (status, text) = pages(head.uri.path()).unwrap_or((StatusCode::NOT_FOUND, "not found\n".to_owned()));
+    let mut response = Response::new(ReplyBody::whole(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,233 @@
+//! Sessions of legacy HTTP clients. The lock guards the table and each session's calls, one operation at a time.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use data_encoding::BASE64URL_NOPAD;
+use tokio_util::sync::CancellationToken;
+
+use crate::runtime::clock;
+use crate::runtime::service::ClientContext;
+use crate::wire::id::IdKey;
+
+/// One legacy client over HTTP.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: String,
+    pub(crate) client: ClientContext,
+    opened: Duration,
+    last_used: AtomicU64,
+    /// One GET stream at a time; a second one neither replaces nor shares it.
+    streaming: AtomicBool,
+    in_flight: InFlight,
+    /// Fires when the session ends.
+    pub(crate) ended: CancellationToken,
+}
+
+/// The requests of one client that are not answered yet, by the client's own id.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(Mutex<HashMap<IdKey, CancellationToken>>);
+
+impl InFlight {
+    /// Enters a request; `None` when one of the same id is still open.
+    pub(crate) fn enter(&self, key: IdKey) -> Option<CancellationToken> {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if map.contains_key(&key) {
+            return None;
+        }
+        let token = CancellationToken::new();
+        map.insert(key, token.clone());
+        Some(token)
+    }
+
+    pub(crate) fn leave(&self, key: &IdKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// The client has withdrawn a request.
+    pub(crate) fn cancel(&self, key: &IdKey) {
+        if let Some(token) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+            token.cancel();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+impl Session {
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// Takes the session's one stream; given back when the value is dropped.
+    pub(crate) fn stream(self: &Arc<Self>) -> Option<StreamPlace> {
+        let free = !self.streaming.swap(true, Ordering::AcqRel);
+        free.then(|| StreamPlace(Arc::clone(self)))
+    }
+
+    fn touch(&self) {
+        self.last_used.store(clock::uptime().as_secs(), Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.streaming.load(Ordering::Acquire) && self.in_flight.is_empty()
+    }
+}
+
+/// The right to be a session's stream.
+#[derive(Debug)]
+pub(crate) struct StreamPlace(Arc<Session>);
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.0.streaming.store(false, Ordering::Release);
+        self.0.touch();
+    }
+}
+
+/// Bounds of the session table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionLimits {
+    pub(crate) sessions: usize,
+    /// For callers other than the local one.
+    pub(crate) per_caller: Option<usize>,
+    pub(crate) idle: Duration,
+    pub(crate) max: Duration,
+}
+
+/// All legacy HTTP sessions.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    table: Mutex<HashMap<String, Arc<Session>>>,
+    limits: SessionLimits,
+}
+
+impl Sessions {
+    pub(crate) fn new(limits: SessionLimits) -> Self {
+        Self { table: Mutex::default(), limits }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Opens a session under an id of 192 random bits; `None` when there is no room. A full table first ends the session
+    /// that has been idle longest.
+    pub(crate) fn open(&self, client: ClientContext) -> Option<Arc<Session>> {
+        let mut table = self.lock();
+        let mine = table.values().filter(|s| s.client.caller == client.caller).count();
+        if self.limits.per_caller.is_some_and(|limit| mine >= limit) {
+            return None;
+        }
+        if table.len() >= self.limits.sessions {
+            let idle = table.values().filter(|s| s.is_idle());
+            let oldest = idle.min_by_key(|s| s.last_used.load(Ordering::Relaxed)).map(|s| s.id.clone())?;
+            end(table.remove(&oldest));
+        }
+        let now = clock::uptime();
+        let session = Arc::new(Session {
+            id: BASE64URL_NOPAD.encode(&clock::random::<24>()),
+            client,
+            opened: now,
+            last_used: AtomicU64::new(now.as_secs()),
+            streaming: AtomicBool::new(false),
+            in_flight: InFlight::default(),
+            ended: CancellationToken::new(),
+        });
+        table.insert(session.id.clone(), Arc::clone(&session));
+        Some(session)
+    }
+
+    /// The session of that id, if it is this caller's: another's is as unknown as none.
+    pub(crate) fn find(&self, id: &str, caller: &str) -> Option<Arc<Session>> {
+        let session = self.lock().get(id).filter(|s| *s.client.caller == *caller).cloned()?;
+        session.touch();
+        Some(session)
+    }
+
+    /// Ends a session of this caller.
+    pub(crate) fn close(&self, id: &str, caller: &str) -> bool {
+        let mut table = self.lock();
+        if table.get(id).is_none_or(|s| *s.client.caller != *caller) {
+            return false;
+        }
+        end(table.remove(id));
+        true
+    }
+
+    /// Ends what has been idle or open for too long.
+    pub(crate) fn sweep(&self) {
+        let now = clock::uptime();
+        let limits = self.limits;
+        self.lock().retain(|_, session| {
+            let last = Duration::from_secs(session.last_used.load(Ordering::Relaxed));
+            let idle = session.is_idle() && now.saturating_sub(last) > limits.idle;
+            let old = now.saturating_sub(session.opened) > limits.max;
+            if idle || old {
+                session.ended.cancel();
+            }
+            !(idle || old)
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(session: Option<Arc<Session>>) {
+    if let Some(session) = session {
+        session.ended.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::version::Revision;
+
+    fn client(caller: &str) -> ClientContext {
+        ClientContext { caller: Arc::from(caller), profile: None, revision: Revision::LATEST_LEGACY }
+    }
+
+    fn sessions(limit: usize) -> Sessions {
+        let hour = Duration::from_secs(3600);
+        Sessions::new(SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour })
+    }
+
+    #[test]
+    fn a_session_belongs_to_its_caller() {
+        let sessions = sessions(8);
+        let id = sessions.open(client("a")).unwrap().id.clone();
+        assert!(sessions.find(&id, "a").is_some());
+        assert!(sessions.find(&id, "b").is_none());
+        assert!(!sessions.close(&id, "b"));
+        assert!(sessions.close(&id, "a"));
+        assert!(sessions.find(&id, "a").is_none());
+    }
+
+    #[test]
+    fn a_full_table_ends_an_idle_session_and_never_a_busy_one() {
+        let sessions = sessions(1);
+        let first = sessions.open(client("a")).unwrap();
+        let stream = first.stream().unwrap();
+        assert!(first.stream().is_none(), "one stream at a time");
+        assert!(sessions.open(client("b")).is_none());
+        drop(stream);
+        assert!(sessions.open(client("b")).is_some());
+        assert!(first.ended.is_cancelled());
+    }
+
+    #[test]
+    fn a_caller_has_a_share_of_the_table() {
+        let sessions = sessions(8);
+        assert!(sessions.open(client("a")).is_some());
+        assert!(sessions.open(client("a")).is_some());
+        assert!(sessions.open(client("a")).is_none());
+        assert!(sessions.open(client("b")).is_some());
+    }
+}

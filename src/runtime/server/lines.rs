@@ -1,0 +1,408 @@
+//! MCP over lines in both eras: stdin and stdout of `headend stdio`, and connections of the admin socket that want MCP.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::route::params_object;
+use crate::mcp::capability::initialize_result;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::version::Revision;
+use crate::runtime::clock;
+use crate::runtime::live::{LiveCall, LiveEvent};
+use crate::runtime::server::feed::Feed;
+use crate::runtime::server::legacy::InFlight;
+use crate::runtime::server::modern::{Wanted, listen_end};
+use crate::runtime::server::reply::answer_message;
+use crate::runtime::service::{Answer, ClientContext, Handled, Service, not_found};
+use crate::runtime::tasks::TaskGroup;
+use crate::wire::code;
+use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::id::ClientId;
+use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::message::{self, Message, MessageError, Notification, Request};
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// Messages that may wait for the client to read.
+const OUTBOUND: usize = 64;
+/// Subscriptions of one connection.
+const MAX_LISTENS: usize = 16;
+
+/// One client on a pipe.
+pub(crate) struct LineClient {
+    pub(crate) service: Arc<Service>,
+    pub(crate) caller: Arc<str>,
+    pub(crate) profile: Option<Arc<str>>,
+    pub(crate) settled: watch::Receiver<bool>,
+    pub(crate) max_line_bytes: usize,
+    pub(crate) bounds: Bounds,
+}
+
+/// Serves one client until its input ends or `stop` fires. Calls in flight are cancelled then: on a pipe the end of the input
+/// is the end of the client.
+pub(crate) async fn serve(
+    client: LineClient,
+    mut reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let tasks = TaskGroup::default();
+    let (out, outbound) = mpsc::channel(OUTBOUND);
+    let written = TaskGroup::default();
+    written.spawn("writer", write(writer, outbound));
+    let mut decoder = LineDecoder::new(client.max_line_bytes);
+    let connection = Arc::new(Connection {
+        service: client.service,
+        caller: client.caller,
+        profile: client.profile,
+        settled: client.settled,
+        bounds: client.bounds,
+        out,
+        tasks: tasks.clone(),
+        in_flight: InFlight::default(),
+        listens: Mutex::default(),
+        legacy: Mutex::new(None),
+        last_complaint: Mutex::new(None),
+    });
+    loop {
+        while let Some(line) = decoder.next_line() {
+            connection.line(line).await;
+        }
+        let read = tokio::select! {
+            read = reader.read_buf(decoder.buffer()) => read,
+            () = stop.cancelled() => break,
+        };
+        if !matches!(read, Ok(n) if n > 0) {
+            break;
+        }
+    }
+    if stop.is_cancelled() {
+        connection.end_listens().await;
+        // The gateway ends, not the client: calls in flight may finish until the gateway gives them up.
+        tasks.join().await;
+    }
+    tasks.stop();
+    drop(connection);
+    tasks.join().await;
+    written.join().await;
+}
+
+/// Writes what has gathered in one go.
+async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Bytes>) {
+    let mut buffer = BytesMut::new();
+    while let Some(message) = outbound.recv().await {
+        buffer.extend_from_slice(&message);
+        buffer.extend_from_slice(b"\n");
+        while buffer.len() < 64 * 1024 {
+            let Ok(next) = outbound.try_recv() else { break };
+            buffer.extend_from_slice(&next);
+            buffer.extend_from_slice(b"\n");
+        }
+        if writer.write_all(&buffer).await.is_err() || writer.flush().await.is_err() {
+            // Nobody reads any more. The channel closes and its senders notice.
+            return;
+        }
+        buffer.clear();
+        if buffer.capacity() > 1 << 20 {
+            buffer = BytesMut::new();
+        }
+    }
+}
+
+struct Connection {
+    service: Arc<Service>,
+    caller: Arc<str>,
+    profile: Option<Arc<str>>,
+    settled: watch::Receiver<bool>,
+    bounds: Bounds,
+    out: mpsc::Sender<Bytes>,
+    tasks: TaskGroup,
+    in_flight: InFlight,
+    /// Open subscriptions by the key of their request.
+    listens: Mutex<HashMap<String, CancellationToken>>,
+    /// The revision that `initialize` agreed on.
+    legacy: Mutex<Option<Revision>>,
+    last_complaint: Mutex<Option<std::time::Instant>>,
+}
+
+impl Connection {
+    async fn line(self: &Arc<Self>, line: Line) {
+        match line {
+            Line::Full(line) => match Frame::from_client(line, self.bounds) {
+                Ok(frame) if frame.bytes().first() == Some(&b'[') => self.batch(&frame).await,
+                Ok(frame) => self.message(&frame).await,
+                Err(FrameError::NotUtf8 | FrameError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
+                Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
+            },
+            Line::Oversize { .. } => self.complain(code::INVALID_REQUEST, "the message is too large").await,
+        }
+    }
+
+    /// An error without an id, at most once a second: answering garbage with garbage would feed a storm.
+    async fn complain(&self, code: i64, text: &str) {
+        let now = clock::now();
+        let quiet = {
+            let mut last = self.last_complaint.lock().unwrap_or_else(PoisonError::into_inner);
+            let quiet = last.is_some_and(|at| now.duration_since(at) < Duration::from_secs(1));
+            if !quiet {
+                *last = Some(now);
+            }
+            quiet
+        };
+        if !quiet {
+            self.send(message::encode_error(None, &message::error_object(code, text, None))).await;
+        }
+    }
+
+    async fn send(&self, message: Bytes) {
+        // The writer has ended when the client is gone; then nobody is left to tell.
+        drop(self.out.send(message).await);
+    }
+
+    async fn answer(&self, id: &ClientId, answer: &Answer) {
+        self.send(answer_message(id.raw(), answer)).await;
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        *self.legacy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn client(&self, revision: Revision) -> ClientContext {
+        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision }
+    }
+
+    async fn batch(self: &Arc<Self>, frame: &Frame) {
+        let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
+        if self.revision() != Some(Revision::V2025_03_26) || parts.is_empty() || parts.len() > 100 {
+            let text = "batches are not accepted in this protocol version";
+            return self.complain(code::INVALID_REQUEST, text).await;
+        }
+        for part in parts {
+            if let Ok(frame) = Frame::from_client(part.into_bytes(), self.bounds) {
+                self.message(&frame).await;
+            }
+        }
+    }
+
+    async fn message(self: &Arc<Self>, frame: &Frame) {
+        match Message::parse(frame) {
+            Ok(Message::Request(request)) => self.request(request).await,
+            Ok(Message::Notification(notification)) => self.notification(&notification),
+            // No server request is ever open in this release, so nothing waits for a response.
+            Ok(Message::Response(_)) => {}
+            Err(MessageError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
+            Err(error) => {
+                let MessageError::Shape { id: Some(id), .. } = &error else {
+                    return self.complain(code::INVALID_REQUEST, &error.to_string()).await;
+                };
+                self.answer(id, &Answer::error(code::INVALID_REQUEST, &error.to_string(), None)).await;
+            }
+        }
+    }
+
+    /// The era is decided for each message: a claim in `_meta` is modern, `initialize` makes the rest legacy.
+    async fn request(self: &Arc<Self>, request: Request) {
+        let method = Method::parse(&request.method);
+        let params = match params_object(request.params.as_ref()) {
+            Ok(params) => params,
+            Err(error) => {
+                return self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await;
+            }
+        };
+        let meta = Meta::of(&params).unwrap_or_default();
+        if meta.has_claim() {
+            return match meta.modern() {
+                Err(error) => self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await,
+                Ok(envelope) => self.modern(request, method, &params, &envelope.version).await,
+            };
+        }
+        match (method, self.revision()) {
+            (Method::Initialize, None) => self.initialize(&request, &params).await,
+            (Method::Initialize, Some(_)) => {
+                let text = "this connection is initialized already";
+                self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
+            }
+            (_, Some(revision)) => self.serve(revision, request).await,
+            (Method::Ping, None) => self.answer(&request.id, &Answer::ok(RawJson::EMPTY_OBJECT)).await,
+            (_, None) => {
+                let text = format!(
+                    "start with `initialize` (revisions up to {}) or send params._meta of {}",
+                    Revision::LATEST_LEGACY,
+                    Revision::LATEST
+                );
+                self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &text, None)).await;
+            }
+        }
+    }
+
+    async fn initialize(self: &Arc<Self>, request: &Request, params: &RawObject) {
+        let Some(version) = params.string("protocolVersion") else {
+            let text = "`initialize` needs params.protocolVersion";
+            return self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, text, None)).await;
+        };
+        let revision = Revision::negotiate(&version);
+        *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(revision);
+        self.answer(&request.id, &Answer::ok(initialize_result(revision))).await;
+    }
+
+    async fn modern(self: &Arc<Self>, request: Request, method: Method, params: &RawObject, claimed: &str) {
+        if Revision::parse(claimed) != Some(Revision::LATEST) {
+            let data = crate::mcp::capability::unsupported_version_data(claimed);
+            let text = format!("Unsupported protocol version; this server speaks {}", Revision::LATEST);
+            return self.answer(&request.id, &Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data))).await;
+        }
+        if method == Method::Listen {
+            return self.listen(request, params).await;
+        }
+        self.serve(Revision::LATEST, request).await;
+    }
+
+    async fn serve(self: &Arc<Self>, revision: Revision, request: Request) {
+        if !Method::parse(&request.method).defined_in(revision.era()) {
+            return self.answer(&request.id, &not_found(&request.method, revision.era())).await;
+        }
+        if !*self.settled.borrow() {
+            // The sender lives as long as the gateway.
+            drop(self.settled.clone().wait_for(|settled| *settled).await);
+        }
+        let key = request.id.key();
+        let Some(cancelled) = self.in_flight.enter(key.clone()) else {
+            let text = "a request with this id is still in progress";
+            return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
+        };
+        match self.service.handle(&self.client(revision), &request) {
+            Handled::Answer(answer) => {
+                self.in_flight.leave(&key);
+                self.answer(&request.id, &answer).await;
+            }
+            Handled::Overloaded => {
+                self.in_flight.leave(&key);
+                self.answer(&request.id, &Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
+            }
+            Handled::Call(call) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("call", async move {
+                    connection.run(call, &request.id, cancelled).await;
+                    connection.in_flight.leave(&key);
+                });
+            }
+        }
+    }
+
+    async fn run(&self, mut call: Box<LiveCall>, id: &ClientId, cancelled: CancellationToken) {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = call.next() => event,
+                () = cancelled.cancelled() => return,
+                () = self.tasks.stop_token().cancelled() => return,
+            };
+            match event {
+                LiveEvent::Done(answer) => return self.answer(id, &answer).await,
+                // A client that does not read misses progress, never an answer.
+                LiveEvent::Notice(notice) => drop(self.out.try_send(notice)),
+            }
+        }
+    }
+
+    fn notification(self: &Arc<Self>, notification: &Notification) {
+        match notification.method.as_str() {
+            "notifications/cancelled" => {
+                let params = params_object(notification.params.as_ref()).unwrap_or_default();
+                if let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
+                    self.in_flight.cancel(&id.key());
+                    let listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(listen) = listens.get(id.raw().text().as_ref()) {
+                        listen.cancel();
+                    }
+                }
+            }
+            "notifications/initialized" => {
+                if let Some(revision) = self.revision() {
+                    let connection = Arc::clone(self);
+                    self.tasks.spawn("feed", async move { connection.tell_changes(revision).await });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// List changes for a legacy client, from `initialized` on.
+    async fn tell_changes(&self, revision: Revision) {
+        let mut feed = Feed::new(Arc::clone(&self.service), self.client(revision));
+        loop {
+            tokio::select! {
+                methods = feed.changed() => for method in methods {
+                    self.send(message::encode_notification(method, None)).await;
+                },
+                () = self.tasks.stop_token().cancelled() => return,
+                () = self.service.draining.cancelled() => return,
+                () = self.out.closed() => return,
+            }
+        }
+    }
+
+    async fn listen(self: &Arc<Self>, request: Request, params: &RawObject) {
+        let wanted = match Wanted::read(params) {
+            Ok(wanted) => wanted,
+            Err(answer) => return self.answer(&request.id, &answer).await,
+        };
+        let key = request.id.raw().text().into_owned();
+        let token = CancellationToken::new();
+        let refused = {
+            let mut listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+            let refused = listens.len() >= MAX_LISTENS || listens.contains_key(&key);
+            if !refused {
+                listens.insert(key.clone(), token.clone());
+            }
+            refused
+        };
+        if refused {
+            let text = "too many subscriptions, or one of this id is open";
+            return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
+        }
+        let connection = Arc::clone(self);
+        self.tasks.spawn("listen", async move {
+            connection.follow(&wanted, request.id.raw(), &token).await;
+            connection.listens.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        });
+    }
+
+    async fn follow(&self, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
+        let mut feed = Feed::new(Arc::clone(&self.service), self.client(Revision::LATEST));
+        self.send(wanted.acknowledged(id)).await;
+        loop {
+            tokio::select! {
+                methods = feed.changed() => for method in methods {
+                    if let Some(notice) = wanted.notice(id, method) {
+                        self.send(notice).await;
+                    }
+                },
+                () = cancelled.cancelled() => return,
+                () = self.tasks.stop_token().cancelled() => return,
+                () = self.service.draining.cancelled() => {
+                    self.send(listen_end(id)).await;
+                    let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, id.text()));
+                    return self.send(message::encode_notification("notifications/cancelled", Some(&params))).await;
+                }
+                () = self.out.closed() => return,
+            }
+        }
+    }
+
+    /// Ends subscriptions and feeds so that only calls are left.
+    async fn end_listens(&self) {
+        let listens: Vec<CancellationToken> =
+            self.listens.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        if !self.service.draining.is_cancelled() {
+            listens.iter().for_each(CancellationToken::cancel);
+        }
+        tokio::task::yield_now().await;
+    }
+}
