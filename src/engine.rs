@@ -7,3 +7,5 @@ pub(crate) mod peer;
 pub(crate) mod pending;
 pub(crate) mod restart;
 pub(crate) mod route;
+#[cfg(test)]
+mod sim;

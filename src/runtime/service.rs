@@ -128,6 +128,11 @@ impl Service {
         }
     }
 
+    /// Whether a caller has used up its requests, and for how long.
+    pub(crate) fn over_rate(&self, _caller: &str) -> Option<std::time::Duration> {
+        None
+    }
+
     /// One page of a list, from the bytes that all callers of one view share.
     pub(crate) fn list(&self, client: &ClientContext, list: List, params: &RawObject) -> Answer {
         let snapshot = self.snapshots.load_full();

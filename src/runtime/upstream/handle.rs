@@ -139,7 +139,7 @@ impl Handle {
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
     pub(crate) async fn link(&self) -> Result<Link, Failure> {
-        if let LinkState::Ready(link) = &*self.state.load() {
+        if let LinkState::Ready(link) = &**self.state.load() {
             return Ok(link.clone());
         }
         let until = clock::now() + self.spec.load().queue_timeout;

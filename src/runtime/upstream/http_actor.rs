@@ -131,7 +131,8 @@ fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
 /// Reads the lists, then again whenever the upstream says so. Returns why it gave up.
 async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
     let mut failures = 0_u32;
-    let mut inventory = Inventory { completions: link.agreed.offers.completions, ..Inventory::default() };
+    let mut inventory = Inventory::default();
+    inventory.completions = link.agreed.offers.completions;
     loop {
         // The stream is opened before the lists are read, so that no change falls between the two.
         let mut stream = open_changes(link).await;

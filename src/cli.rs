@@ -1,0 +1,192 @@
+//! The command line: one file for each command, exit codes as `sysexits.h` names them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+mod call;
+mod check;
+mod daemon;
+mod import;
+mod output;
+mod relay;
+mod reload;
+mod serve;
+mod source;
+mod status;
+mod stdio;
+mod tools;
+
+use output::{Failure, print};
+
+/// Everything went well.
+const OK: u8 = 0;
+/// The command did what it should and the answer is no.
+const NO: u8 = 1;
+/// The command line is wrong.
+const USAGE: u8 = 64;
+/// The daemon does not run, or an upstream cannot be reached.
+const UNAVAILABLE: u8 = 69;
+/// A fault of this program.
+const SOFTWARE: u8 = 70;
+/// The configuration is wrong; starting again does not help.
+const CONFIG: u8 = 78;
+
+/// One MCP server in front of many.
+///
+/// headend is a client of many Model Context Protocol servers and serves them as one, over HTTP and stdio, in every published
+/// revision of the protocol on both sides. Names never collide, every call is decided by a policy and recorded, and the
+/// daemon is scraped for metrics.
+///
+/// Without a configuration file it serves a few small demo servers that are built in.
+#[derive(Debug, Parser)]
+#[command(name = "headend", version, max_term_width = 100, after_help = AFTER)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    common: Common,
+}
+
+const AFTER: &str = "\
+Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG_HOME/headend/headend.toml
+(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the access token, what upstreams offered last) lives in
+$STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
+
+Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
+
+/// What several commands take.
+#[derive(Clone, Debug, Default, Args)]
+struct Common {
+    /// The configuration file.
+    #[arg(long, value_name = "PATH", env = "HEADEND_CONFIG", global = true)]
+    config: Option<PathBuf>,
+    /// The admin socket of the daemon.
+    #[arg(long, value_name = "PATH", env = "HEADEND_SOCKET", global = true)]
+    socket: Option<PathBuf>,
+    /// What to log: a level, or `target=level` pairs. Logs go to stderr.
+    #[arg(long, value_name = "FILTER", env = "HEADEND_LOG", global = true)]
+    log: Option<String>,
+    /// How log lines look.
+    #[arg(long, value_name = "FORMAT", env = "HEADEND_LOG_FORMAT", global = true, value_enum, default_value_t)]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// To the journal under systemd, else text.
+    #[default]
+    Auto,
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon: MCP over HTTP, metrics, the admin socket. The default command.
+    Serve(ServeArgs),
+    /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in this process.
+    Stdio(StdioArgs),
+    /// Load and validate the configuration as `serve` does and print it resolved, secrets redacted.
+    Check,
+    /// Upstreams, clients and calls of the running daemon.
+    Status(JsonArgs),
+    /// The merged catalog as a client sees it.
+    Tools(JsonArgs),
+    /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
+    Call {
+        /// The exposed name, as `headend tools` lists it.
+        name: String,
+        /// The arguments, a JSON object.
+        #[arg(value_name = "JSON")]
+        arguments: Option<String>,
+    },
+    /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
+    Reload,
+    /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
+    ///
+    /// Reads the JSON of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
+    Import {
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Run one of the small MCP servers that are built in, on stdin and stdout.
+    Demo { name: String },
+    /// Print the completion script of a shell.
+    Completions { shell: clap_complete::Shell },
+}
+
+#[derive(Clone, Debug, Default, Args)]
+struct ServeArgs {
+    /// Add an upstream without a file: a URL, or a command line. May be repeated.
+    #[arg(long = "upstream", value_name = "NAME=TARGET")]
+    upstreams: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+struct StdioArgs {
+    /// Serve this upstream without a file: a URL, or a command line. May be repeated; never attaches to a daemon.
+    #[arg(long = "upstream", value_name = "NAME=TARGET")]
+    upstreams: Vec<String>,
+    /// With exactly one upstream: its names and URIs as they are, nothing prefixed.
+    #[arg(long)]
+    transparent: bool,
+    /// Never attach to a running daemon.
+    #[arg(long)]
+    no_daemon: bool,
+    /// Serve the view of this profile.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Args)]
+struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Parses the command line and runs the command.
+pub(crate) fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers; everything else is a mistake of the user.
+            let code = if error.use_stderr() { USAGE } else { OK };
+            drop(error.print());
+            return ExitCode::from(code);
+        }
+    };
+    match dispatch(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            output::complain(&failure.text);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<u8, Failure> {
+    let common = cli.common;
+    match cli.command.unwrap_or_else(|| Command::Serve(ServeArgs::default())) {
+        Command::Serve(args) => serve::run(&common, &args),
+        Command::Stdio(args) => stdio::run(&common, &args),
+        Command::Check => check::run(&common),
+        Command::Status(args) => status::run(&common, args.json),
+        Command::Tools(args) => tools::run(&common, args.json),
+        Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
+        Command::Reload => reload::run(&common),
+        Command::Import { files } => import::run(&files),
+        Command::Demo { name } => demo(&name),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "headend", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+fn demo(name: &str) -> Result<u8, Failure> {
+    crate::demo::run(name).map(|()| OK).map_err(|error| Failure { code: USAGE, text: error.to_string() })
+}

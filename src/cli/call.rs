@@ -1,0 +1,29 @@
+//! `headend call`.
+
+use super::output::{Failure, plain, print};
+use super::{Common, NO, USAGE, daemon};
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Result<u8, Failure> {
+    let arguments = arguments.unwrap_or("{}");
+    let is_object = serde_json::from_str::<&serde_json::value::RawValue>(arguments)
+        .is_ok_and(|value| value.get().trim_start().starts_with('{'));
+    if !is_object {
+        return Err(Failure::new(USAGE, "the arguments must be a JSON object, as in '{\"text\":\"hello\"}'"));
+    }
+    // One line for the socket; line breaks stand between tokens only.
+    let arguments = arguments.replace(['\n', '\r'], " ");
+    let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
+    let result = daemon::connect(common, "admin", None)?.ask("call", Some(&params))?;
+    let is_error = result.get("isError").is_some_and(|raw| raw.bytes().as_ref() == b"true");
+    let mut out = String::new();
+    for block in result.get("content").and_then(|raw| elements(raw).ok()).unwrap_or_default() {
+        let text = RawObject::parse(&block).ok().filter(|b| b.string("type").as_deref() == Some("text"));
+        match text.and_then(|block| block.string("text")) {
+            Some(text) => out.push_str(&plain(&text)),
+            None => out.push_str(&plain(&block.text())),
+        }
+        out.push('\n');
+    }
+    print(&out).map(|code| if is_error { NO } else { code })
+}

@@ -1,0 +1,91 @@
+//! The command line's side of the admin socket.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::output::Failure;
+use super::{Common, NO, UNAVAILABLE, source};
+use crate::runtime::admin::{Hello, hello_line};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A daemon that does not answer for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(700);
+
+/// The sockets to try, most specific first.
+pub(super) fn candidates(common: &Common) -> Vec<PathBuf> {
+    if let Some(path) = &common.socket {
+        return vec![path.clone()];
+    }
+    let configured = source::quiet(common).and_then(|config| config.admin.socket);
+    let mut paths: Vec<PathBuf> = configured.into_iter().collect();
+    paths.extend(source::default_sockets());
+    paths.push(PathBuf::from("/run/headend/headend.sock"));
+    paths
+}
+
+/// A connection that has said hello.
+pub(super) struct Daemon {
+    pub(super) stream: UnixStream,
+    pub(super) reader: BufReader<UnixStream>,
+    pub(super) hello: Hello,
+}
+
+/// Connects to the first daemon that answers.
+///
+/// # Errors
+/// 69 when none does, or when it refuses.
+pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Result<Daemon, Failure> {
+    let paths = candidates(common);
+    for path in &paths {
+        let Ok(stream) = UnixStream::connect(path) else { continue };
+        return greet(stream, want, profile)
+            .map_err(|text| Failure::new(UNAVAILABLE, format!("{}: {text}", path.display())));
+    }
+    let tried: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let text = format!("no daemon answers (tried {}); start one with `headend serve`", tried.join(", "));
+    Err(Failure::new(UNAVAILABLE, text))
+}
+
+fn greet(stream: UnixStream, want: &str, profile: Option<&str>) -> Result<Daemon, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut writer = stream.try_clone().map_err(text)?;
+    writer.write_all(hello_line(want, None, profile, None).as_bytes()).map_err(text)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(text)?;
+    let mut reader = BufReader::new(stream.try_clone().map_err(text)?);
+    let mut line = String::new();
+    reader.read_line(&mut line).map_err(text)?;
+    let hello: Hello = serde_json::from_str(&line).map_err(|_| "what answers there is no headend daemon".to_owned())?;
+    if let Some(error) = hello.error {
+        return Err(error);
+    }
+    stream.set_read_timeout(None).map_err(text)?;
+    Ok(Daemon { stream, reader, hello })
+}
+
+impl Daemon {
+    /// One admin request.
+    ///
+    /// # Errors
+    /// 1 when the daemon says no, 69 when it goes away.
+    pub(super) fn ask(&mut self, method: &str, params: Option<&str>) -> Result<RawObject, Failure> {
+        let gone = |error: std::io::Error| Failure::new(UNAVAILABLE, format!("the daemon went away: {error}"));
+        let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"{params}}}"#) + "\n";
+        self.stream.set_read_timeout(Some(PATIENCE)).map_err(gone)?;
+        self.stream.write_all(line.as_bytes()).map_err(gone)?;
+        let mut answer = String::new();
+        if self.reader.read_line(&mut answer).map_err(gone)? == 0 {
+            return Err(Failure::new(UNAVAILABLE, "the daemon went away"));
+        }
+        let strange = || Failure::new(UNAVAILABLE, "the daemon's answer cannot be read");
+        let answer = serde_json::from_str::<&serde_json::value::RawValue>(answer.trim()).map_err(|_| strange())?;
+        let answer = RawObject::parse(&RawJson::trusted(answer.get().to_owned())).map_err(|_| strange())?;
+        if let Some(error) = answer.get("error") {
+            let error = RawObject::parse(error).map_err(|_| strange())?;
+            return Err(Failure::new(NO, error.string("message").unwrap_or_default()));
+        }
+        RawObject::parse(answer.get("result").ok_or_else(strange)?).map_err(|_| strange())
+    }
+}

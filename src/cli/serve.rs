@@ -1,0 +1,196 @@
+//! `headend serve`: the daemon.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::output::{Failure, print};
+use super::source::{self, Loaded};
+use super::{CONFIG, Common, LogFormat, OK, SOFTWARE, ServeArgs};
+use crate::config::{Auth, Config};
+use crate::runtime::admin::{self, Access};
+use crate::runtime::gateway::{Addresses, Gateway, StartError};
+use crate::runtime::systemd;
+use crate::runtime::watch::{FileWatch, QUIET};
+use crate::telemetry::logs;
+
+pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
+    let _guard = start_logs(common);
+    let loaded = source::load(common, &args.upstreams)?;
+    let runtime = runtime()?;
+    runtime.block_on(serve(common, loaded, !args.upstreams.is_empty()))
+}
+
+/// Starts logging as the command line wants it.
+pub(super) fn start_logs(common: &Common) -> logs::LogGuard {
+    let format = match common.log_format {
+        LogFormat::Auto => logs::LogFormat::Auto,
+        LogFormat::Text => logs::LogFormat::Text,
+        LogFormat::Json => logs::LogFormat::Json,
+    };
+    logs::init(&logs::LogOptions { format, filter: common.log.clone() })
+}
+
+/// # Errors
+/// 70 when the system gives no threads.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(SOFTWARE, format!("start the runtime: {error}")))
+}
+
+/// Logs what `check` would print, and what a missing policy means.
+pub(super) fn warn(loaded: &Loaded, inline: bool) {
+    for warning in &loaded.warnings {
+        tracing::warn!(warning = %warning, "configuration");
+    }
+    if inline && loaded.source.path.is_none() {
+        tracing::info!("upstreams of the command line are served with policy default \"allow\"");
+    } else if !loaded.config.policy_stated {
+        tracing::warn!("the configuration has no [policy]: every call is allowed; state `default` to silence this");
+    }
+}
+
+async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Failure> {
+    warn(&loaded, inline);
+    let (embedded, socket) = (loaded.embedded, source::own_socket(common, &loaded.config));
+    let access = access(&loaded.config);
+    let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
+    let store = source::store()?;
+    // Upstreams of the command line keep nothing on disk, but the token must survive a restart all the same.
+    let config = loaded.config;
+    let gateway = Gateway::build(config, loaded.source, Some(store)).map_err(start_failure)?;
+    let gateway = Arc::new(gateway);
+    let addresses = gateway.listen().await.map_err(start_failure)?;
+    if let Some(path) = socket {
+        match admin::bind(&path, &access).await {
+            Ok(listener) => {
+                let serving = admin::serve(Arc::clone(&gateway), listener, path, access);
+                gateway.service.tasks.spawn("admin socket", serving);
+            }
+            Err(error) => return Err(Failure::new(CONFIG, format!("admin socket {}: {error}", path.display()))),
+        }
+    }
+    announce(&addresses, embedded, wants_token)?;
+    systemd::ready();
+    tracing::info!(endpoints = ?addresses.endpoints, "serving");
+    until_stopped(&gateway).await?;
+    Ok(OK)
+}
+
+fn start_failure(error: StartError) -> Failure {
+    let code = match error {
+        StartError::Config(_) | StartError::Listen { .. } | StartError::Token { .. } => CONFIG,
+        StartError::Tls(_) | StartError::Metrics(_) => SOFTWARE,
+    };
+    Failure::new(code, error)
+}
+
+fn access(config: &Config) -> Access {
+    let uids = config.admin.users.iter().filter_map(|user| user.parse().ok()).collect();
+    Access { uids, group_readable: config.admin.group.is_some() }
+}
+
+/// Tells people and scripts where the gateway is. The token is shown on a terminal only.
+fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<(), Failure> {
+    let mut text = String::new();
+    let metrics = addresses.metrics.map(|address| format!(" metrics http://{address}/metrics")).unwrap_or_default();
+    for endpoint in &addresses.endpoints {
+        text.push_str(&format!("listening {endpoint}{metrics}\n"));
+    }
+    if embedded {
+        text.push_str("no configuration found: serving the built-in demo servers time, notes and lab\n");
+    }
+    let terminal = std::io::stdout().is_terminal();
+    let token_file = addresses.token_file.as_ref().filter(|_| wants_token);
+    if let (Some(path), true) = (token_file, terminal) {
+        if let Ok(token) = std::fs::read_to_string(path) {
+            text.push_str(&format!("token {} (kept in {})\n", token.trim(), path.display()));
+        }
+    }
+    if let Some(endpoint) = addresses.endpoints.first().filter(|_| embedded || terminal) {
+        let authorization = token_file
+            .map(|path| format!(" -H \"Authorization: Bearer $(cat '{}')\"", path.display()))
+            .unwrap_or_default();
+        text.push_str("try it:\n");
+        text.push_str(&curl(endpoint, &authorization, "tools/list", None, ""));
+        if embedded {
+            let call = r#""name":"time__now","arguments":{},"#;
+            text.push_str(&curl(endpoint, &authorization, "tools/call", Some("time__now"), call));
+        }
+    }
+    print(&text).map(|_| ())
+}
+
+fn curl(endpoint: &str, authorization: &str, method: &str, name: Option<&str>, params: &str) -> String {
+    let name = name.map(|name| format!(" -H 'Mcp-Name: {name}'")).unwrap_or_default();
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    format!(
+        "  curl -s {endpoint}{authorization} -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+         -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: {method}'{name} \
+         -d '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{{{params}{meta}}}}}'\n"
+    )
+}
+
+/// Reloads on SIGHUP and on changes of the file, ends on SIGTERM and SIGINT; a second one hurries.
+async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
+    let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
+    let (mut hangup, mut terminate) = (on(SignalKind::hangup())?, on(SignalKind::terminate())?);
+    let mut interrupt = on(SignalKind::interrupt())?;
+    let watch = gateway.source.path.as_deref().and_then(|path| {
+        let started = FileWatch::start(path);
+        started.inspect_err(|error| tracing::warn!(error = %error, "the configuration file is not watched")).ok()
+    });
+    let mut content = read_content(gateway);
+    loop {
+        let dirty = async {
+            match &watch {
+                Some(watch) => watch.dirty.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = hangup.recv() => {
+                content = read_content(gateway);
+                // The verdict is logged.
+                drop(gateway.reload().await);
+            }
+            () = dirty => {
+                tokio::time::sleep(QUIET).await;
+                let now = read_content(gateway);
+                // A file that is being replaced may be missing for a moment.
+                if now.is_some() && now != content {
+                    content = now;
+                    drop(gateway.reload().await);
+                }
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    drop(watch);
+    tracing::info!("shutting down");
+    let hurry = CancellationToken::new();
+    let finish = gateway.shut_down(&hurry);
+    tokio::pin!(finish);
+    loop {
+        tokio::select! {
+            () = &mut finish => return Ok(()),
+            _ = terminate.recv() => hurry.cancel(),
+            _ = interrupt.recv() => hurry.cancel(),
+        }
+        if hurry.is_cancelled() {
+            // What is left gets a moment to kill its children.
+            drop(tokio::time::timeout(Duration::from_secs(1), &mut finish).await);
+            return Ok(());
+        }
+    }
+}
+
+fn read_content(gateway: &Gateway) -> Option<Vec<u8>> {
+    gateway.source.path.as_deref().and_then(|path| std::fs::read(path).ok())
+}

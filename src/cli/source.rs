@@ -1,0 +1,130 @@
+//! Where the configuration comes from: a file, upstreams on the command line, or what is built in.
+
+use std::path::{Path, PathBuf};
+
+use super::output::Failure;
+use super::{CONFIG, Common, SOFTWARE, USAGE};
+use crate::config::{self, Config, Located, Target, Warning};
+use crate::runtime::gateway::ConfigSource;
+use crate::runtime::store::Store;
+
+/// The configuration that is built in.
+const EMBEDDED: &str = include_str!("../../config/embedded.toml");
+
+/// A configuration and how to read it again.
+pub(super) struct Loaded {
+    pub(super) config: Config,
+    pub(super) warnings: Vec<Warning>,
+    pub(super) source: ConfigSource,
+    pub(super) embedded: bool,
+}
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Loads what the command line and the environment point to. Problems are all told at once.
+///
+/// # Errors
+/// 78 with every problem; 64 for a bad `--upstream`.
+pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Failure> {
+    let located = config::locate(common.config.as_deref(), &environment);
+    if !upstreams.is_empty() {
+        let path = common.config.clone();
+        let added = upstreams.iter().map(|text| inline(text)).collect::<Result<Vec<_>, _>>()?.concat();
+        return loaded(path.clone(), path.is_none(), false, move || with_upstreams(path.as_deref(), &added));
+    }
+    match located {
+        Located::File(path) => loaded(Some(path.clone()), false, false, move || from_file(&path)),
+        Located::Embedded => loaded(None, false, true, embedded),
+    }
+}
+
+fn loaded(
+    path: Option<PathBuf>,
+    inline_only: bool,
+    embedded: bool,
+    load: impl Fn() -> Result<(Config, Vec<Warning>), String> + Send + Sync + 'static,
+) -> Result<Loaded, Failure> {
+    let (config, warnings) = load().map_err(|text| Failure::new(CONFIG, text))?;
+    let path = path.filter(|_| !inline_only).map(|path| path.canonicalize().unwrap_or(path));
+    Ok(Loaded { config, warnings, source: ConfigSource { path, load: Box::new(load) }, embedded })
+}
+
+fn from_file(path: &Path) -> Result<(Config, Vec<Warning>), String> {
+    config::load(path).map_err(|problems| problems.to_string())
+}
+
+fn parse(text: &str, origin: &str) -> Result<(Config, Vec<Warning>), String> {
+    config::parse(text, origin, &environment, &|path| std::fs::read_to_string(path)).map_err(|problems| problems.to_string())
+}
+
+/// The embedded default: the demo servers are this very program.
+fn embedded() -> Result<(Config, Vec<Warning>), String> {
+    let (mut config, warnings) = parse(EMBEDDED, "the embedded default")?;
+    let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    for upstream in &mut config.upstreams {
+        if let Target::Stdio { command, .. } = &mut upstream.target {
+            if let Some(first) = command.first_mut().filter(|first| *first == "headend") {
+                *first = program.display().to_string();
+            }
+        }
+    }
+    Ok((config, warnings))
+}
+
+/// A file's configuration with upstreams of the command line added, or those alone under `default = "allow"`.
+fn with_upstreams(path: Option<&Path>, added: &str) -> Result<(Config, Vec<Warning>), String> {
+    match path {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
+            parse(&format!("{text}\n{added}"), &path.display().to_string())
+        }
+        None => parse(&format!("[policy]\ndefault = \"allow\"\n{added}"), "the command line"),
+    }
+}
+
+/// `NAME=TARGET` as a table of the configuration.
+fn inline(text: &str) -> Result<String, Failure> {
+    let usage = |why: String| Failure::new(USAGE, format!("--upstream {text:?}: {why}"));
+    let (name, target) = text.split_once('=').ok_or_else(|| usage("write NAME=URL or NAME=COMMAND".to_owned()))?;
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let line = if target.starts_with("http://") || target.starts_with("https://") {
+        format!("url = {}", quoted(target))
+    } else {
+        let words = shlex::split(target).filter(|words| !words.is_empty());
+        let words = words.ok_or_else(|| usage("the command line is empty or a quote does not close".to_owned()))?;
+        format!("command = [{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "))
+    };
+    Ok(format!("[upstreams.{}]\n{line}\n", quoted(name)))
+}
+
+/// The configuration where it loads without trouble, for commands that need one key of it.
+pub(super) fn quiet(common: &Common) -> Option<Config> {
+    match config::locate(common.config.as_deref(), &environment) {
+        Located::File(path) => from_file(&path).ok().map(|(config, _)| config),
+        Located::Embedded => None,
+    }
+}
+
+/// The state directory, made if it is missing.
+///
+/// # Errors
+/// 70 when it cannot be made.
+pub(super) fn store() -> Result<Store, Failure> {
+    let dir = config::state_dir(&environment)
+        .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
+    Store::open(dir.clone()).map_err(|error| Failure::new(SOFTWARE, format!("{}: {error}", dir.display())))
+}
+
+/// Where the admin socket is looked for when nothing names it.
+pub(super) fn default_sockets() -> Vec<PathBuf> {
+    let runtime = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(environment).map(PathBuf::from);
+    let state = config::state_dir(&environment);
+    runtime.chain(state).map(|dir| dir.join("headend.sock")).collect()
+}
+
+/// The socket that the daemon serves.
+pub(super) fn own_socket(common: &Common, config: &Config) -> Option<PathBuf> {
+    common.socket.clone().or_else(|| config.admin.socket.clone()).or_else(|| default_sockets().into_iter().next())
+}

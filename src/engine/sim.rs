@@ -1,0 +1,547 @@
+//! The simulated world: clients, upstreams and policy on virtual time, without a socket. Hard races are tests here.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::catalog::inventory::{Inventory, ListBounds};
+use crate::catalog::merge::{Catalog, Filters, NamingRules, Source, merge};
+use crate::catalog::name::UpstreamName;
+use crate::engine::call::{Executed, Failure, Outcome, Progress, Reason};
+use crate::engine::fault::Fault;
+use crate::engine::handshake::EraHint;
+use crate::engine::peer::{CallPort, Peer, PeerEvent, PeerTimes};
+use crate::engine::route::{RouteError, params_object, route};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::Revision;
+use crate::policy::{Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide};
+use crate::wire::raw::RawJson;
+
+/// What one client saw of one call, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Seen {
+    Progress(Value),
+    Result(Value),
+    Error(Value),
+    Failed(Reason, Executed),
+}
+
+type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
+
+/// A port that writes down what it gets.
+#[derive(Debug)]
+struct SimPort {
+    key: u64,
+    progress: Option<Progress>,
+    log: Log,
+}
+
+impl CallPort for SimPort {
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn progress(&mut self, params: RawJson) {
+        if let Some(params) = self.progress.as_mut().and_then(|p| p.relay(&params)) {
+            self.log.borrow_mut().entry(self.key).or_default().push(Seen::Progress(params.parse().unwrap()));
+        }
+    }
+    fn done(self, outcome: Outcome) {
+        let seen = match outcome {
+            Outcome::Result { raw, .. } => Seen::Result(raw.parse().unwrap()),
+            Outcome::Error { raw } => Seen::Error(raw.parse().unwrap()),
+            Outcome::Failed(Failure { reason, executed, .. }) => Seen::Failed(reason, executed),
+        };
+        self.log.borrow_mut().entry(self.key).or_default().push(seen);
+    }
+}
+
+/// A scripted server: speaks one revision, lists its tools in pages of two, keeps calls until told to answer.
+struct Server {
+    revision: Revision,
+    tools: Vec<String>,
+    /// Requests that wait for the script, oldest first.
+    calls: VecDeque<Value>,
+    cancelled: Vec<Value>,
+    seen: Vec<Value>,
+    silent: bool,
+}
+
+impl Server {
+    fn answer(&mut self, line: &str) -> Vec<Value> {
+        let message: Value = serde_json::from_str(line).unwrap();
+        self.seen.push(message.clone());
+        let (id, modern) = (message["id"].clone(), self.revision == Revision::V2026_07_28);
+        let result = |result: Value| vec![json!({"jsonrpc": "2.0", "id": id, "result": result})];
+        if self.silent {
+            return Vec::new();
+        }
+        match message["method"].as_str().unwrap_or_default() {
+            "server/discover" if modern => {
+                result(json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}))
+            }
+            "initialize" if !modern => {
+                result(json!({"protocolVersion": self.revision.as_str(), "capabilities": {"tools": {"listChanged": true}}}))
+            }
+            "tools/list" => {
+                let from: usize = message["params"]["cursor"].as_str().map_or(0, |c| c.parse().unwrap());
+                let page: Vec<Value> = self.tools.iter().skip(from).take(2).map(|n| json!({"name": n})).collect();
+                let mut answer = json!({"tools": page});
+                if from + 2 < self.tools.len() {
+                    answer["nextCursor"] = json!((from + 2).to_string());
+                }
+                result(answer)
+            }
+            "tools/call" => {
+                self.calls.push_back(message);
+                Vec::new()
+            }
+            "notifications/cancelled" => {
+                self.cancelled.push(message["params"]["requestId"].clone());
+                Vec::new()
+            }
+            method if method.starts_with("notifications/") => Vec::new(),
+            _ => vec![json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})],
+        }
+    }
+}
+
+struct Upstream {
+    name: UpstreamName,
+    peer: Peer<SimPort>,
+    server: Server,
+    inventory: Inventory,
+    ready: Option<Revision>,
+    failed: Option<EraHint>,
+    faults: Vec<Fault>,
+    alive: bool,
+}
+
+/// Everything at once.
+pub(super) struct World {
+    now: Instant,
+    upstreams: Vec<Upstream>,
+    policy: Policy,
+    limiter: Limiter,
+    log: Log,
+    calls: u64,
+    sent: HashSet<(usize, u64)>,
+}
+
+const TIMES: PeerTimes = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
+
+impl World {
+    pub(super) fn new() -> Self {
+        let policy = Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits: Vec::new() }).unwrap();
+        Self {
+            now: Instant::now(),
+            upstreams: Vec::new(),
+            limiter: Limiter::new(&policy),
+            policy,
+            log: Log::default(),
+            calls: 0,
+            sent: HashSet::new(),
+        }
+    }
+
+    fn deny(mut self, pattern: &str) -> Self {
+        let rule = RuleSpec {
+            id: "no".into(),
+            effect: Effect::Deny,
+            tools: vec![pattern.into()],
+            upstreams: vec![],
+            prompts: vec![],
+            resources: vec![],
+            callers: vec![],
+        };
+        let spec = PolicySpec { default: Effect::Allow, rules: vec![rule], limits: Vec::new() };
+        self.policy = Policy::build(&spec).unwrap();
+        self.limiter = Limiter::new(&self.policy);
+        self
+    }
+
+    fn upstream(mut self, name: &str, revision: Revision, tools: &[&str]) -> Self {
+        self.add(name, revision, tools, EraHint::Probe);
+        self.settle();
+        self
+    }
+
+    fn add(&mut self, name: &str, revision: Revision, tools: &[&str], hint: EraHint) {
+        self.upstreams.push(Upstream {
+            name: UpstreamName::parse(name).unwrap(),
+            peer: Peer::new(hint, TIMES, ListBounds::default(), self.now),
+            server: Server {
+                revision,
+                tools: tools.iter().map(ToString::to_string).collect(),
+                calls: VecDeque::new(),
+                cancelled: Vec::new(),
+                seen: Vec::new(),
+                silent: false,
+            },
+            inventory: Inventory::default(),
+            ready: None,
+            failed: None,
+            faults: Vec::new(),
+            alive: true,
+        });
+    }
+
+    /// Delivers lines both ways until nothing moves.
+    fn settle(&mut self) {
+        for (index, upstream) in self.upstreams.iter_mut().enumerate() {
+            while upstream.alive {
+                let out = upstream.peer.outgoing().split();
+                while let Some(event) = upstream.peer.poll_event() {
+                    match event {
+                        PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
+                        PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
+                        PeerEvent::Fault(fault) => upstream.faults.push(fault),
+                        PeerEvent::Failed { next, .. } => {
+                            upstream.failed = Some(next);
+                            upstream.alive = false;
+                        }
+                    }
+                }
+                if out.is_empty() {
+                    break;
+                }
+                for line in out.as_ref().split(|b: &u8| *b == b'\n').filter(|line| !line.is_empty()) {
+                    let text = std::str::from_utf8(line).unwrap();
+                    let message: Value = serde_json::from_str(text).unwrap();
+                    if let (Some(id), Some(_)) = (message["id"].as_u64(), message["method"].as_str()) {
+                        assert!(self.sent.insert((index, id)), "wire id {id} used twice");
+                    }
+                    for answer in upstream.server.answer(text) {
+                        upstream.peer.handle_line(Bytes::from(answer.to_string()), self.now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn catalog(&self) -> Catalog {
+        let filters = Filters::default();
+        let prefixes: Vec<String> = self.upstreams.iter().map(|u| format!("{}__", u.name)).collect();
+        let sources: Vec<Source<'_>> = self
+            .upstreams
+            .iter()
+            .enumerate()
+            .map(|(index, u)| Source {
+                upstream: &u.name,
+                prefix: &prefixes[index],
+                inventory: &u.inventory,
+                filters: &filters,
+                needs_headers: false,
+                index,
+            })
+            .collect();
+        merge(&sources, NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None }).0
+    }
+
+    /// One tool call, as the shell makes it: route, decide, hand the permit's call to the peer. Returns its key.
+    fn call(&mut self, caller: &str, params: &Value) -> Result<u64, RouteError> {
+        let catalog = self.catalog();
+        let params = params_object(Some(&RawJson::trusted(params.to_string())))?;
+        let rules: Vec<_> = catalog
+            .entries()
+            .iter()
+            .map(|e| self.policy.item_rules(Kind::Tool, e.upstream_name.as_str(), &e.canonical))
+            .collect();
+        let visible = |at: usize| !self.policy.hidden(&rules[at], caller);
+        let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
+        let entry = catalog.entry(routed.entry).unwrap();
+        let facts = Facts {
+            caller,
+            upstream: entry.upstream_name.as_str(),
+            canonical: &entry.canonical,
+            kind: Kind::Tool,
+        };
+        let decision = decide(&self.policy, &rules[routed.entry], &facts, &self.limiter, Duration::ZERO);
+        let Decision::Allow(_permit) = decision else { panic!("visible and denied: {decision:?}") };
+        self.calls += 1;
+        let key = self.calls;
+        self.log.borrow_mut().insert(key, Vec::new());
+        let progress = routed.token.map(|token| Progress::new(token, Revision::V2025_11_25));
+        let port = SimPort { key, progress, log: Rc::clone(&self.log) };
+        self.upstreams[entry.upstream].peer.handle_call(&routed.outgoing, port);
+        self.settle();
+        Ok(key)
+    }
+
+    fn cancel(&mut self, upstream: usize, key: u64) {
+        self.upstreams[upstream].peer.handle_cancel(key);
+        self.settle();
+    }
+
+    /// The server answers its oldest call with its own arguments, so that a mix-up shows.
+    fn answer_oldest(&mut self, upstream: usize) {
+        if let Some(call) = self.upstreams[upstream].server.calls.pop_front() {
+            self.server_says(upstream, &json!({"jsonrpc": "2.0", "id": call["id"], "result": {"echo": call["params"]["arguments"]}}));
+        }
+    }
+
+    fn server_says(&mut self, upstream: usize, message: &Value) {
+        self.upstreams[upstream].peer.handle_line(Bytes::from(message.to_string()), self.now);
+        self.settle();
+    }
+
+    fn crash(&mut self, upstream: usize) {
+        self.upstreams[upstream].peer.handle_closed("crashed");
+        self.settle();
+        self.upstreams[upstream].alive = false;
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        for upstream in &mut self.upstreams {
+            if upstream.peer.poll_timeout().is_some_and(|at| at <= self.now) {
+                upstream.peer.handle_timeout(self.now);
+            }
+        }
+        self.settle();
+    }
+
+    fn seen(&self, key: u64) -> Vec<Seen> {
+        self.log.borrow()[&key].clone()
+    }
+
+    /// Every call has at most one outcome, and nothing after it.
+    fn check(&self) {
+        for (key, seen) in self.log.borrow().iter() {
+            let outcomes = seen.iter().filter(|s| !matches!(s, Seen::Progress(_))).count();
+            assert!(outcomes <= 1, "call {key} ended {outcomes} times: {seen:?}");
+            let last = seen.iter().position(|s| !matches!(s, Seen::Progress(_)));
+            assert!(last.is_none_or(|at| at + 1 == seen.len()), "call {key} heard something after its end: {seen:?}");
+        }
+    }
+
+    /// Drives everything to its end; then every call that was not cancelled has exactly one outcome.
+    fn finish(&mut self, cancelled: &HashSet<u64>) {
+        for upstream in 0..self.upstreams.len() {
+            while self.upstreams[upstream].alive && !self.upstreams[upstream].server.calls.is_empty() {
+                self.answer_oldest(upstream);
+            }
+        }
+        self.check();
+        for (key, seen) in self.log.borrow().iter() {
+            let ended = seen.iter().any(|s| !matches!(s, Seen::Progress(_)));
+            assert!(ended || cancelled.contains(key), "call {key} never ended");
+        }
+    }
+}
+
+fn echo(tool: &str, n: u64) -> Value {
+    json!({"name": tool, "arguments": {"n": n}})
+}
+
+#[test]
+fn the_era_of_an_upstream_is_found_and_all_pages_are_read() {
+    for revision in Revision::ALL {
+        let world = World::new().upstream("a", revision, &["t1", "t2", "t3", "t4", "t5"]);
+        assert_eq!(world.upstreams[0].ready, Some(revision));
+        assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 5, "{revision}");
+    }
+}
+
+#[test]
+fn a_call_comes_back_under_its_own_key_in_any_order_of_answers() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("y", &echo("a__t", 2)).unwrap());
+    world.upstreams[0].server.calls.swap(0, 1);
+    world.finish(&HashSet::new());
+    assert_eq!(world.seen(one), [Seen::Result(json!({"echo": {"n": 1}}))]);
+    assert_eq!(world.seen(two), [Seen::Result(json!({"echo": {"n": 2}}))]);
+}
+
+#[test]
+fn progress_reaches_the_call_that_asked_and_no_other() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let with = |n| json!({"name": "a__t", "arguments": {"n": n}, "_meta": {"progressToken": "same"}});
+    let (one, two) = (world.call("x", &with(1)).unwrap(), world.call("y", &with(2)).unwrap());
+    let token = world.upstreams[0].server.calls[1]["params"]["_meta"]["progressToken"].clone();
+    world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}));
+    assert_eq!(world.seen(one), []);
+    assert_eq!(world.seen(two), [Seen::Progress(json!({"progressToken": "same", "progress": 1}))]);
+    world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 999, "progress": 1}}));
+    assert_eq!(world.upstreams[0].faults, [Fault::BadProgress]);
+    world.finish(&HashSet::new());
+}
+
+#[test]
+fn a_late_reply_after_a_cancel_is_dropped_and_the_upstream_was_told() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let key = world.call("x", &echo("a__t", 1)).unwrap();
+    let id = world.upstreams[0].server.calls[0]["id"].clone();
+    world.cancel(0, key);
+    assert_eq!(world.upstreams[0].server.cancelled, [id]);
+    let next = world.call("x", &echo("a__t", 2)).unwrap();
+    world.answer_oldest(0);
+    assert_eq!(world.seen(key), []);
+    assert_eq!(world.upstreams[0].faults, [Fault::LateReply]);
+    world.finish(&HashSet::from([key]));
+    assert_eq!(world.seen(next), [Seen::Result(json!({"echo": {"n": 2}}))]);
+}
+
+#[test]
+fn a_crash_ends_every_call_in_flight_exactly_once() {
+    let mut world = World::new().upstream("a", Revision::V2026_07_28, &["t"]);
+    let keys: Vec<u64> = (0..100).map(|n| world.call("x", &echo("a__t", n)).unwrap()).collect();
+    world.answer_oldest(0);
+    world.crash(0);
+    world.finish(&HashSet::new());
+    assert_eq!(world.seen(keys[0]), [Seen::Result(json!({"echo": {"n": 0}}))]);
+    assert!(keys[1..].iter().all(|k| world.seen(*k) == [Seen::Failed(Reason::UpstreamCrashed, Executed::Unknown)]));
+}
+
+#[test]
+fn a_denied_tool_is_as_unknown_as_one_that_does_not_exist() {
+    let mut world = World::new().deny("a__secret").upstream("a", Revision::V2025_11_25, &["secret", "open"]);
+    let denied = world.call("x", &echo("a__secret", 1)).unwrap_err();
+    assert_eq!(denied, RouteError::UnknownTool("a__secret".into()));
+    assert!(world.call("x", &echo("a__open", 1)).is_ok());
+    let sent: Vec<&str> = world.upstreams[0].server.seen.iter().filter_map(|m| m["params"]["name"].as_str()).collect();
+    assert_eq!(sent, ["open"]);
+}
+
+#[test]
+fn a_silent_server_is_asked_in_the_old_way_and_then_given_up() {
+    let mut world = World::new();
+    world.add("a", Revision::V2025_11_25, &["t"], EraHint::Probe);
+    world.upstreams[0].server.silent = true;
+    world.settle();
+    world.pass(TIMES.probe);
+    assert_eq!(world.upstreams[0].server.seen.last().unwrap()["method"], "initialize");
+    world.pass(TIMES.start);
+    assert_eq!(world.upstreams[0].failed, Some(EraHint::Legacy));
+}
+
+#[test]
+fn an_exit_during_the_probe_teaches_not_to_probe() {
+    let mut world = World::new();
+    world.add("a", Revision::V2025_11_25, &["t"], EraHint::Probe);
+    world.upstreams[0].peer.handle_closed("exited");
+    world.settle();
+    assert_eq!(world.upstreams[0].failed, Some(EraHint::Legacy));
+    world.add("b", Revision::V2025_11_25, &["t"], EraHint::Legacy);
+    world.settle();
+    assert!(world.upstreams[1].server.seen.iter().all(|m| m["method"] != "server/discover"));
+    assert_eq!(world.upstreams[1].ready, Some(Revision::V2025_11_25));
+}
+
+#[test]
+fn changes_during_a_reading_are_read_once_more() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    world.upstreams[0].server.tools.push("u".into());
+    let before = world.upstreams[0].server.seen.len();
+    for _ in 0..5 {
+        let now = world.now;
+        world.upstreams[0].peer.handle_line(Bytes::from(changed.to_string()), now);
+    }
+    world.settle();
+    assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 2);
+    assert_eq!(world.upstreams[0].server.seen.len() - before, 2, "one reading and one more");
+}
+
+#[test]
+fn garbage_and_malformed_answers_cost_one_call_at_most() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("x", &echo("a__t", 2)).unwrap());
+    let id = world.upstreams[0].server.calls.pop_front().unwrap()["id"].clone();
+    let now = world.now;
+    for line in ["not json", "[]", "{\"jsonrpc\":\"2.0\",\"id\":77777777,\"result\":{}}"] {
+        world.upstreams[0].peer.handle_line(Bytes::from_static(line.as_bytes()), now);
+    }
+    world.server_says(0, &json!({"jsonrpc": "2.0", "id": id, "result": {}, "error": {"code": 1}}));
+    assert_eq!(world.seen(one), [Seen::Failed(Reason::UpstreamProtocol, Executed::Unknown)]);
+    world.finish(&HashSet::new());
+    assert_eq!(world.seen(two), [Seen::Result(json!({"echo": {"n": 2}}))]);
+}
+
+#[test]
+fn a_server_request_is_answered_and_never_passed_on() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s1", "method": "ping"}));
+    world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s2", "method": "elicitation/create", "params": {}}));
+    let answers: Vec<&Value> = world.upstreams[0].server.seen.iter().filter(|m| m["method"].is_null()).collect();
+    assert_eq!(answers[0]["result"], json!({}));
+    assert_eq!(answers[1]["error"]["code"], -32601);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Call(usize, u64),
+    Answer(usize),
+    Swap(usize),
+    Cancel(usize),
+    Replay(usize),
+    Crash(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..2usize, any::<u64>()).prop_map(|(u, n)| Step::Call(u, n)),
+        4 => (0..2usize).prop_map(Step::Answer),
+        2 => (0..2usize).prop_map(Step::Swap),
+        2 => any::<usize>().prop_map(Step::Cancel),
+        1 => (0..2usize).prop_map(Step::Replay),
+        1 => (0..2usize).prop_map(Step::Crash),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_each_call_ends_once_with_its_own_answer(steps in steps()) {
+        let mut world = World::new()
+            .upstream("a", Revision::V2025_11_25, &["t"])
+            .upstream("b", Revision::V2026_07_28, &["t"]);
+        let mut asked: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
+        let mut cancelled = HashSet::new();
+        let mut answered: [Option<Value>; 2] = [None, None];
+        for step in steps {
+            match step {
+                Step::Call(u, n) => {
+                    let tool = ["a__t", "b__t"][u];
+                    let key = world.call("x", &echo(tool, n)).unwrap();
+                    asked.insert(key, (u, n));
+                }
+                Step::Answer(u) => {
+                    answered[u] = world.upstreams[u].server.calls.front().cloned().or(answered[u].take());
+                    world.answer_oldest(u);
+                }
+                Step::Swap(u) => {
+                    let calls = &mut world.upstreams[u].server.calls;
+                    if calls.len() > 1 {
+                        calls.swap_remove_front(1).into_iter().for_each(|c| calls.push_back(c));
+                    }
+                }
+                Step::Cancel(n) if !asked.is_empty() => {
+                    let (key, (u, _)) = asked.iter().nth(n % asked.len()).map(|(k, v)| (*k, *v)).unwrap();
+                    cancelled.insert(key);
+                    world.cancel(u, key);
+                }
+                Step::Replay(u) => if let Some(call) = &answered[u] {
+                    let again = json!({"jsonrpc": "2.0", "id": call["id"], "result": {"echo": "replayed"}});
+                    if world.upstreams[u].alive { world.server_says(u, &again); }
+                },
+                Step::Crash(u) => world.crash(u),
+                Step::Cancel(_) => {}
+            }
+            world.check();
+        }
+        world.finish(&cancelled);
+        for (key, (_, n)) in asked {
+            for seen in world.seen(key) {
+                if let Seen::Result(value) = seen {
+                    prop_assert_eq!(value, json!({"echo": {"n": n}}));
+                }
+            }
+        }
+    }
+}
