@@ -242,7 +242,8 @@ pub(crate) enum LogFormat {
 // By hand, since the policy's own types have no equality.
 impl PartialEq for Config {
     fn eq(&self, other: &Self) -> bool {
-        let Self { path, server, metrics, admin, naming, upstreams, policy, policy_stated, profiles, audit, log } = self;
+        let Self { path, server, metrics, admin, naming, upstreams, policy, policy_stated, profiles, audit, log } =
+            self;
         path == &other.path
             && server == &other.server
             && metrics == &other.metrics

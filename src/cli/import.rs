@@ -41,7 +41,8 @@ fn convert_for(files: &[(PathBuf, String)], home: Option<&str>) -> Result<String
         let file = host::read(path, text)?;
         let folder = project(path);
         for server in &file.servers {
-            let block = Block::new(server, &mut names, &template::Place { folder: folder.as_deref(), home }, &file.inputs);
+            let block =
+                Block::new(server, &mut names, &template::Place { folder: folder.as_deref(), home }, &file.inputs);
             blocks.push('\n');
             blocks.push_str(&comment(&format!("{:?} of {}{}", server.name, path.display(), server.scope)));
             blocks.push_str(&accepted(&block));
@@ -51,13 +52,17 @@ fn convert_for(files: &[(PathBuf, String)], home: Option<&str>) -> Result<String
     let from: Vec<String> = files.iter().map(|(path, _)| path.display().to_string()).collect();
     out.push_str(&comment(&format!("Imported from {}.", from.join(", "))));
     if !names.exports.is_empty() {
-        out.push_str(&comment("Secrets were not copied. Export these variables where headend runs, or write { file = \"/path\" }:"));
+        out.push_str(&comment(
+            "Secrets were not copied. Export these variables where headend runs, or write { file = \"/path\" }:",
+        ));
         for (name, about) in &names.exports {
             out.push_str(&comment(&format!("  {name}: {about}")));
         }
     }
     out.push('\n');
-    out.push_str(&comment("A host has no policy of its own, so everything is allowed, as before. Consider \"deny\" and rules."));
+    out.push_str(&comment(
+        "A host has no policy of its own, so everything is allowed, as before. Consider \"deny\" and rules.",
+    ));
     out.push_str("[policy]\ndefault = \"allow\"\n");
     out.push_str(&blocks);
     Ok(out)

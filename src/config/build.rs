@@ -60,7 +60,8 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let audit = audit(root.table("audit"));
     let log = log(root.table("log"));
     if upstreams.is_empty() {
-        root.source.warning_at("upstreams", "there are none, so nothing is served; write a table such as `[upstreams.files]`");
+        root.source
+            .warning_at("upstreams", "there are none, so nothing is served; write a table such as `[upstreams.files]`");
     }
     root.finish();
     Config { path: None, server, metrics, admin, naming, upstreams, policy, policy_stated, profiles, audit, log }
@@ -161,7 +162,9 @@ fn tokens_of(table: Table<'_>) -> Vec<(String, Secret)> {
 
 /// A secret in the file itself works, but ends up in backups and repositories.
 pub(super) fn warn_of_literal(node: &Node<'_>) {
-    node.warning("a secret in the file itself; write { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }");
+    node.warning(
+        "a secret in the file itself; write { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",
+    );
 }
 
 fn listen(node: &Node<'_>, auth: &Auth) -> Vec<SocketAddr> {
@@ -205,7 +208,9 @@ fn endpoint(node: &Node<'_>) -> Option<String> {
     };
     let good = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(segment));
     if !good || path.starts_with("/.well-known") {
-        node.problem("must be a path such as \"/mcp\": letters, digits, `-`, `_`, `.` and `~` between slashes, none at the end");
+        node.problem(
+            "must be a path such as \"/mcp\": letters, digits, `-`, `_`, `.` and `~` between slashes, none at the end",
+        );
         return None;
     }
     Some(path)
@@ -303,7 +308,9 @@ fn log(table: Option<Table<'_>>) -> Log {
     if let Some(node) = table.take("filter") {
         log.filter = node.string().unwrap_or_default();
         if !log.filter.split(',').all(is_directive) {
-            node.problem("must be a level (error, warn, info, debug, trace, off) or `target=level` pairs with commas between");
+            node.problem(
+                "must be a level (error, warn, info, debug, trace, off) or `target=level` pairs with commas between",
+            );
         }
     }
     let formats = [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)];

@@ -40,6 +40,7 @@ impl<'a> Source<'a> {
         env: &'a dyn Fn(&str) -> Option<String>,
         read: &'a dyn Fn(&Path) -> io::Result<String>,
     ) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         Self { text, origin, env, read, found: RefCell::default() }
     }
 
@@ -85,19 +86,23 @@ impl<'a> Source<'a> {
 
 /// Parses the text and hands its root table to `build`; what is no TOML is a problem each.
 pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) -> T) -> Option<T> {
-    let text = source.text.strip_prefix('\u{feff}').unwrap_or(source.text);
-    let skipped = source.text.len() - text.len();
-    let (root, errors) = DeTable::parse_recoverable(text);
+    let (root, errors) = DeTable::parse_recoverable(source.text);
     let mut readable = true;
     for error in errors {
         // A repeated key leaves the rest of the tree as it is; after any other error it is a guess.
         readable &= error.message().starts_with("duplicate key");
-        let line = error.span().map(|span| source.line(span.start + skipped));
+        let line = error.span().map(|span| source.line(span.start));
+        // The parser goes on behind an error; the first of a line is the one to mend.
+        if source.found.borrow().problems.iter().any(|problem| problem.line == line) {
+            continue;
+        }
         let finding =
             Finding { line, ..Finding::of_file(source.origin, format!("not TOML: {}", error.message().trim_end())) };
         source.found.borrow_mut().problems.push(finding);
     }
-    readable.then(|| build(Table { source, path: String::new(), entries: root.get_ref(), known: Vec::new(), refused: Vec::new() }))
+    readable.then(|| {
+        build(Table { source, path: String::new(), entries: root.get_ref(), known: Vec::new(), refused: Vec::new() })
+    })
 }
 
 /// One value, where it stands, and the ways to read it. A value of another type is a problem.
@@ -180,7 +185,9 @@ impl<'s> Node<'s> {
         let time = units::parse_duration(text).filter(|time| range.contains(time));
         if time.is_none() {
             let (least, most) = (units::duration(*range.start()), units::duration(*range.end()));
-            self.problem(format!("must be a duration from {least} to {most}, written \"500ms\", \"30s\", \"5m\" or \"1h\""));
+            self.problem(format!(
+                "must be a duration from {least} to {most}, written \"500ms\", \"30s\", \"5m\" or \"1h\""
+            ));
         }
         time
     }
@@ -336,21 +343,23 @@ pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>)
     best.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
 }
 
-/// Edits (insert, delete, replace) from one text to the other.
+/// Edits (insert, delete, replace, swap neighbours) from one text to the other.
 fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut left = i + 1;
-        let mut diagonal = i;
-        for (b, cell) in to.chars().zip(row.iter_mut().skip(1)) {
-            let best = (diagonal + usize::from(a != b)).min(left + 1).min(*cell + 1);
-            diagonal = *cell;
-            *cell = best;
-            left = best;
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
+    // Rows of the table for two, one and no characters of `from` less.
+    let (mut above, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=to.len()).collect());
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let mut best = (at(&last, j) + usize::from(a != b)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
+            let before = i.checked_sub(1).and_then(|i| from.get(i)).zip(j.checked_sub(1).and_then(|j| to.get(j)));
+            if before == Some((b, a)) {
+                best = best.min(at(&above, j.saturating_sub(1)) + 1);
+            }
+            row.push(best);
         }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
+        above = std::mem::replace(&mut last, row);
     }
-    row.last().copied().unwrap_or_default()
+    at(&last, to.len())
 }

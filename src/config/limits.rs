@@ -104,12 +104,12 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
 }
 
 macro_rules! limits {
-    ($( $(#[$doc:meta])* $field:ident: $unit:ident = $key:literal, $default:expr, $range:expr; )*) => {
+    ($( $(#[$doc:meta])* $field:ident: $value:ty as $unit:ident = $key:literal, $default:expr, $range:expr; )*) => {
         /// Bounds on clients and on what they send. Those per caller and per address hold in
         /// configurations with many callers only.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub(crate) struct Limits {
-            $( $(#[$doc])* pub(crate) $field: <$unit as Unit>::Value, )*
+            $( $(#[$doc])* pub(crate) $field: $value, )*
         }
 
         impl Default for Limits {
@@ -139,67 +139,67 @@ macro_rules! limits {
 
 limits! {
     /// Connections at once. Each costs a task and its buffers, some 30 KiB idle.
-    connections: Count = "max-connections", 1024, COUNT;
+    connections: usize as Count = "max-connections", 1024, COUNT;
     /// Connections from one address, so that one peer cannot take them all.
-    connections_per_ip: Count = "connections-per-ip", 64, COUNT;
+    connections_per_ip: usize as Count = "connections-per-ip", 64, COUNT;
     /// Connections of one caller; hosts open a few for each window.
-    connections_per_caller: Count = "connections-per-caller", 128, COUNT;
+    connections_per_caller: usize as Count = "connections-per-caller", 128, COUNT;
     /// Request line and headers in bytes. Bearer tokens with many claims reach 16 KiB.
-    head_bytes: Size = "max-head", 64 * KIB, KIB..=MIB;
+    head_bytes: usize as Size = "max-head", 64 * KIB, KIB..=MIB;
     /// Header fields of a request; browsers send about 30.
-    header_fields: Count = "max-header-fields", 100, 1..=1000;
+    header_fields: usize as Count = "max-header-fields", 100, 1..=1000;
     /// One header field in bytes.
-    header_field_bytes: Size = "max-header-field", 16 * KIB, KIB..=MIB;
+    header_field_bytes: usize as Size = "max-header-field", 16 * KIB, KIB..=MIB;
     /// From the connection to its first byte.
-    first_byte_timeout: Time = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
+    first_byte_timeout: Duration as Time = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
     /// From the first byte to the end of the head; ends slow-header attacks.
-    head_timeout: Time = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
+    head_timeout: Duration as Time = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
     /// From the head to the end of the body: 4 MiB at 140 kB/s.
-    body_timeout: Time = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
+    body_timeout: Duration as Time = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
     /// How long a connection may stay open between requests.
-    idle_timeout: Time = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
+    idle_timeout: Duration as Time = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
     /// How long a client may take nothing of what we write.
-    write_timeout: Time = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
+    write_timeout: Duration as Time = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
     /// Body of a request in bytes: an image as an argument fits.
-    body_bytes: Size = "max-body", 4 * MIB, KIB..=GIB;
+    body_bytes: usize as Size = "max-body", 4 * MIB, KIB..=GIB;
     /// Nesting of a request's JSON; real arguments stay below ten.
-    depth: Count = "max-depth", 64, 8..=1000;
+    depth: usize as Count = "max-depth", 64, 8..=1000;
     /// Values in a request's JSON; bounds what parsing can cost.
-    nodes: Count = "max-nodes", 100_000, 100..=100_000_000;
+    nodes: usize as Count = "max-nodes", 100_000, 100..=100_000_000;
     /// A request's id in bytes: it is echoed and kept for the whole call.
-    id_bytes: Size = "max-id", KIB, 16..=64 * KIB;
+    id_bytes: usize as Size = "max-id", KIB, 16..=64 * KIB;
     /// Calls at once, all upstreams together.
-    in_flight: Count = "max-in-flight", 512, COUNT;
+    in_flight: usize as Count = "max-in-flight", 512, COUNT;
     /// Calls of one caller at once: a sixteenth of all.
-    in_flight_per_caller: Count = "in-flight-per-caller", 32, COUNT;
+    in_flight_per_caller: usize as Count = "in-flight-per-caller", 32, COUNT;
     /// Calls that may wait for one of those places.
-    queue: Count = "queue", 128, 0..=1_000_000;
+    queue: usize as Count = "queue", 128, 0..=1_000_000;
     /// How long they may wait before they are told to come back.
-    queue_timeout: Time = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
+    queue_timeout: Duration as Time = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
     /// Result sent to a client, in bytes. Models read far less; images need this.
-    result_bytes: Size = "max-result", 8 * MIB, KIB..=GIB;
+    result_bytes: usize as Size = "max-result", 8 * MIB, KIB..=GIB;
     /// Message taken from an upstream, in bytes. Twice the result: lists are long.
-    upstream_result_bytes: Size = "max-upstream-result", 16 * MIB, KIB..=GIB;
+    upstream_result_bytes: usize as Size = "max-upstream-result", 16 * MIB, KIB..=GIB;
     /// Legacy sessions at once; one that is full ends the longest idle first.
-    sessions: Count = "max-sessions", 4096, COUNT;
+    sessions: usize as Count = "max-sessions", 4096, COUNT;
     /// Legacy sessions of one caller.
-    sessions_per_caller: Count = "sessions-per-caller", 64, COUNT;
+    sessions_per_caller: usize as Count = "sessions-per-caller", 64, COUNT;
     /// When a session without stream or call ends.
-    session_idle: Time = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
+    session_idle: Duration as Time = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
     /// When any session ends: a stolen session id is worth a day at most.
-    session_max: Time = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
+    session_max: Duration as Time = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
     /// Listen streams of one caller.
-    streams_per_caller: Count = "streams-per-caller", 16, COUNT;
+    streams_per_caller: usize as Count = "streams-per-caller", 16, COUNT;
     /// Subscribed URIs of one listen stream.
-    uris_per_stream: Count = "uris-per-stream", 256, COUNT;
+    uris_per_stream: usize as Count = "uris-per-stream", 256, COUNT;
     /// How often a quiet stream says that it is alive; proxies cut at 60 s.
-    keepalive: Time = "keepalive", Duration::from_secs(15), seconds(1, 3600);
+    keepalive: Duration as Time = "keepalive", Duration::from_secs(15), seconds(1, 3600);
     /// Requests of one caller.
-    caller_rate: Often = "caller-rate", Rate { count: 20, per: Per::Second }, ();
+    caller_rate: Rate as Often = "caller-rate", Rate { count: 20, per: Per::Second }, ();
     /// Requests of one caller at once: two seconds' worth, since hosts list everything at start.
-    caller_burst: Count = "caller-burst", 40, COUNT;
+    caller_burst: usize as Count = "caller-burst", 40, COUNT;
     /// Wrong credentials from one address before it has to wait.
-    auth_failures: Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
+    auth_failures: Rate as Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
     /// Bytes in all queues and bodies together; above it new calls are refused.
-    buffered_bytes: Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
+    buffered_bytes: usize as Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
 }

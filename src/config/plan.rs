@@ -82,7 +82,8 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
         ("log.filter", old.log.filter != new.log.filter),
         ("log.format", old.log.format != new.log.format),
     ];
-    let mut changed: Vec<String> = keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| (*key).to_owned()).collect();
+    let mut changed: Vec<String> =
+        keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| (*key).to_owned()).collect();
     let (before, after) = (a.limits.show(), b.limits.show());
     let lines = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
     changed.extend(lines.filter_map(|(_, line)| Some(format!("server.limits.{}", line.split_once(" =")?.0))));

@@ -127,8 +127,10 @@ fn renamed(table: Table<'_>) -> Vec<(String, String)> {
         names.push((original, new));
         nodes.push(node);
     }
-    let again: HashSet<usize> =
-        repeated(names.iter().enumerate().map(|(at, (_, new))| (new.as_str(), at))).into_iter().map(|(at, _)| at).collect();
+    let again: HashSet<usize> = repeated(names.iter().enumerate().map(|(at, (_, new))| (new.as_str(), at)))
+        .into_iter()
+        .map(|(at, _)| at)
+        .collect();
     for (_, node) in nodes.iter().enumerate().filter(|(at, _)| again.contains(at)) {
         node.problem("another item has this name already");
     }

@@ -53,7 +53,13 @@ pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Po
         check_upstreams(&format!("{path}.upstreams"), names, upstreams, policy.as_ref().ok(), &mut at);
         check_all(&format!("{path}.tools"), tools, Separator::Name, upstreams, &mut at);
         check_all(&format!("{path}.prompts"), prompts, Separator::Name, upstreams, &mut at);
-        check_all(&format!("{path}.resources"), resources.map_or(&[], Vec::as_slice), Separator::Uri, upstreams, &mut at);
+        check_all(
+            &format!("{path}.resources"),
+            resources.map_or(&[], Vec::as_slice),
+            Separator::Uri,
+            upstreams,
+            &mut at,
+        );
     }
     for (index, limit) in spec.limits.iter().enumerate() {
         let path = format!("policy.limits[{index}]");

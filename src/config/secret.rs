@@ -42,7 +42,9 @@ pub(super) fn read(node: &Node<'_>) -> Option<Found> {
         return Some(Found { secret: Secret::new(text.to_owned()), literal: true });
     }
     let Some(mut table) = node.clone().table() else {
-        node.problem("write a string or where to find it: { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }");
+        node.problem(
+            "write a string or where to find it: { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",
+        );
         return None;
     };
     let prefix = table.string("prefix").unwrap_or_default();
@@ -116,14 +118,28 @@ fn from_file(node: &Node<'_>, path: &Path) -> Option<String> {
 }
 
 /// Words in the name of a variable, option or header that say that its value is a secret.
-const SECRET_WORDS: &[&str] = &["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie", "auth"];
+const SECRET_WORDS: &[&str] =
+    &["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie", "auth"];
 
 /// Ends of names whose value only says where a secret is.
 const HARMLESS_ENDS: &[&str] = &["file", "path", "dir", "url", "id", "name", "env", "type"];
 
 /// Beginnings of well-known tokens.
-const TOKENS: &[&str] =
-    &["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "hf_", "npm_", "Bearer ", "eyJhbGci"];
+const TOKENS: &[&str] = &[
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "hf_",
+    "npm_",
+    "Bearer ",
+    "eyJhbGci",
+];
 
 /// Whether a name says that its value is a secret: `GITHUB_TOKEN`, `--api-key`, `X-Api-Key`.
 pub(crate) fn is_secret_name(name: &str) -> bool {
@@ -132,9 +148,12 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     SECRET_WORDS.iter().any(|word| name.contains(word)) && !HARMLESS_ENDS.contains(&last)
 }
 
-/// Whether a value begins like a well-known kind of token.
+/// Whether a value begins like a well-known kind of token, or is a URL with a password.
 pub(crate) fn is_token(value: &str) -> bool {
-    TOKENS.iter().any(|start| value.len() > start.len() && value.starts_with(start))
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    let password = user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty());
+    password || TOKENS.iter().any(|start| value.len() > start.len() && value.starts_with(start))
 }
 
 /// For each word of a command line: where in it a secret begins, if one seems to.
@@ -180,6 +199,8 @@ mod tests {
             (&["srv", "--api-key", "abc", "x"], &["srv", "--api-key", "***", "x"]),
             (&["srv", "ghp_0123"], &["srv", "***"]),
             (&["env", "API_KEY=abc", "srv"], &["env", "API_KEY=***", "srv"]),
+            (&["srv", "postgres://me:pw@db/x"], &["srv", "***"]),
+            (&["srv", "postgres://me@db:5432/x"], &["srv", "postgres://me@db:5432/x"]),
             (&["srv", "--header=Bearer abc"], &["srv", "--header=***"]),
             (&["srv", "--token-file=/run/t"], &["srv", "--token-file=/run/t"]),
             (&["srv", "--token", "--verbose"], &["srv", "--token", "--verbose"]),

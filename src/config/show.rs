@@ -10,8 +10,8 @@ use crate::policy::{KeyPart, LimitSpec, PolicySpec, RuleSpec};
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start, Target, Transport, Uris,
-    Upstream, units,
+    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start, Target, Transport, Upstream,
+    Uris, units,
 };
 
 /// Renders every key with the value in force, in the order of the shipped example.

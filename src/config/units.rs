@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_duration_and_no_size() {
-        for text in ["", "5", "s", "-1s", "1 s", "1.5s", "5S", "1s30", "99999999999999999999s", "18446744073709551615h"] {
+        for text in ["", "5", "s", "-1s", "1 s", "1.5s", "5S", "1s30", "99999999999999999999s", "18446744073709551615h"]
+        {
             assert_eq!(parse_duration(text), None, "{text:?}");
         }
         for text in ["", "4", "MiB", "4 MiB", "4MB", "4mib", "4 MB of", "99999999999GiB1"] {

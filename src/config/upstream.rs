@@ -32,8 +32,17 @@ const IN_FLIGHT: RangeInclusive<usize> = 1..=65_536;
 const QUEUES: RangeInclusive<usize> = 0..=65_536;
 
 /// Headers that each request sets itself.
-const RESERVED: &[&str] =
-    &["host", "content-length", "content-type", "accept", "connection", "transfer-encoding", "upgrade", "te", "trailer"];
+const RESERVED: &[&str] = &[
+    "host",
+    "content-length",
+    "content-type",
+    "accept",
+    "connection",
+    "transfer-encoding",
+    "upgrade",
+    "te",
+    "trailer",
+];
 
 /// Room that a prefix leaves for the name itself.
 const ROOM_FOR_NAME: usize = 12;
@@ -46,7 +55,10 @@ pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<Upstream> 
     for (key, node) in table.named() {
         let name = UpstreamName::parse(&key);
         if let Err(error) = &name {
-            node.problem(format!("the name of an upstream {error}; write for example `[upstreams.{}]`", suggestion(&key)));
+            node.problem(format!(
+                "the name of an upstream {error}; write for example `[upstreams.{}]`",
+                suggestion(&key)
+            ));
         }
         let Some(table) = node.table() else { continue };
         // The rest of a table with a bad name is checked too.
@@ -78,7 +90,10 @@ fn suggestion(key: &str) -> String {
 }
 
 fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Upstream> {
-    table.refuse("args", "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]");
+    table.refuse(
+        "args",
+        "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
+    );
     table.refuse("type", "is told by `command` or `url`; for HTTP, `transport` chooses");
     table.refuse("roots", &format!("relaying roots {NOT_YET}"));
     let target = target(&mut table);
@@ -86,6 +101,8 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
     let call_max = call_max(&mut table, call_timeout);
     let in_flight = if http { HTTP_IN_FLIGHT } else { STDIO_IN_FLIGHT };
+    let placeholder = Target::Stdio { command: Vec::new(), env: Vec::new(), cwd: None };
+    let found = target.is_some();
     let upstream = Upstream {
         era: table.choice("era", &ERAS).unwrap_or(EraChoice::Auto),
         instance: instance(&mut table),
@@ -100,11 +117,11 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         tools: filter(&mut table, "tools", true),
         prompts: filter(&mut table, "prompts", true),
         resources: filter(&mut table, "resources", false),
-        target: target?,
+        target: target.unwrap_or(placeholder),
         name,
     };
     table.finish();
-    Some(upstream)
+    found.then_some(upstream)
 }
 
 const ERAS: [(&str, EraChoice); 3] =
@@ -206,7 +223,10 @@ fn command(node: &Node<'_>) -> Option<Vec<String>> {
         item.warning("looks like a secret, and every user of this machine can read a command line; pass it in `env`");
     }
     if let Some(package) = unpinned(&words) {
-        node.warning(format!("`{package}` has no version, so what runs can change at any start; write `{package}{}`", pin(&words)));
+        node.warning(format!(
+            "`{package}` has no version, so what runs can change at any start; write `{package}{}`",
+            pin(&words)
+        ));
     }
     words.first().is_some_and(|program| !program.is_empty()).then_some(words)
 }
@@ -256,7 +276,9 @@ fn remote(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
     let transport = table.take("transport");
     let chosen = transport.as_ref().and_then(|node| node.choice(&words)).unwrap_or(Transport::Auto);
     if let Some(node) = transport.filter(|_| chosen == Transport::Sse) {
-        node.problem(format!("the 2024-11-05 transport to upstreams {NOT_YET}; write \"auto\" with a streamable HTTP URL"));
+        node.problem(format!(
+            "the 2024-11-05 transport to upstreams {NOT_YET}; write \"auto\" with a streamable HTTP URL"
+        ));
     }
     let headers = table.take("headers").and_then(|node| node.table()).map(headers).unwrap_or_default();
     Some(Target::Http { url: url(node)?, transport: chosen, headers })
@@ -276,7 +298,9 @@ fn url(node: &Node<'_>) -> Option<Url> {
         }
     };
     if url.scheme() == "http" && !is_loopback(&url) {
-        node.problem("plain http is possible to this machine only, since tokens and results would be readable; write https://");
+        node.problem(
+            "plain http is possible to this machine only, since tokens and results would be readable; write https://",
+        );
     }
     if !url.username().is_empty() || url.password().is_some() {
         node.problem("must not contain a user or password; write headers = { Authorization = { env = \"NAME\" } }");
@@ -285,7 +309,9 @@ fn url(node: &Node<'_>) -> Option<Url> {
         node.problem("must not contain `#`");
     }
     if url.query_pairs().any(|(name, _)| secret::is_secret_name(&name)) {
-        node.warning("the query seems to contain a secret, which ends up in logs on the way; use `headers` where the server can");
+        node.warning(
+            "the query seems to contain a secret, which ends up in logs on the way; use `headers` where the server can",
+        );
     }
     Some(url)
 }

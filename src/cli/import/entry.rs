@@ -9,8 +9,22 @@ use super::template::{Piece, Place, pieces, plain};
 
 /// Keys that are read, or mean nothing here.
 const KNOWN: &[&str] = &[
-    "command", "args", "env", "environment", "cwd", "url", "httpUrl", "serverUrl", "headers", "type", "transport",
-    "disabled", "enabled", "source", "description", "name",
+    "command",
+    "args",
+    "env",
+    "environment",
+    "cwd",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "headers",
+    "type",
+    "transport",
+    "disabled",
+    "enabled",
+    "source",
+    "description",
+    "name",
 ];
 
 /// A table, what to say about it, and why it cannot be used as it is.
@@ -51,7 +65,8 @@ impl Writer<'_> {
             (None, Some(url)) => self.remote(url, body),
             (None, None) => self.block.reasons.push("it has neither `command` nor `url`".to_owned()),
         }
-        let left: Vec<&str> = body.members().iter().map(|(key, _)| key.as_str()).filter(|key| !KNOWN.contains(key)).collect();
+        let left: Vec<&str> =
+            body.members().iter().map(|(key, _)| key.as_str()).filter(|key| !KNOWN.contains(key)).collect();
         if !left.is_empty() {
             self.block.notes.push(format!("Not carried over: {}.", left.join(", ")));
         }
@@ -104,7 +119,11 @@ impl Writer<'_> {
     }
 
     /// Names with values as TOML; of two with one name the last.
-    fn secrets<'j>(&mut self, members: impl Iterator<Item = &'j (String, Json)>, headers: bool) -> Vec<(String, String)> {
+    fn secrets<'j>(
+        &mut self,
+        members: impl Iterator<Item = &'j (String, Json)>,
+        headers: bool,
+    ) -> Vec<(String, String)> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (name, value) in members {
             let Some(value) = value.scalar() else { continue };

@@ -15,8 +15,8 @@ pub(super) enum Json {
     Bool(bool),
     Number(String),
     String(String),
-    Array(Vec<Json>),
-    Object(Vec<(String, Json)>),
+    Array(Vec<Self>),
+    Object(Vec<(String, Self)>),
 }
 
 impl Json {
@@ -29,7 +29,9 @@ impl Json {
             Value::Array(array) => Self::Array(array.elements.iter().map(Self::new).collect()),
             Value::Object(object) => {
                 let members = object.properties.iter();
-                Self::Object(members.map(|member| (member.name.as_str().to_owned(), Self::new(&member.value))).collect())
+                Self::Object(
+                    members.map(|member| (member.name.as_str().to_owned(), Self::new(&member.value))).collect(),
+                )
             }
         }
     }

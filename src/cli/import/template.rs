@@ -16,7 +16,10 @@ pub(super) struct Place<'a> {
 pub(super) enum Piece {
     Text(String),
     /// A variable of the environment.
-    Variable { name: String, default: Option<String> },
+    Variable {
+        name: String,
+        default: Option<String>,
+    },
     /// What the host asks its user for.
     Input(String),
     /// Anything else in `${..}`.
@@ -29,9 +32,11 @@ pub(super) fn pieces(text: &str, place: &Place<'_>) -> Vec<Piece> {
     let mut rest = text;
     while let Some((before, inside, after)) = next(rest) {
         push_text(&mut pieces, before);
-        match piece(inside, place) {
-            Piece::Text(text) => push_text(&mut pieces, &text),
-            piece => pieces.push(piece),
+        let cut = piece(inside, place);
+        if let Piece::Text(text) = &cut {
+            push_text(&mut pieces, text);
+        } else {
+            pieces.push(cut);
         }
         rest = after;
     }
@@ -47,10 +52,10 @@ fn next(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn push_text(pieces: &mut Vec<Piece>, text: &str) {
-    match pieces.last_mut() {
-        _ if text.is_empty() => {}
-        Some(Piece::Text(last)) => last.push_str(text),
-        _ => pieces.push(Piece::Text(text.to_owned())),
+    if let Some(Piece::Text(last)) = pieces.last_mut() {
+        last.push_str(text);
+    } else if !text.is_empty() {
+        pieces.push(Piece::Text(text.to_owned()));
     }
 }
 

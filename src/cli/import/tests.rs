@@ -145,7 +145,16 @@ fn files_without_servers_are_refused() {
 
 #[test]
 fn strange_shapes_are_no_reason_to_stop() {
-    let bodies = ["null", "[]", "{}", "1", "{\"command\":{}}", "{\"command\":[\"a\",1,null]}", "{\"url\":\"\"}", "{\"url\":\"${\"}"];
+    let bodies = [
+        "null",
+        "[]",
+        "{}",
+        "1",
+        "{\"command\":{}}",
+        "{\"command\":[\"a\",1,null]}",
+        "{\"url\":\"\"}",
+        "{\"url\":\"${\"}",
+    ];
     for body in bodies {
         let text = format!("{{\"servers\":{{\"x\":{body},\"good\":{{\"command\":\"/bin/good\"}}}}}}");
         let (text, config) = imported(&[(PathBuf::from("x.json"), text)]);
