@@ -1,0 +1,163 @@
+use std::path::Path;
+
+use super::*;
+use crate::config::{Config, Target};
+
+/// What the user of the samples has exported.
+fn exported(name: &str) -> Option<String> {
+    Some(format!("value-of-{name}"))
+}
+
+fn sample(path: &str) -> (PathBuf, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/import").join(path);
+    let text = std::fs::read_to_string(&path).unwrap();
+    (path, text)
+}
+
+/// The text of the configuration and what it means.
+fn imported(files: &[(PathBuf, String)]) -> (String, Config) {
+    let text = convert_for(files, Some("/home/alice")).unwrap();
+    let loaded = config::parse(&text, "imported", &exported, &|_| Err(std::io::ErrorKind::NotFound.into()));
+    let (config, _) = loaded.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+    assert!(config.policy_stated, "the policy is written");
+    (text, config)
+}
+
+fn names(config: &Config) -> Vec<&str> {
+    config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect()
+}
+
+fn secret(config: &Config, upstream: &str, name: &str) -> String {
+    let upstream = config.upstreams.iter().find(|one| one.name.as_str() == upstream).unwrap();
+    let (Target::Stdio { env: values, .. } | Target::Http { headers: values, .. }) = &upstream.target;
+    values.iter().find(|(other, _)| other == name).unwrap().1.expose().to_owned()
+}
+
+#[test]
+fn claude_desktop_is_imported_without_its_secrets() {
+    let (text, config) = imported(&[sample("claude-desktop/claude_desktop_config.json")]);
+    assert_eq!(names(&config), ["filesystem", "github-server", "github-server-2"]);
+    assert!(!text.contains("canary"), "{text}");
+    assert!(text.contains("# [upstreams.old]"), "disabled entries are comments: {text}");
+    let key = "GITHUB_PERSONAL_ACCESS_TOKEN";
+    assert_eq!(secret(&config, "github-server", key), format!("value-of-{key}"));
+    assert_eq!(secret(&config, "github-server", "GITHUB_TOOLSETS"), "repos,issues");
+    // Another secret under the same name has a variable of its own.
+    assert_eq!(secret(&config, "github-server-2", key), format!("value-of-GITHUB_SERVER_2_{key}"));
+}
+
+#[test]
+fn claude_code_keeps_variables_and_defaults() {
+    let (text, config) = imported(&[sample("claude-code/.mcp.json")]);
+    assert_eq!(names(&config), ["docs", "db"]);
+    assert_eq!(secret(&config, "docs", "Authorization"), "Bearer value-of-DOCS_TOKEN");
+    assert_eq!(secret(&config, "docs", "X-Region"), "eu");
+    assert_eq!(secret(&config, "db", "DATABASE_URL"), "value-of-DATABASE_URL");
+    assert_eq!(secret(&config, "db", "POOL"), "4");
+    for wanted in [
+        "url = \"https://docs.example.com/mcp\"",
+        "[\"/usr/local/bin/pg-mcp\", \"--schema\", \"public\"]",
+        "# Not carried over: timeout.",
+        "#   DOCS_TOKEN: Authorization, header of docs",
+        "# [upstreams.events]",
+        "# Off: `${CACHE_DIR}` is not replaced here",
+        "# [upstreams.plain]",
+    ] {
+        assert!(text.contains(wanted), "{wanted} in\n{text}");
+    }
+}
+
+#[test]
+fn cursor_knows_its_folder_and_the_home_directory() {
+    let (text, config) = imported(&[sample("cursor/.cursor/mcp.json")]);
+    assert_eq!(names(&config), ["web", "lint"]);
+    assert_eq!(secret(&config, "web", "X-Api-Key"), "value-of-WEB_X_API_KEY");
+    assert_eq!(secret(&config, "web", "X-User"), "value-of-USER_ID");
+    assert!(text.contains("import/cursor/tools/lint-mcp\", \"--home\", \"/home/alice\"]"), "{text}");
+    assert!(!text.contains("canary") && text.contains("# Not carried over: envFile."), "{text}");
+}
+
+#[test]
+fn vs_code_inputs_become_variables() {
+    let (text, config) = imported(&[sample("vscode/.vscode/mcp.json")]);
+    assert_eq!(names(&config), ["git", "tracker"]);
+    assert_eq!(secret(&config, "tracker", "Authorization"), "Bearer value-of-TRACKER_KEY");
+    assert!(text.contains("#   TRACKER_KEY: Tracker API key"), "{text}");
+    assert!(text.contains("# Off: `${input:tracker-key}` is not replaced here"), "{text}");
+}
+
+#[test]
+fn zed_has_two_forms_of_commands() {
+    let (text, config) = imported(&[sample("zed/settings.json")]);
+    assert_eq!(names(&config), ["pg", "older"]);
+    assert_eq!(secret(&config, "older", "MODE"), "fast");
+    assert!(text.contains("# [upstreams.off]"), "{text}");
+}
+
+#[test]
+fn several_files_become_one_configuration_with_unique_names() {
+    let file = sample("zed/settings.json");
+    let (_, config) = imported(&[file.clone(), file]);
+    assert_eq!(names(&config), ["pg", "older", "pg-2", "older-2"]);
+}
+
+#[test]
+fn names_are_made_possible_and_unique() {
+    let cases = [
+        ("GitHub Server", "github-server"),
+        ("github_server", "github-server-2"),
+        ("--x--", "x"),
+        ("日本", "upstream"),
+        ("", "upstream-2"),
+        ("a-name-that-is-much-longer-than-an-upstream-may-have", "a-name-that-is-much-longer"),
+        ("a-name-that-is-much-longer-too", "a-name-that-is-much-longer-2"),
+    ];
+    let mut names = Names::default();
+    for (wanted, given) in cases {
+        assert_eq!(names.upstream(wanted), given, "{wanted:?}");
+        assert!(config::UpstreamName::parse(given).is_ok(), "{given}");
+    }
+}
+
+#[test]
+fn nothing_in_a_file_ends_a_comment_or_a_string() {
+    let text = r#"{"mcpServers":{
+        "evil\n[upstreams.one]\ncommand = [\"/bin/one\"]\n#":{"command":"/bin/a\"]\n[upstreams.two]\ncommand = [\"/bin/b","args":["\r\n\u0000"],
+            "env":{"A\"\n=":"b\nc"}, "note\n[upstreams.three]\ncommand=['x']":1},
+        "off\u2028":{"disabled":true,"command":"a\n[upstreams.four]\nurl='https://x'"}}}"#;
+    let (text, config) = imported(&[(PathBuf::from("/tmp/a\nb.json"), text.to_owned())]);
+    assert!(names(&config).is_empty(), "{text}");
+}
+
+#[test]
+fn files_without_servers_are_refused() {
+    let cases = [
+        ("not JSON", "{\n  \"mcpServers\": {\n", "x.json:"),
+        ("another file", "{\"theme\": 1}", "neither `mcpServers`"),
+        ("empty", "", "neither `mcpServers`"),
+        ("a list", "[]", "neither `mcpServers`"),
+    ];
+    for (label, text, wanted) in cases {
+        let error = convert_for(&[(PathBuf::from("x.json"), text.to_owned())], None).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{label}: {error}");
+    }
+}
+
+#[test]
+fn strange_shapes_are_no_reason_to_stop() {
+    let bodies = [
+        "null",
+        "[]",
+        "{}",
+        "1",
+        "{\"command\":{}}",
+        "{\"command\":[\"a\",1,null]}",
+        "{\"url\":\"\"}",
+        "{\"url\":\"${\"}",
+    ];
+    for body in bodies {
+        let text = format!("{{\"servers\":{{\"x\":{body},\"good\":{{\"command\":\"/bin/good\"}}}}}}");
+        let (text, config) = imported(&[(PathBuf::from("x.json"), text)]);
+        assert!(names(&config).contains(&"good"), "{body}: {text}");
+    }
+}

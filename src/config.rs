@@ -1,0 +1,296 @@
+//! Configuration: TOML text to a validated [`Config`]. Pure except [`load`], [`locate`] and
+//! [`preflight`].
+//!
+//! [`parse`] walks the TOML tree with the cursor of `file`, so every problem is found at once, each
+//! with its line, its key path and what to write. The daemon and `headend check` take the same way.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use url::Url;
+
+pub(crate) use crate::catalog::name::UpstreamName;
+use crate::policy::PolicySpec;
+
+mod build;
+mod file;
+mod limits;
+mod places;
+pub(crate) mod plan;
+mod problem;
+mod profile;
+mod rules;
+pub(crate) mod secret;
+pub(crate) mod show;
+mod units;
+mod upstream;
+
+pub(crate) use self::limits::Limits;
+pub(crate) use self::places::{Located, locate, preflight, state_dir};
+pub(crate) use self::problem::{Problem, Problems, Warning};
+use self::secret::Secret;
+
+/// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// The file it was read from; none for a text from elsewhere.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) server: Server,
+    /// Where `/metrics`, `/healthz` and `/readyz` are served; none switches them off.
+    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) admin: Admin,
+    pub(crate) naming: Naming,
+    /// In the order of the file, which is the order of all lists.
+    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) policy: PolicySpec,
+    /// Whether there is a `[policy]` table. Without one everything is allowed, with a warning.
+    pub(crate) policy_stated: bool,
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) audit: Audit,
+    pub(crate) log: Log,
+}
+
+/// The `[server]` table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Server {
+    /// Loopback addresses only: this release has no TLS of its own.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
+    pub(crate) endpoint: String,
+    /// Whether the 2024-11-05 HTTP+SSE transport is served too.
+    pub(crate) legacy_sse: bool,
+    /// `Host` values beyond the listen addresses and loopback names.
+    pub(crate) allowed_hosts: Vec<String>,
+    /// `Origin` values that are let in; a request without one always is.
+    pub(crate) allowed_origins: Vec<String>,
+    pub(crate) auth: Auth,
+    pub(crate) limits: Limits,
+    /// How long calls in flight may take to end at shutdown.
+    pub(crate) drain_timeout: Duration,
+}
+
+/// Who may come in over HTTP.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Auth {
+    /// The generated token of the caller `local`, and these: (caller, token).
+    Token { tokens: Vec<(String, Secret)> },
+    /// Whoever reaches the loopback address is `local`.
+    None,
+}
+
+/// The `[admin]` table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Admin {
+    /// None: looked for in the runtime directory.
+    pub(crate) socket: Option<PathBuf>,
+    /// Group that may connect; makes the socket 0660.
+    pub(crate) group: Option<String>,
+    /// User names or uids that may connect beside our own and root.
+    pub(crate) users: Vec<String>,
+}
+
+/// The `[naming]` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Naming {
+    pub(crate) uris: Uris,
+    /// Longest exposed name, in bytes.
+    pub(crate) max_length: usize,
+}
+
+/// What becomes of resource URIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uris {
+    /// As the upstream has them.
+    Keep,
+    /// Always `<upstream>+<original>`.
+    Prefix,
+}
+
+/// One `[upstreams.<name>]` table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Upstream {
+    pub(crate) name: UpstreamName,
+    pub(crate) target: Target,
+    pub(crate) era: EraChoice,
+    pub(crate) instance: Instance,
+    pub(crate) start: Start,
+    /// How long a call may stay silent; each progress notice restarts it.
+    pub(crate) call_timeout: Duration,
+    /// How long a call may take with all its progress.
+    pub(crate) call_max: Duration,
+    /// From launch to the end of the handshake.
+    pub(crate) start_timeout: Duration,
+    /// Calls at once.
+    pub(crate) max_in_flight: usize,
+    /// Calls that may wait for a slot.
+    pub(crate) queue: usize,
+    pub(crate) queue_timeout: Duration,
+    /// Stands before each exposed name, separator included.
+    pub(crate) prefix: String,
+    pub(crate) tools: Filter,
+    pub(crate) prompts: Filter,
+    pub(crate) resources: Filter,
+}
+
+/// How an upstream is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Target {
+    Stdio {
+        /// Program and arguments, at least one word; no shell is involved.
+        command: Vec<String>,
+        env: Vec<(String, Secret)>,
+        /// Absolute.
+        cwd: Option<PathBuf>,
+    },
+    Http {
+        /// `https`, or `http` to a loopback host.
+        url: Url,
+        transport: Transport,
+        headers: Vec<(String, Secret)>,
+    },
+}
+
+/// HTTP transport of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Auto,
+    StreamableHttp,
+    Sse,
+}
+
+/// Which protocol era to speak to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EraChoice {
+    /// Find out.
+    Auto,
+    Legacy,
+    Modern,
+}
+
+/// Who shares one process or session of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instance {
+    Auto,
+    Shared,
+    PerCaller,
+    PerSession,
+}
+
+/// When an upstream is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Eager,
+    /// With the first call.
+    Lazy,
+}
+
+/// Which items are offered, and under which local name. Globs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) allow: Vec<String>,
+    pub(crate) deny: Vec<String>,
+    /// (original, local name), tools and prompts of upstreams only.
+    pub(crate) rename: Vec<(String, String)>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { allow: vec!["*".to_owned()], deny: Vec::new(), rename: Vec::new() }
+    }
+}
+
+/// One `[profiles.<name>]` table: a named view of the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Profile {
+    pub(crate) name: String,
+    /// All upstreams where the file names none.
+    pub(crate) upstreams: Vec<UpstreamName>,
+    /// Over canonical names.
+    pub(crate) tools: Filter,
+    pub(crate) prompts: Filter,
+    pub(crate) resources: Filter,
+    /// Names and URIs of its one upstream as they are.
+    pub(crate) transparent: bool,
+}
+
+/// The `[audit]` table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Audit {
+    /// Relative to the state directory.
+    pub(crate) path: PathBuf,
+}
+
+/// The `[log]` table. Command line and environment go before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    /// A level, or `target=level` pairs.
+    pub(crate) filter: String,
+    pub(crate) format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// To the journal under systemd, else text.
+    Auto,
+    Text,
+    Json,
+}
+
+// By hand, since the policy's own types have no equality.
+impl PartialEq for Config {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { path, server, metrics, admin, naming, upstreams, policy, policy_stated, profiles, audit, log } =
+            self;
+        path == &other.path
+            && server == &other.server
+            && metrics == &other.metrics
+            && admin == &other.admin
+            && naming == &other.naming
+            && upstreams == &other.upstreams
+            && plan::same_policy(policy, &other.policy)
+            && policy_stated == &other.policy_stated
+            && profiles == &other.profiles
+            && audit == &other.audit
+            && log == &other.log
+    }
+}
+
+/// Reads and checks a configuration file. Secrets are resolved from the environment and files.
+///
+/// # Errors
+/// Every problem at once. A file that others may write, or that belongs to another user, is one.
+pub(crate) fn load(path: &Path) -> Result<(Config, Vec<Warning>), Problems> {
+    let origin = path.display().to_string();
+    let refused = |message: String| Problems(vec![Problem::of_file(&origin, message)]);
+    let text = places::read_guarded(path).map_err(refused)?;
+    let read = |path: &Path| std::fs::read_to_string(path);
+    let (mut config, warnings) = parse(&text, &origin, &places::environment, &read)?;
+    config.path = Some(path.to_owned());
+    Ok((config, warnings))
+}
+
+/// Checks a configuration text. `origin` stands before each problem; `env` and `read` give the
+/// secrets.
+///
+/// # Errors
+/// Every problem at once.
+pub(crate) fn parse(
+    text: &str,
+    origin: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    read: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<(Config, Vec<Warning>), Problems> {
+    let source = file::Source::new(text, origin, env, read);
+    let config = file::with_root(&source, build::config);
+    let (problems, warnings) = source.into_findings();
+    match config {
+        Some(config) if problems.is_empty() => Ok((config, warnings)),
+        Some(_) | None => Err(Problems(problems)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! The root of the configuration and its tables about the gateway itself.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Component, PathBuf};
+use std::time::Duration;
+
+use url::Url;
+
+use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
+
+use super::file::{Node, Table};
+use super::secret::{self, Secret};
+use super::{Admin, Audit, Auth, Config, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules, upstream};
+
+/// What this release says to keys whose behaviour it does not have.
+pub(super) const NOT_YET: &str = "is not available in this release";
+
+/// Default of `[server] listen`.
+const LISTEN: &str = "127.0.0.1:8627";
+/// Default of `[metrics] listen`.
+const METRICS: &str = "127.0.0.1:9627";
+/// Default of `[server] endpoint`; what hosts' documentation writes.
+const ENDPOINT: &str = "/mcp";
+/// Default of `[server] drain-timeout`: with the stop of the children below systemd's 45 s.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
+/// Default of `[audit] path`.
+const AUDIT: &str = "audit";
+/// Default of `[log] filter`: operator-visible changes, nothing per call.
+const LOG: &str = "info";
+
+/// Longest `max-length`: what the protocol allows for a name.
+const MAX_LENGTH: RangeInclusive<usize> = MIN_MAX_LENGTH..=128;
+const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+
+/// Shorter tokens can be guessed.
+const MIN_TOKEN_LENGTH: usize = 16;
+/// Longest name of a caller, in bytes; it stands in each audit line.
+const MAX_CALLER_LENGTH: usize = 64;
+/// The caller that the generated token and our own uid stand for.
+const LOCAL: &str = "local";
+
+/// Builds everything; wrong parts have their defaults, since the problems refuse the whole.
+pub(super) fn config(mut root: Table<'_>) -> Config {
+    let server = server(root.table("server"));
+    let metrics = metrics(root.table("metrics"), &server.listen);
+    let admin = admin(root.table("admin"));
+    let naming = naming(root.table("naming"));
+    let upstreams = upstream::all(root.table("upstreams"), naming.max_length);
+    let names: Vec<_> = upstreams.iter().map(|upstream| upstream.name.clone()).collect();
+    let policy = root.take("policy");
+    let policy_stated = policy.is_some();
+    if !policy_stated {
+        let message = "there is no [policy] table, so every call is allowed; write `[policy]` with `default = \"allow\"` or `\"deny\"`";
+        root.source.warning_at("policy", message);
+    }
+    let policy = rules::policy(policy.and_then(|node| node.table()), &names);
+    let profiles = profile::all(root.table("profiles"), &names);
+    let audit = audit(root.table("audit"));
+    let log = log(root.table("log"));
+    if upstreams.is_empty() {
+        root.source
+            .warning_at("upstreams", "there are none, so nothing is served; write a table such as `[upstreams.files]`");
+    }
+    root.finish();
+    Config { path: None, server, metrics, admin, naming, upstreams, policy, policy_stated, profiles, audit, log }
+}
+
+fn server(table: Option<Table<'_>>) -> Server {
+    let mut server = Server {
+        listen: LISTEN.parse().into_iter().collect(),
+        endpoint: ENDPOINT.to_owned(),
+        legacy_sse: false,
+        allowed_hosts: Vec::new(),
+        allowed_origins: Vec::new(),
+        auth: Auth::Token { tokens: Vec::new() },
+        limits: Limits::default(),
+        drain_timeout: DRAIN_TIMEOUT,
+    };
+    let Some(mut table) = table else { return server };
+    if let Some(mut auth) = table.table("auth") {
+        server.auth = authentication(&mut auth);
+        auth.finish();
+    }
+    if let Some(node) = table.take("listen") {
+        server.listen = listen(&node, &server.auth);
+    }
+    if let Some(node) = table.take("endpoint") {
+        server.endpoint = endpoint(&node).unwrap_or(server.endpoint);
+    }
+    if let Some(node) = table.take("legacy-sse") {
+        server.legacy_sse = node.boolean().unwrap_or(false);
+        if server.legacy_sse {
+            node.problem(format!("the 2024-11-05 transport for clients {NOT_YET}; write false"));
+        }
+    }
+    server.allowed_hosts = checked(&mut table, "allowed-hosts", host);
+    server.allowed_origins = checked(&mut table, "allowed-origins", origin);
+    if let Some(mut limits) = table.table("limits") {
+        server.limits = Limits::read(&mut limits);
+        limits.finish();
+    }
+    server.drain_timeout = table.duration("drain-timeout", &DRAIN_RANGE).unwrap_or(server.drain_timeout);
+    table.finish();
+    server
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Token,
+    None,
+    Later,
+}
+
+fn authentication(table: &mut Table<'_>) -> Auth {
+    let modes = [("token", Mode::Token), ("none", Mode::None), ("jwt", Mode::Later), ("mtls", Mode::Later)];
+    let mode = table.take("mode");
+    let chosen = mode.as_ref().and_then(|node| node.choice(&modes)).unwrap_or(Mode::Token);
+    if let Some(mode) = mode.filter(|_| chosen == Mode::Later) {
+        let name = mode.as_str().unwrap_or_default();
+        mode.problem(format!("mode \"{name}\" {NOT_YET}; write \"token\", or \"none\" on a loopback address"));
+    }
+    let tokens = table.take("tokens");
+    if chosen != Mode::None {
+        let tokens = tokens.and_then(|node| node.table()).map(tokens_of).unwrap_or_default();
+        return Auth::Token { tokens };
+    }
+    if let Some(node) = tokens {
+        node.problem("tokens are not looked at in mode \"none\"; write mode = \"token\" or remove them");
+    }
+    Auth::None
+}
+
+fn tokens_of(table: Table<'_>) -> Vec<(String, Secret)> {
+    let mut tokens: Vec<(String, Secret)> = Vec::new();
+    for (caller, node) in table.named() {
+        let well_formed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if caller.is_empty() || MAX_CALLER_LENGTH < caller.len() || !caller.chars().all(well_formed) {
+            node.problem(format!("a caller's name must be up to {MAX_CALLER_LENGTH} letters, digits, `-`, `_` or `.`"));
+        }
+        if caller == LOCAL {
+            node.problem("`local` is the caller of the generated token; choose another name");
+        }
+        let Some(found) = secret::read(&node) else { continue };
+        let token = found.secret.expose();
+        if !token.bytes().all(|b| b.is_ascii_graphic()) || token.is_empty() {
+            node.problem("a token must be visible ASCII characters without spaces, and not empty");
+        } else if token.len() < MIN_TOKEN_LENGTH {
+            node.warning(format!("a token of fewer than {MIN_TOKEN_LENGTH} characters can be guessed"));
+        }
+        if let Some((other, _)) = tokens.iter().find(|(_, other)| *other == found.secret) {
+            node.problem(format!("`{other}` has the same token, so the two callers cannot be told apart"));
+        }
+        if found.literal {
+            warn_of_literal(&node);
+        }
+        tokens.push((caller, found.secret));
+    }
+    tokens
+}
+
+/// A secret in the file itself works, but ends up in backups and repositories.
+pub(super) fn warn_of_literal(node: &Node<'_>) {
+    node.warning(
+        "a secret in the file itself; write { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",
+    );
+}
+
+fn listen(node: &Node<'_>, auth: &Auth) -> Vec<SocketAddr> {
+    let items = node.items("an array such as [\"127.0.0.1:8627\"]").unwrap_or_default();
+    if items.is_empty() && node.as_str().is_none() {
+        node.problem("must name at least one address");
+    }
+    let mut addresses = Vec::new();
+    for item in items {
+        let Some(address) = address(&item) else { continue };
+        if !address.ip().is_loopback() {
+            item.problem(match auth {
+                Auth::None => "mode \"none\" is possible on loopback addresses only; write 127.0.0.1 or [::1]",
+                Auth::Token { .. } => {
+                    "this release serves plain HTTP, on loopback addresses only; write 127.0.0.1 or [::1] and put a TLS proxy in front"
+                }
+            });
+        }
+        if address.port() != 0 && addresses.contains(&address) {
+            item.problem("stands here twice");
+        }
+        addresses.push(address);
+    }
+    addresses
+}
+
+fn address(node: &Node<'_>) -> Option<SocketAddr> {
+    let text = node.string()?;
+    let address = text.parse().ok();
+    if address.is_none() {
+        node.problem("must be an IP address and a port, such as \"127.0.0.1:8627\" or \"[::1]:8627\"");
+    }
+    address
+}
+
+fn endpoint(node: &Node<'_>) -> Option<String> {
+    let path = node.string()?;
+    let segment = |part: &str| {
+        let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
+        !part.is_empty() && part != "." && part != ".." && part.chars().all(clean)
+    };
+    let good = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(segment));
+    if !good || path.starts_with("/.well-known") {
+        node.problem(
+            "must be a path such as \"/mcp\": letters, digits, `-`, `_`, `.` and `~` between slashes, none at the end",
+        );
+        return None;
+    }
+    Some(path)
+}
+
+/// The strings of an array, each checked.
+fn checked(table: &mut Table<'_>, key: &'static str, check: fn(&str) -> Result<(), &'static str>) -> Vec<String> {
+    let items = table.take(key).and_then(|node| node.items("an array of strings"));
+    let mut good = Vec::new();
+    for item in items.into_iter().flatten() {
+        let Some(text) = item.string() else { continue };
+        match check(&text) {
+            Ok(()) => good.push(text),
+            Err(message) => item.problem(message),
+        }
+    }
+    good
+}
+
+fn host(text: &str) -> Result<(), &'static str> {
+    if text.contains('*') {
+        return Err("must be one host; a pattern would let DNS rebinding in");
+    }
+    let form = "must be a host or host:port, such as \"mcp.example.com\"";
+    let url = Url::parse(&format!("http://{text}/")).map_err(|_| form)?;
+    let plain = url.path() == "/" && url.query().is_none() && url.username().is_empty() && url.password().is_none();
+    if text.is_empty() || text.contains(['/', '?', '#', '@']) || !plain { Err(form) } else { Ok(()) }
+}
+
+fn origin(text: &str) -> Result<(), &'static str> {
+    if text.contains('*') || text == "null" {
+        return Err("must be one origin; `*` and \"null\" would let any page in");
+    }
+    let form = "must be an origin without a path, such as \"https://app.example.com\"";
+    let url = Url::parse(text).map_err(|_| form)?;
+    if url.host().is_some() && url.origin().ascii_serialization() == text { Ok(()) } else { Err(form) }
+}
+
+fn metrics(table: Option<Table<'_>>, served: &[SocketAddr]) -> Option<SocketAddr> {
+    let default = METRICS.parse().ok();
+    let Some(mut table) = table else { return default };
+    let node = table.take("listen");
+    table.finish();
+    let Some(node) = node else { return default };
+    if node.as_str() == Some("") {
+        return None;
+    }
+    let address = address(&node)?;
+    if !address.ip().is_loopback() {
+        node.problem("metrics are served without a credential, on loopback addresses only; write 127.0.0.1 or [::1]");
+    }
+    if address.port() != 0 && served.contains(&address) {
+        node.problem("is an address of [server] listen too; choose another port");
+    }
+    Some(address)
+}
+
+fn admin(table: Option<Table<'_>>) -> Admin {
+    let Some(mut table) = table else { return Admin::default() };
+    let admin = Admin {
+        socket: table.path("socket"),
+        group: table.string("group"),
+        users: table.strings("users").unwrap_or_default(),
+    };
+    table.finish();
+    admin
+}
+
+fn naming(table: Option<Table<'_>>) -> Naming {
+    let mut naming = Naming { uris: Uris::Keep, max_length: DEFAULT_MAX_LENGTH };
+    let Some(mut table) = table else { return naming };
+    naming.uris = table.choice("uris", &[("keep", Uris::Keep), ("prefix", Uris::Prefix)]).unwrap_or(naming.uris);
+    naming.max_length = table.count("max-length", &MAX_LENGTH).unwrap_or(naming.max_length);
+    table.finish();
+    naming
+}
+
+fn audit(table: Option<Table<'_>>) -> Audit {
+    let mut audit = Audit { path: PathBuf::from(AUDIT) };
+    let Some(mut table) = table else { return audit };
+    if let Some(node) = table.take("path") {
+        let path = PathBuf::from(node.string().unwrap_or_default());
+        if path.as_os_str().is_empty() || path.components().any(|part| part == Component::ParentDir) {
+            node.problem("must be a path, in the state directory or absolute, without `..`");
+        }
+        audit.path = path;
+    }
+    table.finish();
+    audit
+}
+
+fn log(table: Option<Table<'_>>) -> Log {
+    let mut log = Log { filter: LOG.to_owned(), format: LogFormat::Auto };
+    let Some(mut table) = table else { return log };
+    if let Some(node) = table.take("filter") {
+        log.filter = node.string().unwrap_or_default();
+        if !log.filter.split(',').all(is_directive) {
+            node.problem(
+                "must be a level (error, warn, info, debug, trace, off) or `target=level` pairs with commas between",
+            );
+        }
+    }
+    let formats = [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)];
+    log.format = table.choice("format", &formats).unwrap_or(log.format);
+    table.finish();
+    log
+}
+
+fn is_directive(text: &str) -> bool {
+    let (target, level) = text.split_once('=').unwrap_or(("headend", text));
+    let named = !target.is_empty() && target.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
+    named && ["error", "warn", "info", "debug", "trace", "off"].contains(&level)
+}
+
+/// Items that occur twice, each with the one it repeats.
+pub(super) fn repeated<'t, T: Copy>(items: impl Iterator<Item = (&'t str, T)>) -> Vec<(T, T)> {
+    let mut seen: HashMap<&str, T> = HashMap::new();
+    let mut repeated = Vec::new();
+    for (key, item) in items {
+        match seen.get(key) {
+            Some(first) => repeated.push((item, *first)),
+            None => drop(seen.insert(key, item)),
+        }
+    }
+    repeated
+}

@@ -1,0 +1,365 @@
+//! A typed cursor over the TOML tree that collects problems instead of stopping at the first.
+//!
+//! A [`Table`] remembers which keys were asked for; [`Table::finish`] reports the others as
+//! unknown. A [`Node`] is one value with its key path and line.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Finding, Problem, Warning};
+use super::units;
+
+/// The text, where secrets come from, and what was found so far.
+pub(super) struct Source<'a> {
+    text: &'a str,
+    origin: &'a str,
+    pub(super) env: &'a dyn Fn(&str) -> Option<String>,
+    pub(super) read: &'a dyn Fn(&Path) -> io::Result<String>,
+    found: RefCell<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    problems: Vec<Problem>,
+    warnings: Vec<Warning>,
+    /// Line of each key path that was visited.
+    lines: HashMap<String, usize>,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(
+        text: &'a str,
+        origin: &'a str,
+        env: &'a dyn Fn(&str) -> Option<String>,
+        read: &'a dyn Fn(&Path) -> io::Result<String>,
+    ) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { text, origin, env, read, found: RefCell::default() }
+    }
+
+    /// A problem at a key path; its line is that of the nearest visited parent.
+    pub(super) fn problem_at(&self, path: &str, message: impl Into<String>) {
+        let finding = self.finding(path, message.into());
+        self.found.borrow_mut().problems.push(finding);
+    }
+
+    pub(super) fn warning_at(&self, path: &str, message: impl Into<String>) {
+        let finding = self.finding(path, message.into());
+        self.found.borrow_mut().warnings.push(finding);
+    }
+
+    fn finding(&self, path: &str, message: String) -> Finding {
+        let found = self.found.borrow();
+        let mut prefix = path;
+        let line = loop {
+            if let Some(line) = found.lines.get(prefix) {
+                break Some(*line);
+            }
+            match prefix.rfind(['.', '[']).and_then(|end| prefix.get(..end)) {
+                Some(parent) => prefix = parent,
+                None => break None,
+            }
+        };
+        Finding { origin: self.origin.to_owned(), line, path: path.to_owned(), message }
+    }
+
+    fn line(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    /// Problems and warnings, each in the order of the file.
+    pub(super) fn into_findings(self) -> (Vec<Problem>, Vec<Warning>) {
+        let Found { mut problems, mut warnings, .. } = self.found.into_inner();
+        problems.sort_by_key(|problem| problem.line);
+        warnings.sort_by_key(|warning| warning.line);
+        (problems, warnings)
+    }
+}
+
+/// Parses the text and hands its root table to `build`; what is no TOML is a problem each.
+pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) -> T) -> Option<T> {
+    let (root, errors) = DeTable::parse_recoverable(source.text);
+    let mut readable = true;
+    for error in errors {
+        // A repeated key leaves the rest of the tree as it is; after any other error it is a guess.
+        readable &= error.message().starts_with("duplicate key");
+        let line = error.span().map(|span| source.line(span.start));
+        // The parser goes on behind an error; the first of a line is the one to mend.
+        if source.found.borrow().problems.iter().any(|problem| problem.line == line) {
+            continue;
+        }
+        let finding =
+            Finding { line, ..Finding::of_file(source.origin, format!("not TOML: {}", error.message().trim_end())) };
+        source.found.borrow_mut().problems.push(finding);
+    }
+    readable.then(|| {
+        build(Table { source, path: String::new(), entries: root.get_ref(), known: Vec::new(), refused: Vec::new() })
+    })
+}
+
+/// One value, where it stands, and the ways to read it. A value of another type is a problem.
+#[derive(Clone)]
+pub(super) struct Node<'s> {
+    pub(super) source: &'s Source<'s>,
+    pub(super) path: String,
+    value: &'s DeValue<'s>,
+}
+
+impl<'s> Node<'s> {
+    fn new(source: &'s Source<'s>, path: String, span: &Range<usize>, value: &'s DeValue<'s>) -> Self {
+        let line = source.line(span.start);
+        source.found.borrow_mut().lines.insert(path.clone(), line);
+        Self { source, path, value }
+    }
+
+    pub(super) fn problem(&self, message: impl Into<String>) {
+        self.source.problem_at(&self.path, message);
+    }
+
+    pub(super) fn warning(&self, message: impl Into<String>) {
+        self.source.warning_at(&self.path, message);
+    }
+
+    fn wrong<T>(&self, wanted: &str) -> Option<T> {
+        let article = if matches!(self.value, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
+        self.problem(format!("must be {wanted}, not {article} {}", self.value.type_str()));
+        None
+    }
+
+    pub(super) fn as_str(&self) -> Option<&'s str> {
+        self.value.as_str()
+    }
+
+    pub(super) fn string(&self) -> Option<String> {
+        self.value.as_str().map(str::to_owned).or_else(|| self.wrong("a string"))
+    }
+
+    pub(super) fn boolean(&self) -> Option<bool> {
+        self.value.as_bool().or_else(|| self.wrong("true or false"))
+    }
+
+    /// A whole number within the range.
+    pub(super) fn count(&self, range: &RangeInclusive<usize>) -> Option<usize> {
+        let Some(number) = self.value.as_integer() else {
+            return self.wrong("a whole number");
+        };
+        let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
+        let number = number.and_then(|number| usize::try_from(number).ok()).filter(|number| range.contains(number));
+        if number.is_none() {
+            self.problem(format!("must be from {} to {}", range.start(), range.end()));
+        }
+        number
+    }
+
+    /// Bytes, as an integer or as in `"4MiB"`.
+    pub(super) fn size(&self, range: &RangeInclusive<usize>) -> Option<usize> {
+        let bytes = match self.value {
+            DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
+            DeValue::String(text) => units::parse_size(text),
+            DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                return self.wrong("a size such as \"4MiB\" or a number of bytes");
+            }
+        };
+        let bytes = bytes.filter(|bytes| range.contains(bytes));
+        if bytes.is_none() {
+            let (least, most) = (units::size(*range.start()), units::size(*range.end()));
+            self.problem(format!(
+                "must be a size from {least} to {most}, written \"64KiB\", \"4MiB\" or as a number of bytes"
+            ));
+        }
+        bytes
+    }
+
+    pub(super) fn duration(&self, range: &RangeInclusive<Duration>) -> Option<Duration> {
+        let Some(text) = self.value.as_str() else {
+            return self.wrong("a duration such as \"30s\", \"5m\" or \"500ms\"");
+        };
+        let time = units::parse_duration(text).filter(|time| range.contains(time));
+        if time.is_none() {
+            let (least, most) = (units::duration(*range.start()), units::duration(*range.end()));
+            self.problem(format!(
+                "must be a duration from {least} to {most}, written \"500ms\", \"30s\", \"5m\" or \"1h\""
+            ));
+        }
+        time
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let list = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let Some(text) = self.value.as_str() else {
+            return self.wrong(&format!("one of {list}"));
+        };
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            self.problem(format!("must be one of {list}{}", did_you_mean(text, names.into_iter())));
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    /// The elements of an array.
+    pub(super) fn items(&self, wanted: &str) -> Option<Vec<Self>> {
+        let Some(array) = self.value.as_array() else {
+            return self.wrong(wanted);
+        };
+        let item = |(index, value): (usize, &'s Spanned<DeValue<'s>>)| {
+            Self::new(self.source, format!("{}[{index}]", self.path), &value.span(), value.get_ref())
+        };
+        Some(array.iter().enumerate().map(item).collect())
+    }
+
+    pub(super) fn strings(&self) -> Option<Vec<String>> {
+        let items = self.items("an array of strings")?;
+        Some(items.iter().filter_map(Self::string).collect())
+    }
+
+    pub(super) fn table(&self) -> Option<Table<'s>> {
+        let Some(entries) = self.value.as_table() else {
+            return self.wrong("a table");
+        };
+        Some(Table { source: self.source, path: self.path.clone(), entries, known: Vec::new(), refused: Vec::new() })
+    }
+}
+
+/// One table and the keys that were asked for.
+#[must_use = "`finish` reports unknown keys"]
+pub(super) struct Table<'s> {
+    pub(super) source: &'s Source<'s>,
+    pub(super) path: String,
+    entries: &'s DeTable<'s>,
+    known: Vec<&'static str>,
+    refused: Vec<&'static str>,
+}
+
+impl<'s> Table<'s> {
+    /// The value of a key that this table may have.
+    pub(super) fn take(&mut self, key: &'static str) -> Option<Node<'s>> {
+        self.known.push(key);
+        let (name, value) = self.entries.get_key_value(key)?;
+        Some(Node::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
+    }
+
+    /// All entries in the order of the file, for tables whose keys are names.
+    pub(super) fn named(self) -> Vec<(String, Node<'s>)> {
+        let mut entries: Vec<_> = self.entries.iter().collect();
+        entries.sort_by_key(|(name, _)| name.span().start);
+        let node = |(name, value): (&'s Spanned<_>, &'s Spanned<DeValue<'s>>)| {
+            let key: &str = AsRef::<std::borrow::Cow<'s, str>>::as_ref(name);
+            (key.to_owned(), Node::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
+        };
+        entries.into_iter().map(node).collect()
+    }
+
+    pub(super) fn problem(&self, message: impl Into<String>) {
+        self.source.problem_at(&self.path, message);
+    }
+
+    pub(super) fn string(&mut self, key: &'static str) -> Option<String> {
+        self.take(key)?.string()
+    }
+
+    pub(super) fn strings(&mut self, key: &'static str) -> Option<Vec<String>> {
+        self.take(key)?.strings()
+    }
+
+    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        self.take(key)?.boolean()
+    }
+
+    pub(super) fn count(&mut self, key: &'static str, range: &RangeInclusive<usize>) -> Option<usize> {
+        self.take(key)?.count(range)
+    }
+
+    pub(super) fn duration(&mut self, key: &'static str, range: &RangeInclusive<Duration>) -> Option<Duration> {
+        self.take(key)?.duration(range)
+    }
+
+    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        self.take(key)?.choice(words)
+    }
+
+    pub(super) fn table(&mut self, key: &'static str) -> Option<Self> {
+        self.take(key)?.table()
+    }
+
+    /// The tables of an array of tables.
+    pub(super) fn tables(&mut self, key: &'static str) -> Vec<Self> {
+        let items = self.take(key).and_then(|node| node.items("an array of tables"));
+        items.into_iter().flatten().filter_map(|node| node.table()).collect()
+    }
+
+    /// An absolute path.
+    pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
+        let node = self.take(key)?;
+        let path = PathBuf::from(node.string()?);
+        if !path.is_absolute() {
+            node.problem("must be an absolute path; `~` and variables mean nothing here");
+            return None;
+        }
+        Some(path)
+    }
+
+    /// A key that people write and this program does not have, with what to do about it.
+    pub(super) fn refuse(&mut self, key: &'static str, message: &str) {
+        if let Some(node) = self.take(key) {
+            node.problem(message);
+        }
+        // Known, so that it is reported once; never suggested.
+        self.known.retain(|known| *known != key);
+        self.refused.push(key);
+    }
+
+    /// Reports every key that was not asked for.
+    pub(super) fn finish(self) {
+        let (known, refused) = (self.known.clone(), self.refused.clone());
+        for (key, node) in self.named() {
+            if !known.contains(&key.as_str()) && !refused.contains(&key.as_str()) {
+                node.problem(format!("unknown key{}", did_you_mean(&key, known.iter().copied())));
+            }
+        }
+    }
+}
+
+/// The key path of an entry; keys that are no bare keys are quoted.
+fn join(path: &str, key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let key = if bare { key.to_owned() } else { format!("{key:?}") };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+/// `; did you mean ..?` when one of the words is near.
+pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> String {
+    let near = |word: &&str| distance(text, word) <= (word.len() / 3).clamp(1, 3);
+    let best = words.filter(near).min_by_key(|word| distance(text, word));
+    best.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
+}
+
+/// Edits (insert, delete, replace, swap neighbours) from one text to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
+    // Rows of the table for two, one and no characters of `from` less.
+    let (mut above, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=to.len()).collect());
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let mut best = (at(&last, j) + usize::from(a != b)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
+            let before = i.checked_sub(1).and_then(|i| from.get(i)).zip(j.checked_sub(1).and_then(|j| to.get(j)));
+            if before == Some((b, a)) {
+                best = best.min(at(&above, j.saturating_sub(1)) + 1);
+            }
+            row.push(best);
+        }
+        above = std::mem::replace(&mut last, row);
+    }
+    at(&last, to.len())
+}

@@ -1,0 +1,205 @@
+//! The `[server.limits]` table: one key for each number, with its default and the reason for it.
+
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::policy::{Per, Rate};
+
+use super::file::{Node, Table};
+use super::units;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+
+/// Any count that memory can hold.
+const COUNT: RangeInclusive<usize> = 1..=1_000_000;
+
+/// How a kind of number is read and shown.
+trait Unit {
+    type Value: Copy;
+    type Range;
+
+    fn read(node: &Node<'_>, range: &Self::Range) -> Option<Self::Value>;
+    fn show(value: Self::Value) -> String;
+}
+
+/// A whole number.
+struct Count;
+
+impl Unit for Count {
+    type Value = usize;
+    type Range = RangeInclusive<usize>;
+
+    fn read(node: &Node<'_>, range: &Self::Range) -> Option<usize> {
+        node.count(range)
+    }
+
+    fn show(value: usize) -> String {
+        value.to_string()
+    }
+}
+
+/// A number of bytes.
+struct Size;
+
+impl Unit for Size {
+    type Value = usize;
+    type Range = RangeInclusive<usize>;
+
+    fn read(node: &Node<'_>, range: &Self::Range) -> Option<usize> {
+        node.size(range)
+    }
+
+    fn show(value: usize) -> String {
+        format!("\"{}\"", units::size(value))
+    }
+}
+
+/// A duration.
+struct Time;
+
+impl Unit for Time {
+    type Value = Duration;
+    type Range = RangeInclusive<Duration>;
+
+    fn read(node: &Node<'_>, range: &Self::Range) -> Option<Duration> {
+        node.duration(range)
+    }
+
+    fn show(value: Duration) -> String {
+        format!("\"{}\"", units::duration(value))
+    }
+}
+
+/// So many in a unit of time.
+struct Often;
+
+impl Unit for Often {
+    type Value = Rate;
+    type Range = ();
+
+    fn read(node: &Node<'_>, (): &()) -> Option<Rate> {
+        rate(node)
+    }
+
+    fn show(value: Rate) -> String {
+        format!("\"{value}\"")
+    }
+}
+
+/// Reads a rate that lets something through.
+pub(super) fn rate(node: &Node<'_>) -> Option<Rate> {
+    let rate = match Rate::parse(&node.string()?) {
+        Ok(rate) if rate.count == 0 => Err("must not be zero".to_owned()),
+        Ok(rate) => Ok(rate),
+        Err(error) => Err(error.to_string()),
+    };
+    rate.map_err(|message| node.problem(message)).ok()
+}
+
+const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
+    Duration::from_secs(from)..=Duration::from_secs(to)
+}
+
+macro_rules! limits {
+    ($( $(#[$doc:meta])* $field:ident: $value:ty as $unit:ident = $key:literal, $default:expr, $range:expr; )*) => {
+        /// Bounds on clients and on what they send. Those per caller and per address hold in
+        /// configurations with many callers only.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) struct Limits {
+            $( $(#[$doc])* pub(crate) $field: $value, )*
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $( $field: $default, )* }
+            }
+        }
+
+        impl Limits {
+            /// Reads the table; what is absent or wrong has its default.
+            pub(super) fn read(table: &mut Table<'_>) -> Self {
+                Self {
+                    $( $field: table.take($key).and_then(|node| <$unit as Unit>::read(&node, &$range)).unwrap_or($default), )*
+                }
+            }
+
+            /// One line for each key.
+            pub(super) fn show(&self) -> String {
+                let mut out = String::new();
+                // Writing to a string cannot fail.
+                $( let _ = writeln!(out, "{} = {}", $key, <$unit as Unit>::show(self.$field)); )*
+                out
+            }
+        }
+    };
+}
+
+limits! {
+    /// Connections at once. Each costs a task and its buffers, some 30 KiB idle.
+    connections: usize as Count = "max-connections", 1024, COUNT;
+    /// Connections from one address, so that one peer cannot take them all.
+    connections_per_ip: usize as Count = "connections-per-ip", 64, COUNT;
+    /// Connections of one caller; hosts open a few for each window.
+    connections_per_caller: usize as Count = "connections-per-caller", 128, COUNT;
+    /// Request line and headers in bytes. Bearer tokens with many claims reach 16 KiB.
+    head_bytes: usize as Size = "max-head", 64 * KIB, KIB..=MIB;
+    /// Header fields of a request; browsers send about 30.
+    header_fields: usize as Count = "max-header-fields", 100, 1..=1000;
+    /// One header field in bytes.
+    header_field_bytes: usize as Size = "max-header-field", 16 * KIB, KIB..=MIB;
+    /// From the connection to its first byte.
+    first_byte_timeout: Duration as Time = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
+    /// From the first byte to the end of the head; ends slow-header attacks.
+    head_timeout: Duration as Time = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
+    /// From the head to the end of the body: 4 MiB at 140 kB/s.
+    body_timeout: Duration as Time = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
+    /// How long a connection may stay open between requests.
+    idle_timeout: Duration as Time = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
+    /// How long a client may take nothing of what we write.
+    write_timeout: Duration as Time = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
+    /// Body of a request in bytes: an image as an argument fits.
+    body_bytes: usize as Size = "max-body", 4 * MIB, KIB..=GIB;
+    /// Nesting of a request's JSON; real arguments stay below ten.
+    depth: usize as Count = "max-depth", 64, 8..=1000;
+    /// Values in a request's JSON; bounds what parsing can cost.
+    nodes: usize as Count = "max-nodes", 100_000, 100..=100_000_000;
+    /// A request's id in bytes: it is echoed and kept for the whole call.
+    id_bytes: usize as Size = "max-id", KIB, 16..=64 * KIB;
+    /// Calls at once, all upstreams together.
+    in_flight: usize as Count = "max-in-flight", 512, COUNT;
+    /// Calls of one caller at once: a sixteenth of all.
+    in_flight_per_caller: usize as Count = "in-flight-per-caller", 32, COUNT;
+    /// Calls that may wait for one of those places.
+    queue: usize as Count = "queue", 128, 0..=1_000_000;
+    /// How long they may wait before they are told to come back.
+    queue_timeout: Duration as Time = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
+    /// Result sent to a client, in bytes. Models read far less; images need this.
+    result_bytes: usize as Size = "max-result", 8 * MIB, KIB..=GIB;
+    /// Message taken from an upstream, in bytes. Twice the result: lists are long.
+    upstream_result_bytes: usize as Size = "max-upstream-result", 16 * MIB, KIB..=GIB;
+    /// Legacy sessions at once; one that is full ends the longest idle first.
+    sessions: usize as Count = "max-sessions", 4096, COUNT;
+    /// Legacy sessions of one caller.
+    sessions_per_caller: usize as Count = "sessions-per-caller", 64, COUNT;
+    /// When a session without stream or call ends.
+    session_idle: Duration as Time = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
+    /// When any session ends: a stolen session id is worth a day at most.
+    session_max: Duration as Time = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
+    /// Listen streams of one caller.
+    streams_per_caller: usize as Count = "streams-per-caller", 16, COUNT;
+    /// Subscribed URIs of one listen stream.
+    uris_per_stream: usize as Count = "uris-per-stream", 256, COUNT;
+    /// How often a quiet stream says that it is alive; proxies cut at 60 s.
+    keepalive: Duration as Time = "keepalive", Duration::from_secs(15), seconds(1, 3600);
+    /// Requests of one caller.
+    caller_rate: Rate as Often = "caller-rate", Rate { count: 20, per: Per::Second }, ();
+    /// Requests of one caller at once: two seconds' worth, since hosts list everything at start.
+    caller_burst: usize as Count = "caller-burst", 40, COUNT;
+    /// Wrong credentials from one address before it has to wait.
+    auth_failures: Rate as Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
+    /// Bytes in all queues and bodies together; above it new calls are refused.
+    buffered_bytes: usize as Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
+}

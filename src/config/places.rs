@@ -1,0 +1,136 @@
+//! Where files are: the configuration, the state directory, the programs of upstreams.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::{Config, Target};
+
+/// The configuration of the whole machine.
+const SYSTEM: &str = "/etc/headend/headend.toml";
+
+/// What is searched when the environment has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Where the configuration is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Located {
+    File(PathBuf),
+    /// There is none; the embedded default is to be used.
+    Embedded,
+}
+
+/// Finds the configuration: `explicit`, `$HEADEND_CONFIG`, `$XDG_CONFIG_HOME/headend/headend.toml`
+/// (`~/.config/..`), `/etc/headend/headend.toml`.
+///
+/// A path that was named is not checked for existence, so that a typing error never leads to
+/// another configuration.
+pub(crate) fn locate(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Located {
+    // A file that cannot be looked at is there: loading it tells why.
+    locate_among(explicit, env, &|path| path.try_exists().unwrap_or(true))
+}
+
+fn locate_among(
+    explicit: Option<&Path>,
+    env: &dyn Fn(&str) -> Option<String>,
+    exists: &dyn Fn(&Path) -> bool,
+) -> Located {
+    let named = explicit.map(Path::to_owned).or_else(|| variable(env, "HEADEND_CONFIG").map(PathBuf::from));
+    if let Some(path) = named {
+        return Located::File(path);
+    }
+    let user = base_dir(env, "XDG_CONFIG_HOME", ".config").map(|dir| dir.join("headend/headend.toml"));
+    let found = user.into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path));
+    found.map_or(Located::Embedded, Located::File)
+}
+
+/// Where state is kept: `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/headend`
+/// (`~/.local/state/headend`). None when the environment names no place.
+pub(crate) fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    if let Some(dirs) = variable(env, "STATE_DIRECTORY") {
+        // systemd separates several with colons; the first is ours.
+        return dirs.split(':').next().map(PathBuf::from);
+    }
+    base_dir(env, "XDG_STATE_HOME", ".local/state").map(|dir| dir.join("headend"))
+}
+
+fn variable(env: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    env(name).filter(|value| !value.is_empty())
+}
+
+/// An XDG base directory; a relative one is to be ignored, says its specification.
+fn base_dir(env: &dyn Fn(&str) -> Option<String>, name: &str, below_home: &str) -> Option<PathBuf> {
+    let stated = variable(env, name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+    stated.or_else(|| variable(env, "HOME").map(|home| Path::new(&home).join(below_home)))
+}
+
+pub(super) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Reads a configuration file, but none that others may change: it says which programs run as us.
+///
+/// # Errors
+/// Why it was not read, to stand behind its name.
+pub(super) fn read_guarded(path: &Path) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("cannot be read: {error}");
+    let mut file = File::open(path).map_err(failed)?;
+    // Of the open file, so that it cannot be exchanged in between.
+    let data = file.metadata().map_err(failed)?;
+    if !data.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    if data.mode() & 0o022 != 0 {
+        let mode = data.mode() & 0o777;
+        return Err(format!("may be written by others (mode {mode:04o}); run `chmod go-w {}`", path.display()));
+    }
+    let own = rustix::process::geteuid().as_raw();
+    if data.uid() != own && data.uid() != 0 {
+        let uid = data.uid();
+        return Err(format!("belongs to uid {uid}, who is neither us (uid {own}) nor root"));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+/// What `check` says beyond the text of the configuration: programs and directories that are not
+/// there. The machine that checks need not be the one that serves, so these are warnings.
+pub(crate) fn preflight(config: &Config) -> Vec<String> {
+    let path = environment("PATH").unwrap_or_else(|| DEFAULT_PATH.to_owned());
+    let is_program = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    missing(config, &path, &is_program, &|path| path.is_dir())
+}
+
+fn missing(
+    config: &Config,
+    path: &str,
+    is_program: &dyn Fn(&Path) -> bool,
+    is_dir: &dyn Fn(&Path) -> bool,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for upstream in &config.upstreams {
+        let Target::Stdio { command, env, cwd } = &upstream.target else { continue };
+        let at = format!("upstreams.{}", upstream.name);
+        let path = env.iter().find(|(name, _)| name == "PATH").map_or(path, |(_, value)| value.expose());
+        let program = command.first().map(String::as_str).unwrap_or_default();
+        if program.contains('/') {
+            let full = cwd.as_deref().unwrap_or(Path::new("")).join(program);
+            if !is_program(&full) {
+                warnings.push(format!("{at}.command: no program at `{}`", full.display()));
+            }
+        } else if !path.split(':').any(|dir| is_program(&Path::new(dir).join(program))) {
+            warnings.push(format!("{at}.command: `{program}` not found in PATH ({path})"));
+        }
+        if let Some(cwd) = cwd.as_ref().filter(|cwd| !is_dir(cwd)) {
+            warnings.push(format!("{at}.cwd: no directory at `{}`", cwd.display()));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests;

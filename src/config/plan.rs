@@ -1,0 +1,178 @@
+//! What a reload has to do: the difference of two configurations.
+
+use std::fmt;
+
+use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
+
+use crate::policy::{LimitSpec, PolicySpec, RuleSpec};
+
+use super::{Config, Target, Transport, Upstream, UpstreamName};
+
+/// The steps from one configuration to another. Names are in the order of the new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) start: Vec<UpstreamName>,
+    pub(crate) stop: Vec<UpstreamName>,
+    /// Their launch identity changed: start the new one, then drain the old one.
+    pub(crate) replace: Vec<UpstreamName>,
+    /// They go on as they are.
+    pub(crate) keep: Vec<UpstreamName>,
+    /// Those of `keep` with other settings (filters, limits, timeouts, header values).
+    pub(crate) changed: Vec<UpstreamName>,
+    pub(crate) policy_changed: bool,
+    /// Naming, profiles, or what one of the upstreams shows and in which order.
+    pub(crate) views_changed: bool,
+    /// Key paths that are read once at start.
+    pub(crate) needs_restart: Vec<String>,
+}
+
+/// Compares the configuration in force with the one to come.
+pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
+    let mut plan = Plan {
+        policy_changed: !same_policy(&old.policy, &new.policy),
+        views_changed: views(old) != views(new),
+        needs_restart: fixed_keys(old, new),
+        ..Plan::default()
+    };
+    for upstream in &new.upstreams {
+        let before = old.upstreams.iter().find(|before| before.name == upstream.name);
+        let list = match before {
+            None => &mut plan.start,
+            Some(before) if before.launch_identity() != upstream.launch_identity() => &mut plan.replace,
+            Some(before) => {
+                if before != upstream {
+                    plan.changed.push(upstream.name.clone());
+                }
+                &mut plan.keep
+            }
+        };
+        list.push(upstream.name.clone());
+    }
+    let gone = |upstream: &&Upstream| !new.upstreams.iter().any(|after| after.name == upstream.name);
+    plan.stop = old.upstreams.iter().filter(gone).map(|upstream| upstream.name.clone()).collect();
+    plan
+}
+
+/// What decides the names that clients see, beside what the upstreams offer.
+fn views(config: &Config) -> impl PartialEq + '_ {
+    let shown = |upstream: &Upstream| {
+        let Upstream { name, prefix, tools, prompts, resources, .. } = upstream.clone();
+        (name, prefix, tools, prompts, resources)
+    };
+    (config.naming, &config.profiles, config.upstreams.iter().map(shown).collect::<Vec<_>>())
+}
+
+/// Key paths whose values differ and are read at start only.
+fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
+    let (a, b) = (&old.server, &new.server);
+    let keys = [
+        ("server.listen", a.listen != b.listen),
+        ("server.endpoint", a.endpoint != b.endpoint),
+        ("server.legacy-sse", a.legacy_sse != b.legacy_sse),
+        ("server.allowed-hosts", a.allowed_hosts != b.allowed_hosts),
+        ("server.allowed-origins", a.allowed_origins != b.allowed_origins),
+        ("server.auth", a.auth != b.auth),
+        ("server.drain-timeout", a.drain_timeout != b.drain_timeout),
+        ("metrics.listen", old.metrics != new.metrics),
+        ("admin.socket", old.admin.socket != new.admin.socket),
+        ("admin.group", old.admin.group != new.admin.group),
+        ("admin.users", old.admin.users != new.admin.users),
+        ("audit.path", old.audit != new.audit),
+        ("log.filter", old.log.filter != new.log.filter),
+        ("log.format", old.log.format != new.log.format),
+    ];
+    let mut changed: Vec<String> =
+        keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| (*key).to_owned()).collect();
+    let (before, after) = (a.limits.show(), b.limits.show());
+    let lines = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
+    changed.extend(lines.filter_map(|(_, line)| Some(format!("server.limits.{}", line.split_once(" =")?.0))));
+    changed
+}
+
+/// Whether two policies say the same.
+// Goes when the policy's own types have equality.
+pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
+    fn rule(rule: &RuleSpec) -> impl PartialEq + '_ {
+        let RuleSpec { id, effect, upstreams, tools, prompts, resources, callers } = rule;
+        (id, effect, upstreams, tools, prompts, resources, callers)
+    }
+    fn limit(limit: &LimitSpec) -> impl PartialEq + '_ {
+        let LimitSpec { id, tools, upstreams, callers, key, rate, burst } = limit;
+        (id, tools, upstreams, callers, key, rate, burst)
+    }
+    let PolicySpec { default, rules, limits } = a;
+    *default == b.default
+        && rules.iter().map(rule).eq(b.rules.iter().map(rule))
+        && limits.iter().map(limit).eq(b.limits.iter().map(limit))
+}
+
+impl Upstream {
+    /// A hash over what is launched or connected to: command, environment, directory; or URL,
+    /// transport and header names; and the era. Another identity is another process or session.
+    ///
+    /// The name is no part of it, nor are header values: they go with each request.
+    pub(crate) fn launch_identity(&self) -> String {
+        let mut parts: Vec<String> = vec![format!("{:?}", self.era)];
+        match &self.target {
+            Target::Stdio { command, env, cwd } => {
+                parts.push(format!("stdio {} {}", command.len(), env.len()));
+                parts.extend(command.iter().cloned());
+                let mut env: Vec<_> = env.iter().collect();
+                env.sort_by_key(|(name, _)| name);
+                parts.extend(env.into_iter().flat_map(|(name, value)| [name.clone(), digest_of(&[value.expose()])]));
+                parts.extend(cwd.iter().map(|cwd| cwd.display().to_string()));
+            }
+            Target::Http { url, transport, headers } => {
+                let transport = match transport {
+                    Transport::Auto => "auto",
+                    Transport::StreamableHttp => "streamable-http",
+                    Transport::Sse => "sse",
+                };
+                parts.push(format!("http {transport}"));
+                parts.push(url.to_string());
+                let mut names: Vec<String> = headers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+                names.sort_unstable();
+                parts.extend(names);
+            }
+        }
+        digest_of(&parts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+/// SHA-256 over parts, each with its length before it.
+fn digest_of(parts: &[&str]) -> String {
+    let mut hash = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        hash.update(&(part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    HEXLOWER.encode(hash.finish().as_ref())
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut steps = Vec::new();
+        for (step, names) in
+            [("start", &self.start), ("stop", &self.stop), ("replace", &self.replace), ("change", &self.changed)]
+        {
+            if !names.is_empty() {
+                let names: Vec<&str> = names.iter().map(UpstreamName::as_str).collect();
+                steps.push(format!("{step} {}", names.join(", ")));
+            }
+        }
+        if self.policy_changed {
+            steps.push("new policy".to_owned());
+        }
+        if self.views_changed {
+            steps.push("new names or views".to_owned());
+        }
+        if !self.needs_restart.is_empty() {
+            steps.push(format!("only after a restart: {}", self.needs_restart.join(", ")));
+        }
+        if steps.is_empty() { f.write_str("nothing changed") } else { f.write_str(&steps.join("; ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

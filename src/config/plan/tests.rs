@@ -1,0 +1,73 @@
+use super::*;
+use crate::config::tests::{good, with_policy};
+
+const BASE: &str = "[upstreams.a]\ncommand = [\"/a\", \"x\"]\nenv = { K = \"1\" }\n[upstreams.b]\nurl = \"https://b/mcp\"\nheaders = { H = \"1\" }\n";
+
+#[test]
+fn a_reload_does_what_changed_and_nothing_else() {
+    let rows = [
+        ("nothing", BASE.to_owned(), "nothing changed"),
+        ("another upstream", format!("{BASE}[upstreams.c]\ncommand = [\"/c\"]\n"), "start c; new names or views"),
+        ("one less", BASE.split("[upstreams.b]").next().unwrap().to_owned(), "stop b; new names or views"),
+        ("another name", BASE.replace("upstreams.a]", "upstreams.z]"), "start z; stop a; new names or views"),
+        ("another program", BASE.replace("/a", "/aa"), "replace a"),
+        ("arguments cut elsewhere", BASE.replace("\"/a\", \"x\"", "\"/a\", \"\", \"x\""), "replace a"),
+        ("another value", BASE.replace("K = \"1\"", "K = \"2\""), "replace a"),
+        ("another directory", BASE.replace("env =", "cwd = \"/\"\nenv ="), "replace a"),
+        ("another URL", BASE.replace("b/mcp", "b/other"), "replace b"),
+        ("another header", BASE.replace("H =", "I ="), "replace b"),
+        ("another header value", BASE.replace("H = \"1\"", "H = \"2\""), "change b"),
+        ("another era", BASE.replace("url =", "era = \"modern\"\nurl ="), "replace b"),
+        ("another transport", BASE.replace("url =", "transport = \"streamable-http\"\nurl ="), "replace b"),
+        ("a timeout", BASE.replace("url =", "call-timeout = \"9s\"\nurl ="), "change b"),
+        ("a filter", BASE.replace("url =", "tools = { deny = [\"x\"] }\nurl ="), "change b; new names or views"),
+        ("a profile", format!("{BASE}[profiles.p]\nupstreams = [\"a\"]\n"), "new names or views"),
+        ("naming", format!("{BASE}[naming]\nmax-length = 60\n"), "new names or views"),
+        (
+            "a rule",
+            format!("{BASE}[[policy.rules]]\nid = \"r\"\neffect = \"deny\"\nupstreams = [\"a\"]\n"),
+            "new policy",
+        ),
+        (
+            "what is read at start",
+            format!(
+                "{BASE}[server]\nendpoint = \"/x\"\n[server.limits]\nmax-depth = 32\n[metrics]\nlisten = \"\"\n[admin]\ngroup = \"g\"\n"
+            ),
+            "only after a restart: server.endpoint, metrics.listen, admin.group, server.limits.max-depth",
+        ),
+    ];
+    let old = with_policy(BASE);
+    for (label, text, wanted) in rows {
+        assert_eq!(diff(&old, &with_policy(&text)).to_string(), wanted, "{label}");
+    }
+}
+
+#[test]
+fn the_order_of_upstreams_is_the_order_of_lists() {
+    let (a, b) = BASE.split_at(BASE.find("[upstreams.b]").unwrap());
+    let plan = diff(&with_policy(BASE), &with_policy(&format!("{b}{a}")));
+    assert!(plan.views_changed && plan.start.is_empty() && plan.replace.is_empty());
+    assert_eq!(plan.keep.iter().map(UpstreamName::as_str).collect::<Vec<_>>(), ["b", "a"]);
+    assert!(plan.changed.is_empty());
+}
+
+#[test]
+fn another_default_is_another_policy() {
+    let allow = with_policy(BASE);
+    let (deny, _) = good(&format!("[policy]\ndefault = \"deny\"\n{BASE}"));
+    assert!(diff(&allow, &deny).policy_changed);
+}
+
+#[test]
+fn the_launch_identity_is_of_the_launch_alone() {
+    let config = with_policy(
+        &BASE.replace("upstreams.b]", "upstreams.c]\ncommand = [\"/a\", \"x\"]\nenv = { K = \"1\" }\n[upstreams.b]"),
+    );
+    let [a, c, b] = config.upstreams.as_slice() else { panic!("three") };
+    assert_eq!(a.launch_identity(), c.launch_identity(), "the name is no part of it");
+    assert_ne!(a.launch_identity(), b.launch_identity());
+    assert_eq!(a.launch_identity().len(), 64);
+    let moved = with_policy("[upstreams.a]\ncommand = [\"/a\"]\nenv = { A = \"1\", B = \"2\" }\n");
+    let other = with_policy("[upstreams.a]\ncommand = [\"/a\"]\nenv = { B = \"2\", A = \"1\" }\n");
+    assert_eq!(moved.upstreams[0].launch_identity(), other.upstreams[0].launch_identity(), "nor is the order of env");
+}

@@ -1,0 +1,58 @@
+//! What is found in a configuration: problems, which refuse it, and warnings, which do not.
+
+use std::fmt;
+
+/// One thing to mend or to know, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// File name, or what the text is.
+    pub(crate) origin: String,
+    /// From one; none when it is about the whole text.
+    pub(crate) line: Option<usize>,
+    /// Key path such as `upstreams.fs.command`; may be empty.
+    pub(crate) path: String,
+    /// What is wrong and what to write.
+    pub(crate) message: String,
+}
+
+/// A finding that refuses the configuration.
+pub(crate) type Problem = Finding;
+
+/// A finding that does not.
+pub(crate) type Warning = Finding;
+
+impl Finding {
+    /// About the file itself.
+    pub(super) fn of_file(origin: &str, message: String) -> Self {
+        Self { origin: origin.to_owned(), line: None, path: String::new(), message }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Why a configuration is refused: never empty, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problems(pub(crate) Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            write!(f, "{end}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

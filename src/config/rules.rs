@@ -1,0 +1,186 @@
+//! The `[policy]` table.
+
+use crate::catalog::name::UpstreamName;
+use crate::policy::{Effect, KeyPart, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
+
+use super::build::NOT_YET;
+use super::file::{Table, did_you_mean};
+use super::limits::rate;
+
+const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("ask", Effect::Ask), ("deny", Effect::Deny)];
+const KEY_PARTS: [(&str, KeyPart); 3] =
+    [("caller", KeyPart::Caller), ("upstream", KeyPart::Upstream), ("tool", KeyPart::Tool)];
+
+/// What stands between the upstream and the rest of a canonical name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Separator {
+    /// `__`, of tools and prompts.
+    Name,
+    /// `+`, of resources.
+    Uri,
+}
+
+impl Separator {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "__",
+            Self::Uri => "+",
+        }
+    }
+}
+
+/// Builds the policy and checks it as it will be compiled.
+pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> PolicySpec {
+    let Some(mut table) = table else {
+        return PolicySpec { default: Effect::Allow, rules: Vec::new(), limits: Vec::new() };
+    };
+    let default = table.take("default");
+    if default.is_none() {
+        table.problem("needs `default`: write \"allow\" or \"deny\" for what no rule names");
+    }
+    let spec = PolicySpec {
+        default: default.and_then(|node| node.choice(&EFFECTS)).unwrap_or(Effect::Deny),
+        rules: table.tables("rules").into_iter().map(rule).collect(),
+        limits: table.tables("limits").into_iter().map(limit).collect(),
+    };
+    let source = table.source;
+    table.finish();
+    let policy = Policy::build(&spec);
+    let mut at = |path: String, message: String| source.problem_at(&path, message);
+    let rules = spec.rules.iter().map(|rule| (&rule.upstreams, &rule.tools, &rule.prompts, Some(&rule.resources)));
+    for (index, (names, tools, prompts, resources)) in rules.enumerate() {
+        let path = format!("policy.rules[{index}]");
+        check_upstreams(&format!("{path}.upstreams"), names, upstreams, policy.as_ref().ok(), &mut at);
+        check_all(&format!("{path}.tools"), tools, Separator::Name, upstreams, &mut at);
+        check_all(&format!("{path}.prompts"), prompts, Separator::Name, upstreams, &mut at);
+        check_all(
+            &format!("{path}.resources"),
+            resources.map_or(&[], Vec::as_slice),
+            Separator::Uri,
+            upstreams,
+            &mut at,
+        );
+    }
+    for (index, limit) in spec.limits.iter().enumerate() {
+        let path = format!("policy.limits[{index}]");
+        check_upstreams(&format!("{path}.upstreams"), &limit.upstreams, upstreams, policy.as_ref().ok(), &mut at);
+        check_all(&format!("{path}.tools"), &limit.tools, Separator::Name, upstreams, &mut at);
+    }
+    for problem in policy.err().into_iter().flatten() {
+        source.problem_at(&problem.path, problem.message);
+    }
+    spec
+}
+
+fn rule(mut table: Table<'_>) -> RuleSpec {
+    table.refuse("arguments", &format!("matching arguments {NOT_YET}; the rule would be wider than it reads"));
+    table.refuse("annotations", &format!("matching annotations {NOT_YET}; the rule would be wider than it reads"));
+    let effect = table.take("effect");
+    if effect.is_none() {
+        table.problem("needs `effect`: \"allow\" or \"deny\"");
+    }
+    let rule = RuleSpec {
+        id: table.string("id").unwrap_or_default(),
+        effect: effect.and_then(|node| node.choice(&EFFECTS)).unwrap_or(Effect::Deny),
+        upstreams: patterns(&mut table, "upstreams"),
+        tools: patterns(&mut table, "tools"),
+        prompts: patterns(&mut table, "prompts"),
+        resources: patterns(&mut table, "resources"),
+        callers: patterns(&mut table, "callers"),
+    };
+    table.finish();
+    rule
+}
+
+fn limit(mut table: Table<'_>) -> LimitSpec {
+    for key in ["prompts", "resources"] {
+        table.refuse(key, "a limit is about tools; to limit everything of an upstream, write `upstreams`");
+    }
+    let wanted = table.take("rate");
+    if wanted.is_none() {
+        table.problem("needs `rate`, such as \"30/m\"");
+    }
+    let rate = wanted.and_then(|node| rate(&node)).unwrap_or(Rate { count: 1, per: Per::Second });
+    let key = table.take("key").and_then(|node| node.items("an array such as [\"caller\", \"tool\"]"));
+    let key = key.map(|parts| parts.iter().filter_map(|part| part.choice(&KEY_PARTS)).collect());
+    let burst = table.count("burst", &(1..=1_000_000)).and_then(|burst| u32::try_from(burst).ok());
+    let limit = LimitSpec {
+        id: table.string("id").unwrap_or_default(),
+        tools: patterns(&mut table, "tools"),
+        upstreams: patterns(&mut table, "upstreams"),
+        callers: patterns(&mut table, "callers"),
+        key: key.unwrap_or_else(|| vec![KeyPart::Caller]),
+        rate,
+        burst: burst.unwrap_or(rate.count),
+    };
+    table.finish();
+    limit
+}
+
+/// A list of patterns. An empty one would read as "nothing" and mean "everything".
+fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
+    let Some(node) = table.take(key) else { return Vec::new() };
+    let patterns = node.strings();
+    if patterns.as_ref().is_some_and(Vec::is_empty) {
+        node.problem("must not be empty; without this key everything is meant");
+    }
+    patterns.unwrap_or_default()
+}
+
+fn check_upstreams(
+    path: &str,
+    patterns: &[String],
+    upstreams: &[UpstreamName],
+    policy: Option<&Policy>,
+    at: &mut dyn FnMut(String, String),
+) {
+    for (index, pattern) in patterns.iter().enumerate() {
+        let names = || upstreams.iter().map(UpstreamName::as_str);
+        let matches = |policy: &Policy| {
+            policy.patterns().any(|used| used.text() == pattern && names().any(|name| used.matches(name)))
+        };
+        // A policy with problems cannot be asked; a second look follows when they are mended.
+        if !policy.is_none_or(matches) {
+            let near = did_you_mean(pattern, names());
+            at(format!("{path}[{index}]"), format!("matches no configured upstream{near}"));
+        }
+    }
+}
+
+fn check_all(
+    path: &str,
+    patterns: &[String],
+    separator: Separator,
+    upstreams: &[UpstreamName],
+    at: &mut dyn FnMut(String, String),
+) {
+    for (index, pattern) in patterns.iter().enumerate() {
+        if let Err(message) = check_pattern(pattern, separator, upstreams) {
+            at(format!("{path}[{index}]"), message);
+        }
+    }
+}
+
+/// Refuses a pattern that can match no canonical name of these upstreams: a rule that silently
+/// does nothing is the classic failure.
+pub(super) fn check_pattern(pattern: &str, separator: Separator, upstreams: &[UpstreamName]) -> Result<(), String> {
+    let between = separator.as_str();
+    let head = pattern.split(['*', '?', '[', ']', '{', '}', '\\']).next().unwrap_or_default();
+    let starts = |name: &UpstreamName| {
+        let start = format!("{name}{between}");
+        head.starts_with(&start) || (start.starts_with(head) && head.len() < pattern.len())
+    };
+    if pattern.is_empty() || upstreams.iter().any(starts) {
+        return Ok(());
+    }
+    let Some((name, _)) = head.split_once(between) else {
+        let example = upstreams.first().map_or("files", UpstreamName::as_str);
+        let form = match separator {
+            Separator::Name => format!("`<upstream>__<name>`, for example \"{example}__{pattern}\""),
+            Separator::Uri => format!("`<upstream>+<URI>`, for example \"{example}+{pattern}\""),
+        };
+        return Err(format!("matches nothing: rules and profiles use canonical names, {form}"));
+    };
+    let near = did_you_mean(name, upstreams.iter().map(UpstreamName::as_str));
+    Err(format!("matches nothing: there is no upstream `{name}` here{near}"))
+}

@@ -1,0 +1,224 @@
+//! Secrets: where they come from, and that they are not shown.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::file::{Node, Table};
+
+/// What stands in place of a secret.
+pub(super) const REDACTED: &str = "***";
+
+/// A value that is never shown. [`Secret::expose`] is the only way to it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) const fn new(value: String) -> Self {
+        Self(value)
+    }
+
+    /// The value, for the one place that needs it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+/// A secret and whether it stood in the file itself.
+pub(super) struct Found {
+    pub(super) secret: Secret,
+    pub(super) literal: bool,
+}
+
+/// Reads a string, or one of `{ env }`, `{ file }`, `{ credential }`, each with an optional
+/// `prefix` before the value (`"Bearer "`).
+pub(super) fn read(node: &Node<'_>) -> Option<Found> {
+    if let Some(text) = node.as_str() {
+        return Some(Found { secret: Secret::new(text.to_owned()), literal: true });
+    }
+    let Some(mut table) = node.clone().table() else {
+        node.problem(
+            "write a string or where to find it: { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",
+        );
+        return None;
+    };
+    let prefix = table.string("prefix").unwrap_or_default();
+    let value = resolve(node, &mut table);
+    table.finish();
+    Some(Found { secret: Secret::new(prefix + &value?), literal: false })
+}
+
+fn resolve(node: &Node<'_>, table: &mut Table<'_>) -> Option<String> {
+    let sources = (table.take("env"), table.take("file"), table.take("credential"));
+    match sources {
+        (Some(env), None, None) => from_env(&env),
+        (None, Some(file), None) => {
+            let path = PathBuf::from(file.string()?);
+            if !path.is_absolute() {
+                file.problem("must be an absolute path");
+                return None;
+            }
+            from_file(&file, &path)
+        }
+        (None, None, Some(credential)) => from_credential(&credential),
+        _ => {
+            node.problem("needs exactly one of `env`, `file` and `credential`");
+            None
+        }
+    }
+}
+
+fn from_env(node: &Node<'_>) -> Option<String> {
+    let name = node.string()?;
+    let value = (node.source.env)(&name).filter(|value| !value.is_empty());
+    if value.is_none() {
+        node.problem(format!(
+            "the environment variable `{name}` is not set; export it, or write {{ file = \"/path\" }} or {{ credential = \"name\" }}"
+        ));
+    }
+    value
+}
+
+fn from_credential(node: &Node<'_>) -> Option<String> {
+    let name = node.string()?;
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        node.problem("must be the name of a credential, as in the unit's LoadCredential=");
+        return None;
+    }
+    let Some(dir) = (node.source.env)("CREDENTIALS_DIRECTORY") else {
+        node.problem(format!(
+            "$CREDENTIALS_DIRECTORY is not set: the credential needs `LoadCredential={name}:/path` in the systemd unit"
+        ));
+        return None;
+    };
+    from_file(node, &Path::new(&dir).join(name))
+}
+
+fn from_file(node: &Node<'_>, path: &Path) -> Option<String> {
+    let text = match (node.source.read)(path) {
+        Ok(text) => text,
+        Err(error) => {
+            node.problem(format!("read {}: {error}", path.display()));
+            return None;
+        }
+    };
+    // Editors and `echo` end the last line; no token does.
+    let value = text.strip_suffix('\n').unwrap_or(&text);
+    let value = value.strip_suffix('\r').unwrap_or(value);
+    if value.is_empty() {
+        node.problem(format!("{} is empty", path.display()));
+        return None;
+    }
+    Some(value.to_owned())
+}
+
+/// Words in the name of a variable, option or header that say that its value is a secret.
+const SECRET_WORDS: &[&str] =
+    &["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie", "auth"];
+
+/// Ends of names whose value only says where a secret is.
+const HARMLESS_ENDS: &[&str] = &["file", "path", "dir", "url", "id", "name", "env", "type"];
+
+/// Beginnings of well-known tokens.
+const TOKENS: &[&str] = &[
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "hf_",
+    "npm_",
+    "Bearer ",
+    "eyJhbGci",
+];
+
+/// Whether a name says that its value is a secret: `GITHUB_TOKEN`, `--api-key`, `X-Api-Key`.
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let last = name.rsplit(['_', '-']).next().unwrap_or_default();
+    SECRET_WORDS.iter().any(|word| name.contains(word)) && !HARMLESS_ENDS.contains(&last)
+}
+
+/// Whether a value begins like a well-known kind of token, or is a URL with a password.
+pub(crate) fn is_token(value: &str) -> bool {
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    let password = user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty());
+    password || TOKENS.iter().any(|start| value.len() > start.len() && value.starts_with(start))
+}
+
+/// For each word of a command line: where in it a secret begins, if one seems to.
+pub(super) fn in_arguments(command: &[String]) -> Vec<Option<usize>> {
+    let mut follows = false;
+    let mut places = Vec::with_capacity(command.len());
+    for word in command {
+        let option = word.starts_with('-');
+        let secret = match word.split_once('=') {
+            Some((name, value)) if is_secret_name(name) && !value.is_empty() => Some(name.len() + 1),
+            Some((name, value)) if is_token(value) => Some(name.len() + 1),
+            _ if is_token(word) || (follows && !option) => Some(0),
+            _ => None,
+        };
+        follows = option && !word.contains('=') && is_secret_name(word);
+        places.push(secret);
+    }
+    places
+}
+
+/// A command line without the secrets that seem to be in it.
+pub(super) fn redacted(command: &[String]) -> Vec<String> {
+    let shown = |(word, place): (&String, Option<usize>)| match place.and_then(|at| word.get(..at)) {
+        Some(start) => format!("{start}{REDACTED}"),
+        None => word.clone(),
+    };
+    command.iter().zip(in_arguments(command)).map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_secret() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "***");
+    }
+
+    #[test]
+    fn secrets_on_a_command_line_are_found_and_redacted() {
+        let cases: &[(&[&str], &[&str])] = &[
+            (&["srv", "--token=abc"], &["srv", "--token=***"]),
+            (&["srv", "--api-key", "abc", "x"], &["srv", "--api-key", "***", "x"]),
+            (&["srv", "ghp_0123"], &["srv", "***"]),
+            (&["env", "API_KEY=abc", "srv"], &["env", "API_KEY=***", "srv"]),
+            (&["srv", "postgres://me:pw@db/x"], &["srv", "***"]),
+            (&["srv", "postgres://me@db:5432/x"], &["srv", "postgres://me@db:5432/x"]),
+            (&["srv", "--header=Bearer abc"], &["srv", "--header=***"]),
+            (&["srv", "--token-file=/run/t"], &["srv", "--token-file=/run/t"]),
+            (&["srv", "--token", "--verbose"], &["srv", "--token", "--verbose"]),
+            (&["npx", "-y", "pkg", "/srv/keys"], &["npx", "-y", "pkg", "/srv/keys"]),
+        ];
+        for (command, shown) in cases {
+            let command: Vec<String> = command.iter().map(ToString::to_string).collect();
+            assert_eq!(redacted(&command), *shown);
+        }
+    }
+
+    #[test]
+    fn names_say_whether_their_value_is_secret() {
+        for name in ["GITHUB_TOKEN", "OPENAI_API_KEY", "DB_PASSWORD", "Authorization", "X-Api-Key", "secret"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["NODE_ENV", "TOKEN_FILE", "AWS_ACCESS_KEY_ID", "SSH_KEY_PATH", "REGION"] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The resolved configuration as TOML, secrets redacted; what `headend check` prints.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use toml::Value;
+use url::Url;
+
+use crate::policy::{KeyPart, LimitSpec, PolicySpec, RuleSpec};
+
+use super::secret::{REDACTED, Secret, is_secret_name, redacted};
+use super::{
+    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start, Target, Transport, Upstream,
+    Uris, units,
+};
+
+/// Renders every key with the value in force, in the order of the shipped example.
+pub(crate) fn render(config: &Config) -> String {
+    let mut out = Out::default();
+    server(&mut out, &config.server);
+    out.table("metrics");
+    out.string("listen", &config.metrics.map(|address| address.to_string()).unwrap_or_default());
+    admin(&mut out, &config.admin);
+    out.table("naming");
+    out.string("uris", if config.naming.uris == Uris::Keep { "keep" } else { "prefix" });
+    out.raw("max-length", &config.naming.max_length.to_string());
+    for one in &config.upstreams {
+        upstream(&mut out, one);
+    }
+    policy(&mut out, &config.policy, config.policy_stated);
+    for one in &config.profiles {
+        profile(&mut out, one);
+    }
+    out.table("audit");
+    out.path("path", &config.audit.path);
+    out.table("log");
+    out.string("filter", &config.log.filter);
+    let format = match config.log.format {
+        LogFormat::Auto => "auto",
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
+    out.string("format", format);
+    out.0
+}
+
+/// Text that grows line by line.
+#[derive(Default)]
+struct Out(String);
+
+impl Out {
+    fn line(&mut self, line: &str) {
+        self.0.push_str(line);
+        self.0.push('\n');
+    }
+
+    fn table(&mut self, header: &str) {
+        let gap = if self.0.is_empty() { "" } else { "\n" };
+        self.line(&format!("{gap}[{header}]"));
+    }
+
+    fn raw(&mut self, key: &str, value: &str) {
+        self.line(&format!("{key} = {value}"));
+    }
+
+    fn string(&mut self, key: &str, value: &str) {
+        self.raw(key, &quoted(value));
+    }
+
+    fn path(&mut self, key: &str, value: &Path) {
+        self.string(key, &value.display().to_string());
+    }
+
+    fn strings(&mut self, key: &str, values: &[String]) {
+        self.raw(key, &array(values));
+    }
+
+    /// A list whose absence means everything.
+    fn patterns(&mut self, key: &str, values: &[String]) {
+        if !values.is_empty() {
+            self.strings(key, values);
+        }
+    }
+}
+
+/// A TOML string on one line.
+pub(crate) fn quoted(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return Value::String(text.to_owned()).to_string();
+    }
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            // Writing to a string cannot fail.
+            c if c.is_control() => drop(write!(out, "\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A TOML key, quoted where it has to be.
+pub(crate) fn key(text: &str) -> String {
+    let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if bare { text.to_owned() } else { quoted(text) }
+}
+
+/// A TOML array of strings.
+pub(crate) fn array(values: &[String]) -> String {
+    let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
+    format!("[{}]", values.join(", "))
+}
+
+/// A TOML inline table of pairs that are TOML already.
+pub(crate) fn inline(pairs: &[(String, String)]) -> String {
+    if pairs.is_empty() {
+        return "{}".to_owned();
+    }
+    let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{} = {value}", key(name))).collect();
+    format!("{{ {} }}", pairs.join(", "))
+}
+
+fn secrets(secrets: &[(String, Secret)]) -> String {
+    let pairs: Vec<_> = secrets.iter().map(|(name, _)| (name.clone(), quoted(REDACTED))).collect();
+    inline(&pairs)
+}
+
+fn server(out: &mut Out, server: &Server) {
+    out.table("server");
+    let listen: Vec<String> = server.listen.iter().map(ToString::to_string).collect();
+    out.strings("listen", &listen);
+    out.string("endpoint", &server.endpoint);
+    out.raw("legacy-sse", &server.legacy_sse.to_string());
+    out.strings("allowed-hosts", &server.allowed_hosts);
+    out.strings("allowed-origins", &server.allowed_origins);
+    out.string("drain-timeout", &units::duration(server.drain_timeout));
+    out.table("server.auth");
+    match &server.auth {
+        Auth::Token { tokens } => {
+            out.string("mode", "token");
+            out.raw("tokens", &secrets(tokens));
+        }
+        Auth::None => out.string("mode", "none"),
+    }
+    out.table("server.limits");
+    out.0.push_str(&server.limits.show());
+}
+
+fn admin(out: &mut Out, admin: &Admin) {
+    out.table("admin");
+    if let Some(socket) = &admin.socket {
+        out.path("socket", socket);
+    }
+    if let Some(group) = &admin.group {
+        out.string("group", group);
+    }
+    out.strings("users", &admin.users);
+}
+
+fn upstream(out: &mut Out, upstream: &Upstream) {
+    out.table(&format!("upstreams.{}", upstream.name));
+    match &upstream.target {
+        Target::Stdio { command, env, cwd } => {
+            out.strings("command", &redacted(command));
+            out.raw("env", &secrets(env));
+            if let Some(cwd) = cwd {
+                out.path("cwd", cwd);
+            }
+        }
+        Target::Http { url, transport, headers } => {
+            out.string("url", &shown_url(url));
+            let transport = match transport {
+                Transport::Auto => "auto",
+                Transport::StreamableHttp => "streamable-http",
+                Transport::Sse => "sse",
+            };
+            out.string("transport", transport);
+            out.raw("headers", &secrets(headers));
+        }
+    }
+    let era = match upstream.era {
+        EraChoice::Auto => "auto",
+        EraChoice::Legacy => "legacy",
+        EraChoice::Modern => "modern",
+    };
+    out.string("era", era);
+    let instance = match upstream.instance {
+        Instance::Auto => "auto",
+        Instance::Shared => "shared",
+        Instance::PerCaller => "per-caller",
+        Instance::PerSession => "per-session",
+    };
+    out.string("instance", instance);
+    out.string("start", if upstream.start == Start::Eager { "eager" } else { "lazy" });
+    out.string("call-timeout", &units::duration(upstream.call_timeout));
+    out.string("call-max", &units::duration(upstream.call_max));
+    out.string("start-timeout", &units::duration(upstream.start_timeout));
+    out.raw("max-in-flight", &upstream.max_in_flight.to_string());
+    out.raw("queue", &upstream.queue.to_string());
+    out.string("queue-timeout", &units::duration(upstream.queue_timeout));
+    out.string("prefix", &upstream.prefix);
+    for (name, items) in
+        [("tools", &upstream.tools), ("prompts", &upstream.prompts), ("resources", &upstream.resources)]
+    {
+        out.raw(name, &filter(items));
+    }
+}
+
+/// The URL without what seems to be a secret in its query.
+fn shown_url(url: &Url) -> String {
+    if !url.query_pairs().any(|(name, _)| is_secret_name(&name)) {
+        return url.to_string();
+    }
+    let mut shown = url.clone();
+    let pairs = url.query_pairs();
+    let redact = |name: &str, value: &str| if is_secret_name(name) { REDACTED.to_owned() } else { value.to_owned() };
+    shown.query_pairs_mut().clear().extend_pairs(pairs.map(|(name, value)| (name.to_string(), redact(&name, &value))));
+    shown.to_string()
+}
+
+fn filter(filter: &Filter) -> String {
+    let mut pairs = vec![("allow".to_owned(), array(&filter.allow)), ("deny".to_owned(), array(&filter.deny))];
+    if !filter.rename.is_empty() {
+        let names: Vec<_> = filter.rename.iter().map(|(from, to)| (from.clone(), quoted(to))).collect();
+        pairs.push(("rename".to_owned(), inline(&names)));
+    }
+    inline(&pairs)
+}
+
+fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
+    if !stated {
+        out.line("\n# The file has no [policy].");
+    }
+    out.table("policy");
+    out.string("default", policy.default.as_str());
+    for RuleSpec { id, effect, upstreams, tools, prompts, resources, callers } in &policy.rules {
+        out.table("[policy.rules]");
+        out.string("id", id);
+        out.string("effect", effect.as_str());
+        let lists = [upstreams, tools, prompts, resources, callers];
+        for (name, list) in ["upstreams", "tools", "prompts", "resources", "callers"].into_iter().zip(lists) {
+            out.patterns(name, list);
+        }
+    }
+    for LimitSpec { id, tools, upstreams, callers, key, rate, burst } in &policy.limits {
+        out.table("[policy.limits]");
+        out.string("id", id);
+        for (name, list) in [("tools", tools), ("upstreams", upstreams), ("callers", callers)] {
+            out.patterns(name, list);
+        }
+        let parts = key.iter().map(|part| match part {
+            KeyPart::Caller => "caller".to_owned(),
+            KeyPart::Upstream => "upstream".to_owned(),
+            KeyPart::Tool => "tool".to_owned(),
+        });
+        out.strings("key", &parts.collect::<Vec<_>>());
+        out.string("rate", &rate.to_string());
+        out.raw("burst", &burst.to_string());
+    }
+}
+
+fn profile(out: &mut Out, profile: &Profile) {
+    out.table(&format!("profiles.{}", profile.name));
+    let upstreams: Vec<String> = profile.upstreams.iter().map(ToString::to_string).collect();
+    out.strings("upstreams", &upstreams);
+    for (name, items) in [("tools", &profile.tools), ("prompts", &profile.prompts), ("resources", &profile.resources)] {
+        out.raw(name, &filter(items));
+    }
+    out.raw("transparent", &profile.transparent.to_string());
+}

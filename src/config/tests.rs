@@ -1,0 +1,298 @@
+//! Texts to configurations and to problems. `examples` loads what is shipped.
+
+use std::fmt::Write as _;
+
+use super::*;
+use crate::policy::Effect;
+
+mod examples;
+mod problems;
+
+/// An environment in which every variable is set, each to another value.
+pub(super) fn every(name: &str) -> Option<String> {
+    Some(format!("/value-of-{name}"))
+}
+
+fn nothing(_: &str) -> Option<String> {
+    None
+}
+
+/// A file system in which every file is its own path.
+#[expect(clippy::unnecessary_wraps, reason = "the shape of `read_to_string`")]
+pub(super) fn paths(path: &Path) -> io::Result<String> {
+    Ok(format!("{}\n", path.display()))
+}
+
+/// The configuration of a text that has no problem.
+#[track_caller]
+pub(super) fn good(text: &str) -> (Config, Vec<Warning>) {
+    parse(text, "test.toml", &every, &paths).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+}
+
+/// A configuration that says nothing about its policy but the default.
+pub(super) fn with_policy(text: &str) -> Config {
+    good(&format!("[policy]\ndefault = \"allow\"\n{text}")).0
+}
+
+#[test]
+fn an_empty_file_has_the_defaults_and_two_warnings() {
+    let (config, warnings) = good("");
+    assert_eq!(config.server.listen, ["127.0.0.1:8627".parse().unwrap()]);
+    assert_eq!(config.server.endpoint, "/mcp");
+    assert_eq!(config.server.auth, Auth::Token { tokens: Vec::new() });
+    assert_eq!(config.server.drain_timeout, Duration::from_secs(25));
+    assert_eq!(config.metrics, Some("127.0.0.1:9627".parse().unwrap()));
+    assert_eq!(config.naming, Naming { uris: Uris::Keep, max_length: 48 });
+    assert_eq!(config.audit.path, Path::new("audit"));
+    assert_eq!((config.policy.default, config.policy_stated), (Effect::Allow, false));
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("test.toml: policy: there is no [policy] table")), "{texts:?}");
+}
+
+#[test]
+fn upstreams_keep_the_order_of_the_file() {
+    let config = with_policy(
+        "[upstreams.z]\nurl = \"https://z\"\n[upstreams.a.env]\nB = \"1\"\nA = \"2\"\n[upstreams.m]\ncommand = [\"/m\"]\n[upstreams.a]\ncommand = [\"/a\"]\n",
+    );
+    let names: Vec<&str> = config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+    // The place of an upstream is that of its own table.
+    assert_eq!(names, ["z", "m", "a"]);
+    let Target::Stdio { env, .. } = &config.upstreams[2].target else { panic!("not stdio") };
+    assert_eq!(env.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["B", "A"]);
+}
+
+#[test]
+fn an_upstream_has_the_defaults_of_its_kind() {
+    let config = with_policy("[upstreams.a]\ncommand = [\"/a\"]\n[upstreams.b]\nurl = \"http://[::1]:80/mcp\"\n");
+    let [a, b] = config.upstreams.as_slice() else { panic!("two") };
+    assert_eq!((a.max_in_flight, b.max_in_flight), (16, 64));
+    assert_eq!((a.call_timeout, a.call_max), (Duration::from_secs(60), Duration::from_secs(600)));
+    assert_eq!((a.queue, a.queue_timeout), (128, Duration::from_secs(5)));
+    assert_eq!((a.prefix.as_str(), &a.tools), ("a__", &Filter::default()));
+    assert_eq!((a.era, a.instance, a.start), (EraChoice::Auto, Instance::Auto, Start::Eager));
+}
+
+#[test]
+fn every_number_of_the_limits_can_be_set() {
+    let defaults = Limits::default();
+    assert_eq!((defaults.body_bytes, defaults.in_flight, defaults.sessions), (4 << 20, 512, 4096));
+    let mut text = "[server.limits]\n".to_owned();
+    let mut expected = String::new();
+    for line in defaults.show().lines() {
+        let (key, value) = line.split_once(" = ").unwrap();
+        let other = match value.trim_matches('"') {
+            text if text.ends_with("/s") || text.ends_with("/m") => "\"7/h\"".to_owned(),
+            text if text.ends_with('B') => "\"2MiB\"".to_owned(),
+            text if text.ends_with(['s', 'm', 'h']) => "\"7s\"".to_owned(),
+            text => (text.parse::<usize>().unwrap() + 1).to_string(),
+        };
+        let other = if key == "max-id" { "\"2KiB\"".to_owned() } else { other };
+        let other = if key == "max-head" || key == "max-header-field" { "\"32KiB\"".to_owned() } else { other };
+        writeln!(expected, "{key} = {other}").unwrap();
+    }
+    text.push_str(&expected);
+    let (config, _) = good(&text);
+    let shown = config.server.limits.show();
+    for (shown, (expected, default)) in shown.lines().zip(expected.lines().zip(defaults.show().lines())) {
+        assert_eq!(shown, expected);
+        assert!(shown != default || shown.contains("32KiB"), "{shown} was not changed");
+    }
+}
+
+#[test]
+fn secrets_come_from_the_text_the_environment_files_and_credentials() {
+    let config = with_policy(
+        "[upstreams.a]\nurl = \"https://a\"\n[upstreams.a.headers]\nA = \"literal\"\nB = { env = \"TOKEN\", prefix = \"Bearer \" }\nC = { file = \"/run/c\" }\nD = { credential = \"d\" }\n",
+    );
+    let Target::Http { headers, .. } = &config.upstreams[0].target else { panic!("not HTTP") };
+    let values: Vec<&str> = headers.iter().map(|(_, value)| value.expose()).collect();
+    assert_eq!(values, ["literal", "Bearer /value-of-TOKEN", "/run/c", "/value-of-CREDENTIALS_DIRECTORY/d"]);
+    assert!(!format!("{config:?}").contains("value-of-TOKEN"), "debug shows no secret");
+}
+
+#[test]
+fn a_missing_secret_is_a_problem_that_names_its_key() {
+    let text = "[upstreams.a]\nurl = \"https://a\"\n[upstreams.a.headers]\nA = { env = \"NOT_SET\" }\nB = { file = \"/none\" }\nC = { credential = \"c\" }\n";
+    let missing = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    let problems = parse(text, "x", &nothing, &missing).unwrap_err().to_string();
+    let lines: Vec<&str> = problems.lines().collect();
+    assert!(
+        lines[0].starts_with("x:4: upstreams.a.headers.A.env: the environment variable `NOT_SET` is not set"),
+        "{problems}"
+    );
+    assert!(lines[1].starts_with("x:5: upstreams.a.headers.B.file: read /none:"), "{problems}");
+    assert!(
+        lines[2].starts_with("x:6: upstreams.a.headers.C.credential: $CREDENTIALS_DIRECTORY is not set"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn every_problem_is_told_at_once_in_the_order_of_the_file() {
+    let text = "[server]\nlisten = [\"0.0.0.0:1\"]\nendpont = \"/x\"\n[upstreams.Bad]\ncommand = []\n[upstreams.ok]\nurl = \"ftp://x\"\nnonsense = 1\n";
+    let problems = parse(text, "bad.toml", &nothing, &paths).unwrap_err();
+    let found: Vec<(usize, &str)> = problems.0.iter().map(|p| (p.line.unwrap(), p.path.as_str())).collect();
+    let expected = [
+        (2, "server.listen[0]"),
+        (3, "server.endpont"),
+        (4, "upstreams.Bad"),
+        (5, "upstreams.Bad.command"),
+        (7, "upstreams.ok.url"),
+        (8, "upstreams.ok.nonsense"),
+    ];
+    assert_eq!(found, expected, "{problems}");
+    assert!(
+        problems.to_string().contains("bad.toml:3: server.endpont: unknown key; did you mean `endpoint`?"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn a_file_that_others_may_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("headend.toml");
+    std::fs::write(&path, "[policy]\ndefault = \"deny\"\n").unwrap();
+    for (mode, accepted) in
+        [(0o600, true), (0o640, true), (0o644, true), (0o664, false), (0o646, false), (0o666, false)]
+    {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let loaded = load(&path);
+        assert_eq!(loaded.is_ok(), accepted, "{mode:o}: {loaded:?}");
+        if let Ok((config, _)) = loaded {
+            assert_eq!(config.path.as_deref(), Some(path.as_path()));
+        }
+    }
+    let missing = load(&dir.path().join("none.toml")).unwrap_err().to_string();
+    assert!(missing.contains("none.toml: cannot be read: "), "{missing}");
+    assert!(load(dir.path()).unwrap_err().to_string().contains("is not a file"));
+}
+
+/// Everything that can be said in this release.
+pub(super) const FULL: &str = r#"
+[server]
+listen = ["127.0.0.1:0", "[::1]:8627"]
+endpoint = "/a/mcp"
+allowed-hosts = ["mcp.example.com", "mcp.example.com:8443"]
+allowed-origins = ["https://app.example.com"]
+drain-timeout = "1500ms"
+[server.auth]
+tokens = { ci = { env = "CI_TOKEN" } }
+[server.limits]
+max-body = 1048576
+caller-rate = "5/m"
+[metrics]
+listen = ""
+[admin]
+socket = "/run/x.sock"
+group = "staff"
+users = ["alice"]
+[naming]
+uris = "prefix"
+max-length = 64
+[upstreams.z]
+command = ["/bin/z", "--token=abc", "a\"b\\c\n"]
+env = { A = "1", B = { file = "/b" } }
+cwd = "/srv"
+era = "legacy"
+instance = "shared"
+start = "lazy"
+call-timeout = "90s"
+call-max = "2h"
+start-timeout = "1m"
+max-in-flight = 3
+queue = 0
+queue-timeout = "0s"
+prefix = "zed_"
+tools = { allow = ["a*", "{b,c}"], deny = ["ab"], rename = { "old.name" = "new" } }
+resources = { deny = ["file:///secret/*"] }
+[upstreams.a]
+url = "https://a.example.com/mcp?key=abc&x=1"
+transport = "streamable-http"
+era = "modern"
+headers = { Authorization = { env = "A" } }
+[policy]
+default = "deny"
+[[policy.rules]]
+id = "r1"
+effect = "allow"
+upstreams = ["a"]
+prompts = ["a__*"]
+callers = ["ci", "local"]
+[[policy.rules]]
+id = "r2"
+effect = "deny"
+tools = ["z__*"]
+resources = ["z+file://*"]
+[[policy.limits]]
+id = "l"
+tools = ["a__*"]
+upstreams = ["*"]
+callers = ["*"]
+key = ["caller", "upstream", "tool"]
+rate = "30/m"
+[profiles.p]
+upstreams = ["a", "z"]
+tools = { allow = ["a__*"], deny = ["z__x"] }
+[profiles.q]
+upstreams = ["a"]
+transparent = true
+[audit]
+path = "/var/log/headend"
+[log]
+filter = "warn,headend::runtime=debug"
+format = "json"
+"#;
+
+#[test]
+fn what_is_shown_reads_back_as_the_same_configuration() {
+    let (mut config, _) = good(FULL);
+    let shown = show::render(&config);
+    for secret in ["abc", "value-of", "/b\""] {
+        assert!(!shown.contains(secret), "{secret} in\n{shown}");
+    }
+    let (again, _) = good(&shown);
+    assert_eq!(show::render(&again), shown);
+    // All but the secrets, which are stars by now.
+    let stars = || Secret::new("***".to_owned());
+    config.server.auth = Auth::Token { tokens: vec![("ci".to_owned(), stars())] };
+    for upstream in &mut config.upstreams {
+        match &mut upstream.target {
+            Target::Stdio { command, env, .. } => {
+                command[1] = "--token=***".to_owned();
+                env.iter_mut().for_each(|(_, value)| *value = stars());
+            }
+            Target::Http { url, headers, .. } => {
+                url.set_query(Some("key=***&x=1"));
+                headers.iter_mut().for_each(|(_, value)| *value = stars());
+            }
+        }
+    }
+    assert_eq!(again, config);
+}
+
+#[test]
+fn the_shown_default_reads_back_too() {
+    let config = with_policy("");
+    let (again, _) = good(&show::render(&config));
+    assert_eq!(again, config);
+    let silent = show::render(&good("").0);
+    assert!(silent.contains("# The file has no [policy].\n"), "{silent}");
+}
+
+#[test]
+fn no_mutant_of_a_configuration_panics() {
+    let chars: Vec<char> = FULL.chars().collect();
+    let mut accepted = 0;
+    for at in (0..chars.len()).step_by(7) {
+        let (before, after) = chars.split_at(at);
+        let (before, rest): (String, String) = (before.iter().collect(), after[1..].iter().collect());
+        for inserted in ["", "\"", "[", "\n", "\u{e9}", "9"] {
+            accepted += usize::from(parse(&format!("{before}{inserted}{rest}"), "x", &every, &paths).is_ok());
+        }
+        let half = parse(&before, "x", &every, &paths);
+        accepted += usize::from(half.is_ok());
+    }
+    assert!(0 < accepted, "some change nothing that matters");
+}

@@ -1,0 +1,78 @@
+//! What is shipped: example configurations and systemd units.
+
+use super::*;
+
+fn shipped(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// A text with its examples in force: `#key = value` and `#[table]` without the `#`.
+fn examples(text: &str) -> String {
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => format!("{rest}\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn shipped_configurations_load_without_warnings() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let mut count = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let loaded = parse(&text, &path.display().to_string(), &every, &paths);
+            let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+            assert!(config.policy_stated && warnings.is_empty(), "{warnings:?}");
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "{count} files");
+}
+
+#[test]
+fn every_example_of_the_annotated_file_loads() {
+    let text = examples(&shipped("config/headend.toml"));
+    let (config, warnings) = good(&text);
+    assert_eq!(warnings, [], "{text}");
+    assert_eq!((config.policy.rules.len(), config.policy.limits.len(), config.profiles.len()), (1, 1, 1));
+}
+
+#[test]
+fn the_annotated_file_shows_the_limits_with_their_defaults() {
+    let (config, _) = good(&examples(&shipped("config/headend.toml")));
+    assert_eq!(config.server.limits, Limits::default());
+}
+
+#[test]
+fn the_annotated_file_teaches_every_key() {
+    let text = shipped("config/headend.toml");
+    let shown = show::render(&good(FULL).0);
+    for key in shown.lines().filter_map(|line| Some(line.split_once(" = ")?.0)) {
+        let taught = text.lines().any(|line| line.trim_start_matches('#').starts_with(&format!("{key} = ")));
+        assert!(taught, "`{key}` is not in config/headend.toml");
+    }
+    for table in shown.lines().filter_map(|line| line.strip_prefix('[')) {
+        let start = table.split('.').next().unwrap_or_default().trim_end_matches(']');
+        assert!(text.contains(start), "[{start} is not in config/headend.toml");
+    }
+}
+
+#[test]
+fn systemd_waits_longer_than_the_drain_takes() {
+    // Ends of upstreams and last words, beside the drain.
+    let rest = Duration::from_secs(6 + 5);
+    for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
+        let text = shipped(unit);
+        let seconds = text.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
+        let stop = Duration::from_secs(seconds.parse().unwrap());
+        assert!(good("").0.server.drain_timeout + rest < stop, "{unit}");
+        assert!(text.contains("Type=notify\n") && text.contains("RestartPreventExitStatus=78\n"), "{unit}");
+        assert!(
+            text.lines().any(|line| line.starts_with("ExecReload=") && line.ends_with("/headend reload")),
+            "{unit}"
+        );
+    }
+}

@@ -1,0 +1,350 @@
+//! The `[upstreams.<name>]` tables.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use url::{Host, Url};
+
+use crate::catalog::name::{UpstreamName, prefix_warnings};
+
+use super::build::{NOT_YET, repeated, warn_of_literal};
+use super::file::{Node, Table};
+use super::profile::filter;
+use super::secret::{self, Secret};
+use super::{EraChoice, Instance, Start, Target, Transport, Upstream};
+
+/// Silence after which a call is given up; progress starts it again.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest call with all its progress.
+const CALL_MAX: Duration = Duration::from_secs(600);
+/// `npx` and `uvx` download on the first start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// One process answers one client at a time, more or less.
+const STDIO_IN_FLIGHT: usize = 16;
+const HTTP_IN_FLIGHT: usize = 64;
+const QUEUE: usize = 128;
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+
+const TIMES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
+const QUEUE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+const IN_FLIGHT: RangeInclusive<usize> = 1..=65_536;
+const QUEUES: RangeInclusive<usize> = 0..=65_536;
+
+/// Headers that each request sets itself.
+const RESERVED: &[&str] = &[
+    "host",
+    "content-length",
+    "content-type",
+    "accept",
+    "connection",
+    "transfer-encoding",
+    "upgrade",
+    "te",
+    "trailer",
+];
+
+/// Room that a prefix leaves for the name itself.
+const ROOM_FOR_NAME: usize = 12;
+
+/// All upstreams in the order of the file.
+pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<Upstream> {
+    let Some(table) = table else { return Vec::new() };
+    let source = table.source;
+    let mut upstreams = Vec::new();
+    for (key, node) in table.named() {
+        let name = UpstreamName::parse(&key);
+        if let Err(error) = &name {
+            node.problem(format!(
+                "the name of an upstream {error}; write for example `[upstreams.{}]`",
+                suggestion(&key)
+            ));
+        }
+        let Some(table) = node.table() else { continue };
+        // The rest of a table with a bad name is checked too.
+        let Ok(stand_in) = UpstreamName::parse("x") else { continue };
+        let good = name.is_ok();
+        let upstream = one(name.unwrap_or(stand_in), table, max_length);
+        upstreams.extend(upstream.filter(|_| good));
+    }
+    let prefixes = upstreams.iter().map(|upstream| (upstream.prefix.as_str(), upstream));
+    for (second, first) in repeated(prefixes.filter(|(prefix, _)| !prefix.is_empty())) {
+        let path = format!("upstreams.{}.prefix", second.name);
+        source.problem_at(&path, format!("`{}` has the same prefix \"{}\"", first.name, first.prefix));
+    }
+    let prefixes: Vec<_> = upstreams.iter().map(|u: &Upstream| (u.name.clone(), u.prefix.clone())).collect();
+    for warning in prefix_warnings(&prefixes) {
+        if warning.prefix != warning.other_prefix || warning.prefix.is_empty() {
+            source.warning_at(&format!("upstreams.{}.prefix", warning.upstream), warning.to_string());
+        }
+    }
+    upstreams
+}
+
+/// A name like the one written that is possible.
+fn suggestion(key: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = key.chars().map(fit).collect();
+    let name: String = name.trim_matches('-').chars().take(31).collect();
+    if name.is_empty() { "files".to_owned() } else { name }
+}
+
+fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Upstream> {
+    table.refuse(
+        "args",
+        "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
+    );
+    table.refuse("type", "is told by `command` or `url`; for HTTP, `transport` chooses");
+    table.refuse("roots", &format!("relaying roots {NOT_YET}"));
+    let target = target(&mut table);
+    let http = matches!(target, Some(Target::Http { .. }));
+    let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
+    let call_max = call_max(&mut table, call_timeout);
+    let in_flight = if http { HTTP_IN_FLIGHT } else { STDIO_IN_FLIGHT };
+    let placeholder = Target::Stdio { command: Vec::new(), env: Vec::new(), cwd: None };
+    let found = target.is_some();
+    let upstream = Upstream {
+        era: table.choice("era", &ERAS).unwrap_or(EraChoice::Auto),
+        instance: instance(&mut table),
+        start: table.choice("start", &[("eager", Start::Eager), ("lazy", Start::Lazy)]).unwrap_or(Start::Eager),
+        call_timeout,
+        call_max,
+        start_timeout: table.duration("start-timeout", &TIMES).unwrap_or(START_TIMEOUT),
+        max_in_flight: table.count("max-in-flight", &IN_FLIGHT).unwrap_or(in_flight),
+        queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
+        queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
+        prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),
+        tools: filter(&mut table, "tools", true),
+        prompts: filter(&mut table, "prompts", true),
+        resources: filter(&mut table, "resources", false),
+        target: target.unwrap_or(placeholder),
+        name,
+    };
+    table.finish();
+    found.then_some(upstream)
+}
+
+const ERAS: [(&str, EraChoice); 3] =
+    [("auto", EraChoice::Auto), ("legacy", EraChoice::Legacy), ("modern", EraChoice::Modern)];
+
+/// The hard limit of a call, which is no shorter than its silence.
+fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
+    let Some(node) = table.take("call-max") else { return CALL_MAX.max(call_timeout) };
+    let Some(limit) = node.duration(&TIMES) else { return CALL_MAX };
+    if limit < call_timeout {
+        node.problem("must not be shorter than call-timeout");
+    }
+    limit
+}
+
+fn instance(table: &mut Table<'_>) -> Instance {
+    let words = [
+        ("auto", Instance::Auto),
+        ("shared", Instance::Shared),
+        ("per-caller", Instance::PerCaller),
+        ("per-session", Instance::PerSession),
+    ];
+    let Some(node) = table.take("instance") else { return Instance::Auto };
+    let instance = node.choice(&words).unwrap_or(Instance::Auto);
+    if matches!(instance, Instance::PerCaller | Instance::PerSession) {
+        let word = node.as_str().unwrap_or_default();
+        node.problem(format!("instance \"{word}\" {NOT_YET}; write \"auto\" or \"shared\""));
+    }
+    instance
+}
+
+fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
+    let prefix = node.string()?;
+    if !prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
+        node.problem("must be letters, digits, `_` and `-`: other characters are refused by language-model APIs");
+    } else if prefix.len() + ROOM_FOR_NAME > max_length && !prefix.is_empty() {
+        let most = max_length.saturating_sub(ROOM_FOR_NAME);
+        node.problem(format!("must not be longer than {most} characters, so that names fit [naming] max-length"));
+    }
+    Some(prefix)
+}
+
+fn target(table: &mut Table<'_>) -> Option<Target> {
+    match (table.take("command"), table.take("url")) {
+        (Some(command), None) => stdio(table, &command),
+        (None, Some(url)) => remote(table, &url),
+        (command, url) => {
+            let message = if command.is_some() && url.is_some() {
+                "has both `command` and `url`; an upstream is a local program or a remote server"
+            } else {
+                "needs `command` (a local program) or `url` (a remote server)"
+            };
+            table.problem(message);
+            // Which of the others belong here is not known; none is unknown.
+            for key in ["env", "cwd", "transport", "headers"] {
+                drop(table.take(key));
+            }
+            None
+        }
+    }
+}
+
+fn stdio(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
+    for key in ["transport", "headers"] {
+        table.refuse(key, "belongs to `url`; a local program speaks over its stdin and stdout");
+    }
+    let command = command(node);
+    let env = table.take("env").and_then(|node| node.table()).map(environment).unwrap_or_default();
+    let cwd = table.path("cwd");
+    Some(Target::Stdio { command: command?, env, cwd })
+}
+
+fn command(node: &Node<'_>) -> Option<Vec<String>> {
+    if let Some(line) = node.as_str() {
+        let words = line.split_whitespace().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
+        let shell = line.contains(['|', '&', ';', '<', '>', '$', '`', '"', '\'', '\\', '*']);
+        let write = if shell { "[\"program\", \"argument\"]".to_owned() } else { format!("[{words}]") };
+        node.problem(format!("must be an array of the program and its arguments, there is no shell; write {write}"));
+        return None;
+    }
+    let items = node.items("an array of the program and its arguments")?;
+    let words: Vec<String> = items.iter().map(Node::string).collect::<Option<_>>()?;
+    for (item, _) in items.iter().zip(&words).filter(|(_, word)| word.contains('\0')) {
+        item.problem("must not contain a NUL character");
+    }
+    match words.first().map(String::as_str) {
+        None => node.problem("must not be empty; write the program and its arguments"),
+        Some("") => node.problem("the program must not be empty"),
+        Some(program) if program.contains(char::is_whitespace) && words.len() == 1 && !program.starts_with('/') => {
+            node.warning("the program's name contains spaces; arguments are elements of their own");
+        }
+        Some(program) if program.contains('/') && !program.starts_with('/') => {
+            node.warning("a relative program is looked up in the upstream's working directory; write an absolute path");
+        }
+        Some(_) => {}
+    }
+    let places = secret::in_arguments(&words);
+    for (item, _) in items.iter().zip(places).filter(|(_, place)| place.is_some()) {
+        item.warning("looks like a secret, and every user of this machine can read a command line; pass it in `env`");
+    }
+    if let Some(package) = unpinned(&words) {
+        node.warning(format!(
+            "`{package}` has no version, so what runs can change at any start; write `{package}{}`",
+            pin(&words)
+        ));
+    }
+    words.first().is_some_and(|program| !program.is_empty()).then_some(words)
+}
+
+/// The package that a runner would fetch in whatever version is the newest.
+fn unpinned(command: &[String]) -> Option<&str> {
+    let program = command.first()?.rsplit('/').next()?;
+    let arguments = command.get(1..)?;
+    let package = match program {
+        "npx" | "bunx" | "pnpx" | "uvx" => arguments.iter().find(|word| !word.starts_with('-'))?,
+        _ => return None,
+    };
+    // A scope begins with @ too; paths and URLs are not looked up by version.
+    let version = package.get(1..)?.contains(['@', '=', '<', '>', '~']);
+    let local = package.contains("://") || package.starts_with(['.', '/']);
+    (!version && !local).then_some(package)
+}
+
+fn pin(command: &[String]) -> &'static str {
+    let python = command.first().is_some_and(|program| program.ends_with("uvx"));
+    if python { "==1.2.3" } else { "@1.2.3" }
+}
+
+fn environment(table: Table<'_>) -> Vec<(String, Secret)> {
+    let mut variables = Vec::new();
+    for (name, node) in table.named() {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            node.problem("the name of a variable must not be empty nor contain `=` or NUL");
+        }
+        let Some(found) = secret::read(&node) else { continue };
+        if found.secret.expose().contains('\0') {
+            node.problem("must not contain a NUL character");
+        }
+        if found.literal && (secret::is_secret_name(&name) || secret::is_token(found.secret.expose())) {
+            warn_of_literal(&node);
+        }
+        variables.push((name, found.secret));
+    }
+    variables
+}
+
+fn remote(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
+    for key in ["env", "cwd"] {
+        table.refuse(key, "belongs to `command`; a remote server has its own");
+    }
+    let words = [("auto", Transport::Auto), ("streamable-http", Transport::StreamableHttp), ("sse", Transport::Sse)];
+    let transport = table.take("transport");
+    let chosen = transport.as_ref().and_then(|node| node.choice(&words)).unwrap_or(Transport::Auto);
+    if let Some(node) = transport.filter(|_| chosen == Transport::Sse) {
+        node.problem(format!(
+            "the 2024-11-05 transport to upstreams {NOT_YET}; write \"auto\" with a streamable HTTP URL"
+        ));
+    }
+    let headers = table.take("headers").and_then(|node| node.table()).map(headers).unwrap_or_default();
+    Some(Target::Http { url: url(node)?, transport: chosen, headers })
+}
+
+fn url(node: &Node<'_>) -> Option<Url> {
+    let text = node.string()?;
+    let url = match Url::parse(&text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+        Ok(url) => {
+            node.problem(format!("must begin with https:// or http://, not {}:", url.scheme()));
+            return None;
+        }
+        Err(error) => {
+            node.problem(format!("is no URL ({error}); write for example \"https://docs.example.com/mcp\""));
+            return None;
+        }
+    };
+    if url.scheme() == "http" && !is_loopback(&url) {
+        node.problem(
+            "plain http is possible to this machine only, since tokens and results would be readable; write https://",
+        );
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        node.problem("must not contain a user or password; write headers = { Authorization = { env = \"NAME\" } }");
+    }
+    if url.fragment().is_some() {
+        node.problem("must not contain `#`");
+    }
+    if url.query_pairs().any(|(name, _)| secret::is_secret_name(&name)) {
+        node.warning(
+            "the query seems to contain a secret, which ends up in logs on the way; use `headers` where the server can",
+        );
+    }
+    Some(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => false,
+    }
+}
+
+fn headers(table: Table<'_>) -> Vec<(String, Secret)> {
+    let mut headers: Vec<(String, Secret)> = Vec::new();
+    for (name, node) in table.named() {
+        let lower = name.to_ascii_lowercase();
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            node.problem("is no name of an HTTP header");
+        } else if RESERVED.contains(&lower.as_str()) || lower.starts_with("mcp-") {
+            node.problem("is set by the gateway itself");
+        }
+        if headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+            node.problem("stands here twice; case means nothing in header names");
+        }
+        let Some(found) = secret::read(&node) else { continue };
+        if HeaderValue::from_str(found.secret.expose()).is_err() {
+            node.problem("its value contains characters that no HTTP header may have");
+        }
+        if found.literal {
+            warn_of_literal(&node);
+        }
+        headers.push((name, found.secret));
+    }
+    headers
+}
