@@ -134,11 +134,15 @@ impl Setup {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let skipped = log.lines().count().saturating_sub(LOG_LINES);
                 let tail: Vec<&str> = log.lines().skip(skipped).collect();
-                Err(error.context(format!(
-                    "{} does not serve; it logged:\n{}\n",
-                    binary.display(),
-                    tail.join("\n")
-                )))
+                let said = if tail.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    tail.join("\n  ")
+                };
+                Err(anyhow::anyhow!(
+                    "{} does not serve: {error:#}; it logged:\n  {said}",
+                    binary.display()
+                ))
             }
         }
     }
@@ -252,6 +256,7 @@ http {{
       proxy_set_header Connection \"\";
       proxy_buffering off;
       proxy_buffer_size 64k;
+      proxy_buffers 8 64k;
       proxy_read_timeout 1h;
     }}
   }}

@@ -15,7 +15,7 @@ use crate::process::Process;
 use crate::scenario::{Call, Era, Scenario, Session, Target, first_stamp};
 
 /// How long calls are made before any is counted.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// How long a load may last beyond its measured time: a target that stops answering must not stop the run.
 const GRACE: Duration = Duration::from_secs(20);
@@ -58,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) era: Era,
     pub(crate) scenario: Scenario,
     pub(crate) in_flight: u64,
+    /// How long calls are made before any is counted.
+    pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
     /// What precedes the tools' names: connections take turns, nothing precedes when empty.
     pub(crate) prefixes: Vec<String>,
@@ -83,6 +85,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
         era: options.era,
         scenario: options.scenario,
         in_flight: options.in_flight,
+        warm_up: WARM_UP,
         measured: Duration::try_from_secs_f64(options.seconds).context("read --seconds")?,
         prefixes: options.prefix.clone(),
         tools: options.tools,
@@ -105,7 +108,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
 /// # Errors
 /// At the first answer that is wrong, when a connection breaks, and when answers fail to come.
 pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Sample> {
-    let limit = plan.measured + GRACE;
+    let limit = plan.warm_up + plan.measured + GRACE;
     timeout(limit, drive(plan))
         .await
         .with_context(|| format!("answers still missing after {limit:?}"))?
@@ -118,7 +121,7 @@ async fn drive(plan: &Plan) -> anyhow::Result<Sample> {
     for number in 0..plan.in_flight {
         callers.push(Caller::new(plan, &session, number).await?);
     }
-    let start = Instant::now() + WARM_UP;
+    let start = Instant::now() + plan.warm_up;
     let window = Window {
         start,
         end: start + plan.measured,

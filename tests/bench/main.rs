@@ -68,9 +68,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Burns every CPU. The parent starts this with `chrt --idle 0`, so that anything else takes the CPU at once.
-///
-/// A virtual CPU that went to sleep needs tens of microseconds to wake up, which would drown what one call costs.
+/// Burns every CPU; the parent sees to the priority.
 fn spin() {
     for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
         std::thread::spawn(|| {

@@ -120,6 +120,10 @@ impl Process {
         }
     }
 
+    pub(crate) fn pid(self) -> u32 {
+        self.pid
+    }
+
     /// User and system time so far, to [`TICK`].
     ///
     /// # Errors

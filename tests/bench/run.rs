@@ -1,10 +1,10 @@
 //! The whole table: every target in turn, round by round, so that ratios compare what the machine did within seconds.
 
 mod fleet;
+mod quiet;
 mod single;
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -12,10 +12,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::budget::{self, Singles};
-use crate::gateway;
-use crate::load::{self, Plan};
-use crate::process::Server;
-use crate::run::fleet::{Fleet, ROWS, Row};
+use crate::load::{self, Plan, WARM_UP};
+use crate::run::fleet::{Fleet, ROWS, Row, Who};
+use crate::run::quiet::Quiet;
 use crate::table::{self, Results};
 
 #[derive(Debug, clap::Args)]
@@ -130,7 +129,8 @@ async fn measure(
     rounds: usize,
     results: &mut Results,
 ) {
-    let _awake = if row.awake { keep_awake() } else { None };
+    let upstream = fleet.seat(Who::Direct).map(|seat| seat.process);
+    let _quiet = row.quiet.then(|| Quiet::begin(upstream));
     for round in 1..=rounds {
         eprintln!("{}: round {round} of {rounds}", row.name);
         for (who, seat) in row
@@ -146,6 +146,7 @@ async fn measure(
                 era: row.era,
                 scenario: row.scenario,
                 in_flight: row.in_flight,
+                warm_up: WARM_UP,
                 measured,
                 prefixes: seat.prefixes.clone(),
                 tools: seat.tools,
@@ -154,28 +155,6 @@ async fn measure(
             results.record(row.name, who.label(), load::measure(&plan).await);
         }
     }
-}
-
-/// Keeps the CPUs from sleeping, where the system lets that be done without taking time from anyone.
-fn keep_awake() -> Option<Server> {
-    let program = std::env::current_exe()
-        .ok()
-        .filter(|_| gateway::on_path("chrt"));
-    let awake = program.and_then(|program| {
-        Server::start(
-            Command::new("chrt")
-                .args(["--idle", "0"])
-                .arg(program)
-                .arg("spin"),
-        )
-        .ok()
-    });
-    if awake.is_none() {
-        eprintln!(
-            "chrt is missing: with one call in flight the wake-ups of idle CPUs are measured as well"
-        );
-    }
-    awake
 }
 
 /// A thousand sessions take a thousand connections here and two thousand in the floor.

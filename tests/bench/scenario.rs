@@ -11,7 +11,7 @@ use crate::answer;
 use crate::http::Connection;
 
 /// Digits of the number that makes a call unique: its id, and the beginning of its text.
-pub(crate) const STAMP: usize = 13;
+const STAMP: usize = 13;
 
 /// The smallest number of [`STAMP`] digits.
 const FIRST_STAMP: u64 = 1_000_000_000_000;

@@ -30,8 +30,8 @@ pub(crate) struct Row {
     pub(crate) scenario: Scenario,
     pub(crate) era: Era,
     pub(crate) in_flight: u64,
-    /// Whether CPUs are kept from sleeping.
-    pub(crate) awake: bool,
+    /// Whether the machine is made quiet for it.
+    pub(crate) quiet: bool,
     pub(crate) targets: &'static [Who],
 }
 
@@ -105,7 +105,7 @@ const fn row(
         scenario,
         era: Era::Legacy,
         in_flight,
-        awake: in_flight == 1,
+        quiet: in_flight == 1,
         targets,
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::scenario::{STAMP, TextSummary};
+use crate::scenario::TextSummary;
 use crate::upstream::Eras;
 
 /// The longest text `big` returns.
@@ -243,7 +243,7 @@ fn tool_list(count: usize) -> String {
         let comma = if n == 0 { "" } else { "," };
         let written = write!(
             list,
-            r#"{comma}{{"name":"{name}","description":"Looks up one record of the collection and returns its fields as text.","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string","description":"What to look for, of {STAMP} characters or more."}},"bytes":{{"type":"integer","minimum":0}},"n":{{"type":"integer","minimum":0}}}}}}}}"#
+            r#"{comma}{{"name":"{name}","description":"Looks up one record of the collection and returns its fields as text.","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string","description":"What to look for."}},"bytes":{{"type":"integer","minimum":0}},"n":{{"type":"integer","minimum":0}}}}}}}}"#
         );
         written.expect("invariant: writing to a string does not fail");
     }
