@@ -1,0 +1,69 @@
+//! The floor: what a reverse proxy on the same HTTP stack costs when it parses nothing.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use crate::serve;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long)]
+    listen: SocketAddr,
+    /// The server every request goes to.
+    #[arg(long)]
+    to: SocketAddr,
+    /// End when stdin closes.
+    #[arg(long, hide = true)]
+    until_eof: bool,
+}
+
+pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
+    if options.until_eof {
+        crate::exit_at_eof();
+    }
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    runtime.block_on(async {
+        for listener in serve::bind(&[options.listen]).await? {
+            forward(listener, options.to).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Passes every request of one listener on to `to` through pooled connections.
+///
+/// # Errors
+/// When a connection cannot be accepted.
+pub(crate) async fn forward(
+    listener: tokio::net::TcpListener,
+    to: SocketAddr,
+) -> anyhow::Result<()> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client: Client<_, Incoming> = Client::builder(TokioExecutor::new()).build(connector);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let client = client.clone();
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |path| path.as_str());
+        let uri = Uri::builder()
+            .scheme("http")
+            .authority(to.to_string())
+            .path_and_query(path)
+            .build();
+        async move {
+            *request.uri_mut() = uri?;
+            Ok::<_, anyhow::Error>(client.request(request).await?)
+        }
+    });
+    serve::serve(listener, service).await
+}

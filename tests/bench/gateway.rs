@@ -1,0 +1,278 @@
+//! Starts what stands between the load and the upstream: the gateway with a configuration of its own, and nginx.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use tempfile::TempDir;
+
+use crate::http::Connection;
+use crate::process::Server;
+use crate::scenario::{Session, Target};
+
+/// How long a gateway may take until it serves.
+const READY: Duration = Duration::from_secs(20);
+
+/// How much of a gateway's log is shown when it does not start.
+const LOG_LINES: usize = 15;
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) server: Server,
+    pub(crate) target: Target,
+    /// From its start to a complete answer.
+    pub(crate) ready_after: Duration,
+}
+
+/// What the gateway is configured with.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// TOML: `url = "..."` or `command = [...]`. The only upstream's items keep their names; of several, `u0__`, `u1__` and
+    /// so on precede them.
+    upstreams: Vec<String>,
+    /// How many deny rules for other tools to add.
+    pub(crate) rules: usize,
+    /// How many tools the list has when it is complete.
+    pub(crate) tools: usize,
+}
+
+impl Setup {
+    /// HTTP upstreams at these addresses, each with so many tools.
+    pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
+        let upstreams = addresses
+            .iter()
+            .map(|address| format!(r#"url = "http://{address}/mcp""#))
+            .collect();
+        Self {
+            upstreams,
+            rules: 0,
+            tools: addresses.len() * tools,
+        }
+    }
+
+    /// This program as a stdio upstream.
+    ///
+    /// # Errors
+    /// When the path of this program is unknown.
+    pub(crate) fn stdio(tools: usize) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("find this program")?;
+        let command = format!(
+            r#"command = ["{}", "upstream", "--stdio", "--tools", "{tools}"]"#,
+            program.display()
+        );
+        Ok(Self {
+            upstreams: vec![command],
+            rules: 0,
+            tools,
+        })
+    }
+
+    /// What precedes the names of each upstream's tools.
+    pub(crate) fn prefixes(&self) -> Vec<String> {
+        match self.upstreams.len() {
+            1 => Vec::new(),
+            count => (0..count).map(|number| format!("u{number}__")).collect(),
+        }
+    }
+
+    fn config(&self, port: u16) -> anyhow::Result<String> {
+        let mut config = format!(
+            "[server]\nlisten = [\"127.0.0.1:{port}\"]\n[server.auth]\nmode = \"none\"\n[metrics]\nlisten = \"\"\n[policy]\ndefault = \"allow\"\n"
+        );
+        for rule in 0..self.rules {
+            writeln!(
+                config,
+                "[[policy.rules]]\nid = \"rule-{rule}\"\neffect = \"deny\"\ntools = [\"other{rule}__delete_*\"]"
+            )?;
+        }
+        for (number, upstream) in self.upstreams.iter().enumerate() {
+            // The concurrency limit is not what is measured.
+            writeln!(
+                config,
+                "[upstreams.u{number}]\n{upstream}\nmax-in-flight = 256"
+            )?;
+            if self.upstreams.len() == 1 {
+                writeln!(config, "prefix = \"\"")?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// Starts `binary` with this setup and waits until it lists every tool. Its configuration, state and log are in `folder`.
+    ///
+    /// # Errors
+    /// When it ends or does not list every tool within [`READY`]; says what it logged.
+    pub(crate) async fn start(&self, binary: &Path, folder: &Path) -> anyhow::Result<Gateway> {
+        let port = free_port()?;
+        let (config, log) = (folder.join("headend.toml"), folder.join("headend.log"));
+        fs::write(&config, self.config(port)?).context("write the gateway's configuration")?;
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(&config);
+        command
+            .env("STATE_DIRECTORY", folder)
+            .env("RUNTIME_DIRECTORY", folder);
+        command.env("HEADEND_SOCKET", folder.join("headend.sock"));
+        let output = File::create(&log).context("create the gateway's log")?;
+        command
+            .stdout(output.try_clone().context("share the gateway's log")?)
+            .stderr(output);
+        let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
+        let started = Instant::now();
+        let mut server = Server::start(&mut command)?;
+        match wait_for_tools(&mut server, &target, self.tools).await {
+            Ok(()) => Ok(Gateway {
+                server,
+                target,
+                ready_after: started.elapsed(),
+            }),
+            Err(error) => {
+                let log = fs::read_to_string(&log).unwrap_or_default();
+                let skipped = log.lines().count().saturating_sub(LOG_LINES);
+                let tail: Vec<&str> = log.lines().skip(skipped).collect();
+                let said = if tail.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    tail.join("\n  ")
+                };
+                Err(anyhow::anyhow!(
+                    "{} does not serve: {error:#}; it logged:\n  {said}",
+                    binary.display()
+                ))
+            }
+        }
+    }
+}
+
+async fn wait_for_tools(server: &mut Server, target: &Target, tools: usize) -> anyhow::Result<()> {
+    let deadline = Instant::now() + READY;
+    loop {
+        let problem = match list(target).await {
+            Ok(listed) if listed == tools => return Ok(()),
+            Ok(listed) => anyhow::anyhow!("{listed} of {tools} tools listed"),
+            Err(error) => error,
+        };
+        if let Some(status) = server.ended() {
+            bail!("it ended: {status}");
+        }
+        if Instant::now() > deadline {
+            return Err(problem.context(format!("not ready after {READY:?}")));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn list(target: &Target) -> anyhow::Result<usize> {
+    let mut connection = Connection::open(&target.authority).await?;
+    let listing = Session::modern(target.clone());
+    tokio::time::timeout(READY, listing.count_tools(&mut connection, 1))
+        .await
+        .context("tools/list: no answer")?
+}
+
+/// nginx in front of one upstream.
+#[derive(Debug)]
+pub(crate) struct Nginx {
+    pub(crate) server: Server,
+    pub(crate) target: Target,
+    _folder: TempDir,
+}
+
+impl Nginx {
+    /// Starts nginx; `None` when it is not installed.
+    ///
+    /// # Errors
+    /// When it is there and does not accept connections.
+    pub(crate) async fn start(upstream: &str) -> anyhow::Result<Option<Self>> {
+        if !on_path("nginx") {
+            return Ok(None);
+        }
+        let folder = tempfile::tempdir().context("create a folder for nginx")?;
+        let port = free_port()?;
+        let config = folder.path().join("nginx.conf");
+        fs::write(&config, nginx_config(folder.path(), port, upstream))
+            .context("write the configuration of nginx")?;
+        let mut server = Server::start(
+            Command::new("nginx")
+                .arg("-p")
+                .arg(folder.path())
+                .arg("-c")
+                .arg(&config),
+        )?;
+        let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
+        let deadline = Instant::now() + READY;
+        while let Err(error) = Connection::open(&target.authority).await {
+            ensure!(
+                server.ended().is_none() && Instant::now() < deadline,
+                "nginx does not serve: {error:#}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(Some(Self {
+            server,
+            target,
+            _folder: folder,
+        }))
+    }
+}
+
+/// A plain reverse proxy as one would put before an MCP server: connections are kept, and events pass as they arrive.
+fn nginx_config(folder: &Path, port: u16, upstream: &str) -> String {
+    let folder = folder.display();
+    // Workers of a master that is root would otherwise be a user who cannot enter the folder.
+    let user = if rustix::process::getuid().is_root() {
+        "user root;"
+    } else {
+        ""
+    };
+    format!(
+        "{user}
+daemon off;
+worker_processes 2;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 8192; }}
+http {{
+  access_log off;
+  tcp_nodelay on;
+  keepalive_requests 1000000000;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  client_max_body_size 8m;
+  client_body_buffer_size 256k;
+  upstream mcp {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://mcp;
+      proxy_http_version 1.1;
+      proxy_set_header Connection \"\";
+      proxy_buffering off;
+      proxy_buffer_size 64k;
+      proxy_buffers 8 64k;
+      proxy_read_timeout 1h;
+    }}
+  }}
+}}
+"
+    )
+}
+
+/// Whether a program of this name can be started.
+pub(crate) fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
+    Ok(listener.local_addr().context("find a free port")?.port())
+}

@@ -1,0 +1,167 @@
+//! The whole table: every target in turn, round by round, so that ratios compare what the machine did within seconds.
+
+mod fleet;
+mod quiet;
+mod single;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::budget::{self, Singles};
+use crate::load::{self, Plan, WARM_UP};
+use crate::run::fleet::{Fleet, ROWS, Row, Who};
+use crate::run::quiet::Quiet;
+use crate::table::{self, Results};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The gateway's binary; by default the one built beside this program.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// How long each target is measured in each round.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// How often each target is measured.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Only what has one of these in its name; `memory` and `start` name what no load measures.
+    #[arg(long, value_delimiter = ';')]
+    only: Vec<String>,
+}
+
+impl Options {
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+
+    /// The gateway to measure; `None` when none was built and none was named.
+    fn gateway(&self) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(binary) = &self.binary {
+            ensure!(binary.is_file(), "no gateway at {}", binary.display());
+            return Ok(Some(binary.clone()));
+        }
+        let own = std::env::current_exe().context("find this program")?;
+        let beside = own
+            .parent()
+            .and_then(|examples| examples.parent())
+            .map(|folder| folder.join("headend"));
+        let found = beside.filter(|binary| binary.is_file());
+        if found.is_none() {
+            eprintln!(
+                "no gateway was built beside this program: measuring the rest (`cargo build --release`, or --binary)"
+            );
+        }
+        Ok(found)
+    }
+}
+
+pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
+        // Ending through here, and not by the signal, ends the children too.
+        tokio::select! {
+            done = Box::pin(run(options)) => done,
+            _ = terminate.recv() => anyhow::bail!("terminated"),
+            _ = interrupt.recv() => anyhow::bail!("interrupted"),
+        }
+    })
+}
+
+async fn run(options: &Options) -> anyhow::Result<()> {
+    let measured = Duration::try_from_secs_f64(options.seconds).context("read --seconds")?;
+    let binary = options.gateway()?;
+    let (mut results, mut singles, mut problems) =
+        (Results::default(), Singles::default(), Vec::new());
+    if options.wants("memory") {
+        single::memory(binary.as_deref(), &mut singles, &mut problems).await?;
+    }
+    if options.wants("start")
+        && let Some(binary) = &binary
+        && let Err(error) = single::start(binary, options.rounds, &mut singles).await
+    {
+        problems.push(format!("start: {error:#}"));
+    }
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| options.wants(row.name)).collect();
+    if !rows.is_empty() {
+        let fleet = Fleet::start(binary.as_deref(), &rows, &mut problems).await?;
+        for row in rows {
+            measure(row, &fleet, measured, options.rounds, &mut results).await;
+        }
+    }
+    problems.extend(results.problems());
+    println!(
+        "{}; {} rounds of {} s, medians\n",
+        table::machine(),
+        options.rounds,
+        options.seconds
+    );
+    println!(
+        "{}\n{}",
+        budget::markdown(&results, &singles),
+        results.markdown()
+    );
+    for problem in &problems {
+        eprintln!("failed: {problem}");
+    }
+    ensure!(
+        problems.is_empty(),
+        "{} figures could not be measured",
+        problems.len()
+    );
+    Ok(())
+}
+
+/// All rounds of one row.
+async fn measure(
+    row: &Row,
+    fleet: &Fleet,
+    measured: Duration,
+    rounds: usize,
+    results: &mut Results,
+) {
+    let upstream = fleet.seat(Who::Direct).map(|seat| seat.process);
+    let _quiet = row.quiet.then(|| Quiet::begin(upstream));
+    for round in 1..=rounds {
+        eprintln!("{}: round {round} of {rounds}", row.name);
+        for (who, seat) in row
+            .targets
+            .iter()
+            .filter_map(|who| Some((who, fleet.seat(*who)?)))
+        {
+            if results.has_failed(row.name, who.label()) {
+                continue;
+            }
+            let plan = Plan {
+                target: seat.target.clone(),
+                era: row.era,
+                scenario: row.scenario,
+                in_flight: row.in_flight,
+                warm_up: WARM_UP,
+                measured,
+                prefixes: seat.prefixes.clone(),
+                tools: seat.tools,
+                process: Some(seat.process),
+            };
+            results.record(row.name, who.label(), load::measure(&plan).await);
+        }
+    }
+}
+
+/// A thousand sessions take a thousand connections here and two thousand in the floor.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        eprintln!("the limit of open files stays as it is: {error}");
+    }
+}

@@ -1,0 +1,298 @@
+//! Who is measured in which row, and the processes behind them.
+//!
+//! Legacy clients meet a legacy upstream and modern clients a modern one, so that the gateway relays what the proxies
+//! relay; translating between the eras would be another figure.
+
+use std::path::Path;
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use crate::budget::{
+    ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND,
+    HEADEND_RULES, HEADEND_TEN, LIST_C4, MODERN_C16, NGINX, PROGRESS_C4, STDIO_C1, STDIO_C16,
+};
+use crate::gateway::{Gateway, Nginx, Setup};
+use crate::process::{Process, Server};
+use crate::scenario::{Era, Scenario, Target};
+
+/// How many upstreams, where there are several, and what each of them lists.
+pub(crate) const MANY: usize = 10;
+pub(crate) const TOOLS_OF_MANY: usize = 50;
+
+/// The tools of an upstream that is only called.
+pub(crate) const TOOLS: usize = 4;
+
+/// One row of the run.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) scenario: Scenario,
+    pub(crate) era: Era,
+    pub(crate) in_flight: u64,
+    /// Whether the machine is made quiet for it.
+    pub(crate) quiet: bool,
+    pub(crate) targets: &'static [Who],
+}
+
+/// Who can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The upstream itself.
+    Direct,
+    /// One upstream with the tools of all the many.
+    DirectLong,
+    Floor,
+    Nginx,
+    Headend(Front),
+}
+
+/// What stands behind the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    Legacy,
+    Modern,
+    /// A legacy upstream, and a policy of a hundred rules.
+    Rules,
+    Ten,
+    Stdio,
+}
+
+impl Who {
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Direct | Self::DirectLong => DIRECT,
+            Self::Floor => FLOOR,
+            Self::Nginx => NGINX,
+            Self::Headend(Front::Ten) => HEADEND_TEN,
+            Self::Headend(Front::Rules) => HEADEND_RULES,
+            Self::Headend(Front::Legacy | Front::Modern | Front::Stdio) => HEADEND,
+        }
+    }
+}
+
+const PLAIN: &[Who] = &[
+    Who::Direct,
+    Who::Floor,
+    Who::Nginx,
+    Who::Headend(Front::Legacy),
+];
+const MODERN: &[Who] = &[
+    Who::Direct,
+    Who::Floor,
+    Who::Nginx,
+    Who::Headend(Front::Modern),
+];
+const ALL_FRONTS: &[Who] = &[
+    Who::Direct,
+    Who::Floor,
+    Who::Nginx,
+    Who::Headend(Front::Legacy),
+    Who::Headend(Front::Ten),
+    Who::Headend(Front::Rules),
+];
+const LISTS: &[Who] = &[Who::DirectLong, Who::Headend(Front::Ten)];
+const STDIO: &[Who] = &[Who::Headend(Front::Stdio)];
+
+const fn row(
+    name: &'static str,
+    scenario: Scenario,
+    in_flight: u64,
+    targets: &'static [Who],
+) -> Row {
+    Row {
+        name,
+        scenario,
+        era: Era::Legacy,
+        in_flight,
+        quiet: in_flight == 1,
+        targets,
+    }
+}
+
+/// The run.
+pub(crate) const ROWS: &[Row] = &[
+    row(CALL_C16, Scenario::Call, 16, ALL_FRONTS),
+    row(CALL_C64, Scenario::Call, 64, PLAIN),
+    Row {
+        era: Era::Modern,
+        ..row(MODERN_C16, Scenario::Call, 16, MODERN)
+    },
+    row(CALL_C1, Scenario::Call, 1, PLAIN),
+    row(LIST_C4, Scenario::List, 4, LISTS),
+    row(BIG64K_C8, Scenario::Big64k, 8, PLAIN),
+    row(BIG1M_C4, Scenario::Big1m, 4, PLAIN),
+    row(ARG64K_C8, Scenario::Arg64k, 8, PLAIN),
+    row(PROGRESS_C4, Scenario::Progress, 4, PLAIN),
+    row(STDIO_C16, Scenario::Call, 16, STDIO),
+    row(STDIO_C1, Scenario::Call, 1, STDIO),
+];
+
+/// A target that runs.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    who: Who,
+    pub(crate) target: Target,
+    pub(crate) process: Process,
+    pub(crate) prefixes: Vec<String>,
+    pub(crate) tools: usize,
+}
+
+/// Every process of the run. Fields are dropped in this order: what calls before what is called.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet {
+    seats: Vec<Seat>,
+    gateways: Vec<Gateway>,
+    nginx: Option<Nginx>,
+    servers: Vec<Server>,
+    folders: Vec<TempDir>,
+}
+
+impl Fleet {
+    /// Starts what the rows need. A gateway that does not start is a problem, not the end of the run.
+    ///
+    /// # Errors
+    /// When an upstream or a proxy does not start.
+    pub(crate) async fn start(
+        binary: Option<&Path>,
+        rows: &[&Row],
+        problems: &mut Vec<String>,
+    ) -> anyhow::Result<Self> {
+        let mut fleet = Self::default();
+        let upstream = fleet.upstream(Who::Direct, TOOLS)?;
+        fleet.upstream(Who::DirectLong, MANY * TOOLS_OF_MANY)?;
+        let (floor, addresses) = Server::start_own(&floor_arguments(&upstream), 1)?;
+        fleet.sit(Who::Floor, &url(addresses.first())?, floor.process(), TOOLS)?;
+        fleet.servers.push(floor);
+        match Nginx::start(&upstream).await? {
+            None => eprintln!("nginx is not installed: ratios to it are not measured"),
+            Some(nginx) => {
+                let (target, process) = (nginx.target.clone(), nginx.server.process_tree());
+                fleet.seats.push(Seat {
+                    who: Who::Nginx,
+                    target,
+                    process,
+                    prefixes: Vec::new(),
+                    tools: TOOLS,
+                });
+                fleet.nginx = Some(nginx);
+            }
+        }
+        let Some(binary) = binary else {
+            return Ok(fleet);
+        };
+        for front in [
+            Front::Legacy,
+            Front::Modern,
+            Front::Rules,
+            Front::Ten,
+            Front::Stdio,
+        ] {
+            if !rows
+                .iter()
+                .any(|row| row.targets.contains(&Who::Headend(front)))
+            {
+                continue;
+            }
+            if let Err(error) = fleet.gateway(binary, front, &upstream).await {
+                problems.push(format!("start the gateway ({front:?}): {error:#}"));
+            }
+        }
+        Ok(fleet)
+    }
+
+    pub(crate) fn seat(&self, who: Who) -> Option<&Seat> {
+        self.seats.iter().find(|seat| seat.who == who)
+    }
+
+    fn upstream(&mut self, who: Who, tools: usize) -> anyhow::Result<String> {
+        let (server, address) = start_upstreams("both", 1, tools)?;
+        self.sit(who, &url(address.first())?, server.process(), tools)?;
+        self.servers.push(server);
+        address
+            .into_iter()
+            .next()
+            .context("an upstream without an address")
+    }
+
+    async fn gateway(&mut self, binary: &Path, front: Front, modern: &str) -> anyhow::Result<()> {
+        let setup = match front {
+            Front::Modern => Setup::of(&[modern.to_owned()], TOOLS),
+            Front::Stdio => Setup::stdio(TOOLS)?,
+            Front::Legacy | Front::Rules | Front::Ten => {
+                let (count, tools) = if front == Front::Ten {
+                    (MANY, TOOLS_OF_MANY)
+                } else {
+                    (1, TOOLS)
+                };
+                let (server, addresses) = start_upstreams("legacy", count, tools)?;
+                self.servers.push(server);
+                let mut setup = Setup::of(&addresses, tools);
+                if front == Front::Rules {
+                    setup.rules = 100;
+                }
+                setup
+            }
+        };
+        let folder = tempfile::tempdir().context("create a folder for the gateway")?;
+        let gateway = setup.start(binary, folder.path()).await?;
+        self.seats.push(Seat {
+            who: Who::Headend(front),
+            target: gateway.target.clone(),
+            process: gateway.server.process(),
+            prefixes: setup.prefixes(),
+            tools: setup.tools,
+        });
+        self.gateways.push(gateway);
+        self.folders.push(folder);
+        Ok(())
+    }
+
+    fn sit(&mut self, who: Who, url: &str, process: Process, tools: usize) -> anyhow::Result<()> {
+        self.seats.push(Seat {
+            who,
+            target: Target::new(url, None)?,
+            process,
+            prefixes: Vec::new(),
+            tools,
+        });
+        Ok(())
+    }
+}
+
+/// The arguments of a floor in front of the server at `upstream`.
+pub(crate) fn floor_arguments(upstream: &str) -> [&str; 6] {
+    [
+        "floor",
+        "--listen",
+        "127.0.0.1:0",
+        "--until-eof",
+        "--to",
+        upstream,
+    ]
+}
+
+/// Starts `count` upstreams in one process; returns their addresses.
+///
+/// # Errors
+/// When they do not start.
+pub(crate) fn start_upstreams(
+    eras: &str,
+    count: usize,
+    tools: usize,
+) -> anyhow::Result<(Server, Vec<String>)> {
+    let tools = tools.to_string();
+    let mut arguments = vec!["upstream", "--until-eof", "--eras", eras, "--tools", &tools];
+    for _ in 0..count {
+        arguments.extend(["--listen", "127.0.0.1:0"]);
+    }
+    Server::start_own(&arguments, count)
+}
+
+/// The endpoint at an address that a child named.
+pub(crate) fn url(address: Option<&String>) -> anyhow::Result<String> {
+    Ok(format!(
+        "http://{}/mcp",
+        address.context("a server without an address")?
+    ))
+}

@@ -1,0 +1,102 @@
+//! A machine on which one call in flight can be timed.
+//!
+//! A virtual CPU that went to sleep takes tens of microseconds to wake up, and two processes that take turns run twice as
+//! fast on one CPU as on two: either would drown what a gateway adds. So spinners at idle priority keep the CPUs awake, and
+//! the load and the upstream are each held on a CPU of their own, as they are once something stands between them.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::gateway::on_path;
+use crate::process::{Process, Server};
+
+/// Until dropped, CPUs stay awake and processes stay where they were put.
+#[derive(Debug)]
+pub(crate) struct Quiet {
+    _spinners: Option<Server>,
+    held: Vec<u32>,
+    allowed: String,
+}
+
+impl Quiet {
+    /// Makes the machine quiet as far as its tools allow; says what is missing.
+    pub(crate) fn begin(upstream: Option<Process>) -> Self {
+        let spinners = spinners();
+        let mut quiet = Self {
+            _spinners: spinners,
+            held: Vec::new(),
+            allowed: allowed_cpus(),
+        };
+        let cpus = split(&quiet.allowed);
+        let processes = [Some(std::process::id()), upstream.map(Process::pid)];
+        match cpus.as_slice() {
+            [first, second, ..] if on_path("taskset") => {
+                for (pid, cpu) in processes.into_iter().zip([first, second]) {
+                    if let Some(pid) = pid.filter(|pid| hold(*pid, cpu)) {
+                        quiet.held.push(pid);
+                    }
+                }
+            }
+            _ => eprintln!(
+                "no taskset, or a single CPU: what one call takes will depend on who shares a CPU"
+            ),
+        }
+        quiet
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        for pid in &self.held {
+            if !hold(*pid, &self.allowed) {
+                eprintln!("process {pid} could not be released from its CPU");
+            }
+        }
+    }
+}
+
+/// Children that take only time that nobody else wants.
+fn spinners() -> Option<Server> {
+    let program = std::env::current_exe().ok().filter(|_| on_path("chrt"))?;
+    let spinners = Server::start(
+        Command::new("chrt")
+            .args(["--idle", "0"])
+            .arg(program)
+            .arg("spin"),
+    );
+    if spinners.is_err() {
+        eprintln!("no chrt: what one call takes will include waking up CPUs");
+    }
+    spinners.ok()
+}
+
+/// Holds the main thread of a process on these CPUs; the load and the upstream have no other that works.
+fn hold(pid: u32, cpus: &str) -> bool {
+    let mut command = Command::new("taskset");
+    command
+        .args(["--pid", "--cpu-list", cpus, &pid.to_string()])
+        .stdout(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The CPUs this process may use, as `taskset` writes them: `0-3,6`.
+fn allowed_cpus() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
+/// The first CPUs of such a list.
+fn split(list: &str) -> Vec<String> {
+    let ranges = list.split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse::<u32>().ok()?..=last.parse().ok()?)
+    });
+    ranges
+        .flatten()
+        .take(2)
+        .map(|cpu| cpu.to_string())
+        .collect()
+}
