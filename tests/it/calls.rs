@@ -7,8 +7,9 @@ use std::thread;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::harness::{Setup, eventually};
+use crate::harness::Setup;
 use crate::mcp::{Answer, Era, Mcp};
+use crate::process::eventually;
 use crate::upstream::{Fake, Listening, Log};
 
 #[test]

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, World, headend, installed, left_out, output_within};
+use crate::harness::{Gateway, World, headend, left_out};
 use crate::mcp::Era;
+use crate::process::{installed, output_within};
 
 /// The ports of a daemon that nobody configured. The only fixed ones in these tests: they are what is documented.
 const PORTS: [u16; 2] = [8627, 9627];

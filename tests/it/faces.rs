@@ -1,11 +1,14 @@
 //! Both faces and both eras in front of upstreams of either era: everything that a client can ask for works.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, MODERN, Mcp, names};
+use crate::process::eventually;
 use crate::stdio::Pipe;
-use crate::upstream::Fake;
+use crate::upstream::{Fake, Listening};
 
 const TOOLS: &[&str] = &["fx__echo", "fx__fail", "fx__sleep"];
 
@@ -80,7 +83,7 @@ fn every_request_works_over_stdio_without_a_daemon() {
         let mut client = Mcp::stdio(pipe, era);
         wait_for_echo(&mut client);
         everything_works(&mut client, era, false, upstream);
-        let status = client.pipe().close(std::time::Duration::from_secs(10));
+        let status = client.pipe().close(Duration::from_secs(10));
         assert!(
             status.is_some_and(|status| status.success()),
             "{era:?} {upstream}: ends well when its input ends"
@@ -127,7 +130,7 @@ fn an_upstream_can_be_given_on_the_command_line_and_served_transparently() {
     let argument = format!("up={}", server.url);
     let pipe = Pipe::start(&world, &config, &["--upstream", &argument, "--transparent"]);
     let mut client = Mcp::stdio(pipe, Era::Modern);
-    crate::harness::eventually("echo is listed bare", || {
+    eventually("echo is listed bare", || {
         client.tool_names().iter().any(|name| name == "echo")
     });
     assert_eq!(client.call("echo", json!({"text": "bare"})).text(), "bare");
@@ -195,7 +198,7 @@ fn a_changed_list_is_announced_to_both_eras() {
 }
 
 /// One daemon, a client of each era, every request.
-fn http_round(setup: impl Fn(Setup) -> (Setup, Option<crate::upstream::Listening>)) {
+fn http_round(setup: impl Fn(Setup) -> (Setup, Option<Listening>)) {
     let (setup, _server) = setup(Setup::new());
     let gateway = setup.start();
     gateway.wait_for_tools(TOOLS);
@@ -204,18 +207,14 @@ fn http_round(setup: impl Fn(Setup) -> (Setup, Option<crate::upstream::Listening
     }
 }
 
-fn behind_http(
-    setup: Setup,
-    era: &str,
-    answers: &str,
-) -> (Setup, Option<crate::upstream::Listening>) {
+fn behind_http(setup: Setup, era: &str, answers: &str) -> (Setup, Option<Listening>) {
     let server = Fake::http(era).with("--answers", answers).spawn();
     (setup.url("fx", &server.url), Some(server))
 }
 
 /// A gateway alone lists what its upstreams gave so far; the test wants it all.
 fn wait_for_echo(client: &mut Mcp) {
-    crate::harness::eventually("echo is listed", || {
+    eventually("echo is listed", || {
         client.tool_names().iter().any(|name| name == "fx__echo")
     });
 }

@@ -8,9 +8,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::faces::upstream_pid;
-use crate::harness::{Setup, eventually, within};
-use crate::mcp::Era;
-use crate::upstream::{Fake, Log, toml_array};
+use crate::harness::Setup;
+use crate::mcp::{Era, Mcp};
+use crate::process::{eventually, within};
+use crate::upstream::{Fake, Log, example, toml_array};
 
 #[test]
 fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
@@ -105,7 +106,7 @@ fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none()
             let token = token.clone();
             move || {
                 let era = Era::BOTH[n % 2];
-                let mut client = crate::mcp::Mcp::http(address, token, era);
+                let mut client = Mcp::http(address, token, era);
                 client
                     .call("fx__sleep", json!({"ms": 200, "tag": format!("tag-{n}-")}))
                     .message
@@ -208,7 +209,7 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_upstream() {
 #[test]
 fn an_upstreams_environment_holds_what_was_given_to_it_and_no_secret_of_ours() {
     let command = toml_array([
-        crate::upstream::example("fake-upstream").to_str().unwrap(),
+        example("fake-upstream").to_str().unwrap(),
         "stdio",
         "--era",
         "both",

@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
-//! `harness`, `http`, `stdio`, `mcp` and `upstream` are the tools; the other modules are the tests.
+//! `harness`, `process`, `http`, `stdio`, `mcp` and `upstream` are the tools; the other modules are the tests.
 //! `tests/README.md` says what is needed to run all of them.
 #![allow(
     clippy::unwrap_used,
@@ -23,8 +23,11 @@ mod failures;
 mod harness;
 mod http;
 mod mcp;
-mod operations;
+mod operator;
 mod peers;
+mod process;
+mod reload;
+mod rules;
 mod stdio;
 mod tidy;
 mod upstream;

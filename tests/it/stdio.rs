@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Lines, World, headend, wait};
+use crate::harness::{World, headend};
 use crate::http::Head;
 use crate::mcp::Answer;
+use crate::process::{Lines, wait};
 
 /// A running `headend stdio`.
 #[derive(Debug)]

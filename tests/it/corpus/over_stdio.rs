@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 use super::judge;
-use crate::harness::{Setup, eventually, resident};
+use crate::harness::Setup;
 use crate::mcp::{Era, Mcp};
+use crate::process::{eventually, resident};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log};
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::case::Case;
-use crate::harness::{Gateway, Setup, eventually, headend};
+use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Era, Mcp, Open};
+use crate::process::eventually;
 use crate::upstream::{Fake, Log, toml_array};
 
 /// What the second caller's token is.
