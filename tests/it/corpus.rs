@@ -1,0 +1,200 @@
+//! The bad-input corpus: malformed requests, each with the answers that are acceptable.
+//!
+//! `tests/data/bad-inputs.jsonl` is data: one case a line. This runner plays the cases of a client over HTTP, over raw
+//! bytes, over stdio, and the configuration files. A case that needs what is not built is printed with the reason.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use self::case::Case;
+use self::judge::{Outcome, same};
+use self::stage::Stage;
+
+mod case;
+mod files;
+mod judge;
+mod over_http;
+mod over_stdio;
+mod stage;
+
+/// Cases whose answer differs from the corpus on purpose, and why. May only shrink.
+const KNOWN_DIFFERENCES: &[(&str, &str)] = &[];
+
+/// Cases that wait for seconds; they run beside the others on a daemon of their own.
+const SLOW_MS: u64 = 5_000;
+
+#[test]
+fn bad_requests_over_http_get_the_expected_answers() {
+    let cases: Vec<Case> = Case::load()
+        .into_iter()
+        .filter(|case| case.is_http())
+        .collect();
+    let mut report = Report::default();
+    let (slow, fast): (Vec<Case>, Vec<Case>) = cases
+        .into_iter()
+        .partition(|case| case.within_ms() > SLOW_MS);
+    let shared = Stage::plain();
+    let slowly = Stage::plain();
+    let outcomes = thread::scope(|scope| {
+        let slow: Vec<_> = slow
+            .iter()
+            .filter(|case| !report.skips(case))
+            .map(|case| (case, scope.spawn(|| over_http::play(case, &slowly))))
+            .collect();
+        let mut outcomes = BTreeMap::new();
+        for case in &fast {
+            if !report.skips(case) {
+                let own = Stage::of(case);
+                outcomes.insert(
+                    case.id.clone(),
+                    over_http::play(case, own.as_ref().unwrap_or(&shared)),
+                );
+            }
+        }
+        outcomes.extend(
+            slow.into_iter()
+                .map(|(case, thread)| (case.id.clone(), thread.join().unwrap())),
+        );
+        outcomes
+    });
+    for case in fast.iter().chain(&slow) {
+        if let Some(outcome) = outcomes.get(&case.id) {
+            let mut wrong = outcome.wrong.clone();
+            wrong.extend(compared(case, outcome, &outcomes));
+            report.take(case, "http", wrong);
+        }
+    }
+    report.finish(&shared.gateway.story());
+}
+
+#[test]
+fn bad_lines_over_stdio_get_the_expected_answers() {
+    let cases: Vec<Case> = Case::load().into_iter().filter(Case::is_stdio).collect();
+    let mut report = Report::default();
+    let cases: Vec<Case> = cases
+        .into_iter()
+        .filter(|case| !report.skips(case))
+        .collect();
+    for (case, wrong) in in_lanes(&cases, over_stdio::play) {
+        report.take(case, "stdio", wrong);
+    }
+    report.finish("");
+}
+
+#[test]
+fn bad_configuration_files_are_refused_and_change_nothing() {
+    let cases: Vec<Case> = Case::load()
+        .into_iter()
+        .filter(|case| case.transport == "config")
+        .collect();
+    let mut report = Report::default();
+    let running = Stage::plain();
+    for case in &cases {
+        if !report.skips(case) {
+            report.take(case, "config", files::play(case, &running));
+        }
+    }
+    report.finish(&running.gateway.story());
+}
+
+#[test]
+fn every_known_difference_names_a_case_and_a_reason() {
+    let cases = Case::load();
+    for (id, why) in KNOWN_DIFFERENCES {
+        assert!(cases.iter().any(|case| case.id == *id), "{id} is no case");
+        assert!(why.len() > 20, "{id}: say why");
+    }
+}
+
+/// Plays each case in one of four threads.
+fn in_lanes(
+    cases: &[Case],
+    play: impl Fn(&Case) -> Vec<String> + Sync,
+) -> Vec<(&Case, Vec<String>)> {
+    const LANES: usize = 4;
+    thread::scope(|scope| {
+        let lane = |first: usize| {
+            let play = &play;
+            move || {
+                cases
+                    .iter()
+                    .skip(first)
+                    .step_by(LANES)
+                    .map(|case| (case, play(case)))
+                    .collect::<Vec<_>>()
+            }
+        };
+        let lanes: Vec<_> = (0..LANES).map(|first| scope.spawn(lane(first))).collect();
+        lanes
+            .into_iter()
+            .flat_map(|lane| lane.join().unwrap())
+            .collect()
+    })
+}
+
+/// Cases whose answer must be that of another case.
+fn compared(case: &Case, outcome: &Outcome, all: &BTreeMap<String, Outcome>) -> Option<String> {
+    let (member, whole) = match (case.expect("same_as"), case.expect("same_shape_as")) {
+        (Some(other), _) => (other, true),
+        (None, Some(other)) => (other, false),
+        (None, None) => return None,
+    };
+    let other = all.get(member.as_str()?)?;
+    same(outcome, other, whole).map(|why| format!("not like {member}: {why}"))
+}
+
+#[derive(Debug, Default)]
+struct Report {
+    played: usize,
+    skipped: Vec<String>,
+    known: Vec<String>,
+    wrong: Vec<String>,
+}
+
+impl Report {
+    fn skips(&mut self, case: &Case) -> bool {
+        let why = case.needs_what_is_missing();
+        self.skipped
+            .extend(why.map(|why| format!("{}: {why}", case.id)));
+        why.is_some()
+    }
+
+    fn take(&mut self, case: &Case, over: &str, wrong: Vec<String>) {
+        self.played += 1;
+        match (
+            KNOWN_DIFFERENCES.iter().find(|(id, _)| *id == case.id),
+            wrong.is_empty(),
+        ) {
+            (Some((id, why)), false) => self.known.push(format!("{id}: {why}")),
+            (Some((id, _)), true) => self.wrong.push(format!(
+                "{id} passes over {over}: no longer a known difference"
+            )),
+            (None, true) => {}
+            (None, false) => self.wrong.push(format!(
+                "{} over {over} ({}): {}",
+                case.id,
+                case.why,
+                wrong.join("; ")
+            )),
+        }
+    }
+
+    fn finish(self, story: &str) {
+        eprintln!(
+            "{} cases played, {} left out, {} known differences",
+            self.played,
+            self.skipped.len(),
+            self.known.len()
+        );
+        for line in self.skipped.iter().chain(&self.known) {
+            eprintln!("  {line}");
+        }
+        assert!(self.played > 0, "the corpus is empty");
+        assert!(
+            self.wrong.is_empty(),
+            "{} differ:\n{}\n{story}",
+            self.wrong.len(),
+            self.wrong.join("\n")
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! One case: what it sends, what it expects, what it needs.
+
+use std::fs;
+use std::path::Path;
+
+use data_encoding::BASE64;
+use serde_json::Value;
+
+/// Texts in a case, and what is missing when they occur.
+const MISSING: &[(&str, &str)] = &[
+    ("${JWT_", "callers by JWT are not built"),
+    ("${TOKEN_EXPIRED}", "callers by JWT are not built"),
+    ("${TOKEN_WRONG_AUD}", "callers by JWT are not built"),
+    ("${TOKEN_READ_SCOPE}", "callers by JWT are not built"),
+    ("auth mode jwt", "callers by JWT are not built"),
+    ("${STATE", "consent over the protocol is not built"),
+    ("${ELICIT_ID_B}", "consent over the protocol is not built"),
+    (
+        "state already consumed",
+        "consent over the protocol is not built",
+    ),
+    ("[policy.ask]", "consent over the protocol is not built"),
+    ("${TASK", "tasks are not built"),
+    ("2025-11-25 unknown task", "tasks are not built"),
+    ("${SSE_SESSION", "the 2024-11-05 transport is not built"),
+];
+
+/// A line of the corpus.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) id: String,
+    pub(super) transport: String,
+    pub(super) era: String,
+    pub(super) why: String,
+    value: Value,
+    /// The line and what is encoded in it, to look for placeholders.
+    haystack: String,
+}
+
+impl Case {
+    pub(super) fn load() -> Vec<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-inputs.jsonl");
+        fs::read_to_string(path)
+            .unwrap()
+            .lines()
+            .map(Self::parse)
+            .collect()
+    }
+
+    fn parse(line: &str) -> Self {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let mut haystack = line.to_owned();
+        for encoded in [
+            &value["raw_b64"],
+            &value["body_b64"],
+            &value["raw_gen"]["prefix_b64"],
+        ] {
+            haystack.push_str(&String::from_utf8_lossy(&decode(encoded)));
+        }
+        let (id, transport, era, why) = (text("id"), text("transport"), text("era"), text("why"));
+        Self {
+            id,
+            transport,
+            era,
+            why,
+            value,
+            haystack,
+        }
+    }
+
+    pub(super) fn is_http(&self) -> bool {
+        matches!(self.transport.as_str(), "http" | "http-raw" | "http+stdio")
+    }
+
+    pub(super) fn is_stdio(&self) -> bool {
+        matches!(self.transport.as_str(), "stdio" | "http+stdio")
+    }
+
+    /// Why it cannot be played.
+    pub(super) fn needs_what_is_missing(&self) -> Option<&'static str> {
+        MISSING
+            .iter()
+            .find(|(text, _)| self.mentions(text))
+            .map(|(_, why)| *why)
+    }
+
+    pub(super) fn mentions(&self, text: &str) -> bool {
+        self.haystack.contains(text)
+    }
+
+    pub(super) fn expect(&self, name: &str) -> Option<&Value> {
+        self.value["expect"].get(name)
+    }
+
+    pub(super) fn expects(&self, name: &str) -> bool {
+        self.expect(name) == Some(&Value::Bool(true))
+    }
+
+    /// A member of the case itself, null when absent.
+    pub(super) fn member(&self, name: &str) -> &Value {
+        &self.value[name]
+    }
+
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.value[name].as_str().unwrap_or_default()
+    }
+
+    /// Within what the answer or the end must come, in milliseconds.
+    pub(super) fn within_ms(&self) -> u64 {
+        self.expect("within_ms")
+            .and_then(Value::as_u64)
+            .unwrap_or(SOON_MS)
+    }
+
+    /// The revision of a session that the case wants.
+    pub(super) fn revision(&self) -> &'static str {
+        ["2024-11-05", "2025-03-26", "2025-06-18"]
+            .into_iter()
+            .find(|known| *known == self.era)
+            .unwrap_or("2025-11-25")
+    }
+
+    /// The bytes of a raw case, placeholders still in them.
+    pub(super) fn raw(&self) -> Vec<u8> {
+        let generated = &self.value["raw_gen"];
+        if generated.is_null() {
+            return decode(&self.value["raw_b64"]);
+        }
+        let count = usize::try_from(generated["count"].as_u64().unwrap()).unwrap();
+        let mut bytes = decode(&generated["prefix_b64"]);
+        bytes.extend(decode(&generated["repeat_b64"]).repeat(count));
+        bytes.extend(decode(&generated["suffix_b64"]));
+        bytes
+    }
+
+    /// The body, placeholders still in it.
+    pub(super) fn body(&self) -> Vec<u8> {
+        if let Some(body) = self.value["body"].as_str() {
+            return body.as_bytes().to_vec();
+        }
+        let generated = &self.value["body_gen"];
+        if generated.is_null() {
+            return decode(&self.value["body_b64"]);
+        }
+        let text = |name: &str| generated[name].as_str().unwrap_or_default();
+        let count = usize::try_from(generated["count"].as_u64().unwrap_or(0)).unwrap();
+        let inner = match text("kind") {
+            "repeat" => text("unit").repeat(count),
+            "nest" => format!(
+                "{}{}{}",
+                text("open").repeat(count),
+                text("leaf"),
+                text("close").repeat(count)
+            ),
+            "gzip-bomb" => return gzip_of_zeros(generated["inflated"].as_u64().unwrap()),
+            other => panic!(
+                "{}: the runner does not know how to generate {other}",
+                self.id
+            ),
+        };
+        let body = match generated["wrap"].as_str() {
+            Some(wrap) => wrap.replacen('@', &inner, 1),
+            None => inner,
+        };
+        body.into_bytes()
+    }
+
+    /// Whether the body goes out in chunks.
+    pub(super) fn chunked(&self) -> bool {
+        self.value["body_gen"]["chunked"] == Value::Bool(true)
+    }
+}
+
+/// How long an answer may take when the case does not say.
+const SOON_MS: u64 = 5_000;
+
+fn decode(text: &Value) -> Vec<u8> {
+    text.as_str()
+        .map(|text| BASE64.decode(text.as_bytes()).unwrap())
+        .unwrap_or_default()
+}
+
+/// A gzip member that inflates to that many zero bytes: one literal, then copies of 258 bytes at distance one.
+///
+/// The checksum is left out; nobody should get as far as looking at it.
+fn gzip_of_zeros(inflated: u64) -> Vec<u8> {
+    let mut bits = Bits {
+        bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255],
+        bit: 0,
+    };
+    bits.push(0b011, 3); // The last block, fixed codes.
+    bits.push_code(0x30, 8); // Literal 0.
+    for _ in 0..inflated / 258 {
+        bits.push_code(0b1100_0101, 8); // Length 258.
+        bits.push_code(0, 5); // Distance 1.
+    }
+    bits.push_code(0, 7); // End of block.
+    bits.bytes.extend([0; 8]);
+    bits.bytes
+}
+
+struct Bits {
+    bytes: Vec<u8>,
+    bit: u32,
+}
+
+impl Bits {
+    /// Adds bits from the lowest up.
+    fn push(&mut self, value: u32, count: u32) {
+        for n in 0..count {
+            if self.bit == 0 {
+                self.bytes.push(0);
+            }
+            if value >> n & 1 == 1 {
+                *self.bytes.last_mut().unwrap() |= 1 << self.bit;
+            }
+            self.bit = (self.bit + 1) % 8;
+        }
+    }
+
+    /// Huffman codes go out from their highest bit.
+    fn push_code(&mut self, code: u32, count: u32) {
+        self.push(code.reverse_bits() >> (32 - count), count);
+    }
+}

@@ -1,0 +1,172 @@
+//! Plays a case over HTTP: its bytes out, the answer in, both at once.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::case::Case;
+use super::judge::{self, Outcome};
+use super::stage::{Prepared, Stage};
+use crate::http::{self, Conn, Events, Response};
+
+/// Bytes in two parts: what goes out at once and what goes out drop by drop.
+struct Sent {
+    first: Vec<u8>,
+    drip: Option<Duration>,
+}
+
+/// Plays it and says what was wrong.
+pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
+    let mut prepared = stage.prepare(case);
+    let repeat = case.member("repeat").as_u64().unwrap_or(1);
+    let sent = bytes(case, &prepared);
+    let (calls, lines) = (stage.log.work(), stage.gateway.stderr.all().len());
+    let mut outcome = Outcome::default();
+    for _ in 0..repeat {
+        outcome = exchange(case, stage, &sent);
+    }
+    outcome.wrong.extend(judge::http(case, &outcome));
+    if case.expects("no_upstream_call") && stage.log.work() > calls {
+        outcome.wrong.push(format!(
+            "{} calls reached the upstream",
+            stage.log.work() - calls
+        ));
+    }
+    if let Some(most) = case.expect("log_lines_delta").and_then(Value::as_u64) {
+        let new = stage.gateway.stderr.all().split_off(lines);
+        if new.len() as u64 > most || new.iter().any(|line| line.starts_with("INJECTED")) {
+            outcome.wrong.push(format!("the log got {new:?}"));
+        }
+    }
+    outcome.wrong.extend(prepared.disturbed());
+    outcome
+}
+
+fn bytes(case: &Case, prepared: &Prepared) -> Sent {
+    let drip = case.member("drip")["every_ms"]
+        .as_u64()
+        .map(Duration::from_millis);
+    if case.transport == "http-raw" {
+        return Sent {
+            first: prepared.filled(&case.raw()),
+            drip,
+        };
+    }
+    let filled = |text: &str| String::from_utf8(prepared.filled(text.as_bytes())).unwrap();
+    let mut headers: Vec<(String, String)> = Vec::new();
+    for pair in case.member("headers").as_array().into_iter().flatten() {
+        headers.push((
+            pair[0].as_str().unwrap().to_owned(),
+            filled(pair[1].as_str().unwrap()),
+        ));
+    }
+    let mut body = prepared.filled(&case.body());
+    if case.chunked() {
+        headers.push(("Transfer-Encoding".to_owned(), "chunked".to_owned()));
+        body = chunks(&body);
+    }
+    let whole = http::request(
+        case.text("method"),
+        &filled(case.text("path")),
+        &headers,
+        &body,
+    );
+    // A case that bounds what is read gets no more than that: the answer must come without the rest.
+    let most = case
+        .expect("max_body_read")
+        .and_then(Value::as_u64)
+        .map(|most| usize::try_from(most).unwrap());
+    let end = most.map_or(whole.len(), |most| {
+        (whole.len() - body.len() + most).min(whole.len())
+    });
+    Sent {
+        first: whole[..end].to_vec(),
+        drip,
+    }
+}
+
+fn chunks(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len() + 4096);
+    for piece in body.chunks(16 * 1024) {
+        out.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        out.extend_from_slice(piece);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"0\r\n\r\n");
+    out
+}
+
+fn exchange(case: &Case, stage: &Stage, sent: &Sent) -> Outcome {
+    let patience = Duration::from_millis(case.within_ms());
+    let begun = Instant::now();
+    let mut outcome = Outcome::default();
+    let mut conn = match Conn::open(stage.gateway.address) {
+        Ok(conn) => conn,
+        Err(error) => {
+            outcome.wrong.push(format!("connect: {error}"));
+            return outcome;
+        }
+    };
+    let answered = AtomicBool::new(false);
+    let writer = conn.writer().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| write(writer, sent, &answered));
+        conn.patience(patience);
+        if case.expect("http_status").is_some() {
+            match read(case, &mut conn) {
+                Ok(response) => outcome.response = Some(response),
+                Err(error) => outcome.wrong.push(format!("no answer: {error}")),
+            }
+        }
+        if case.expects("close") {
+            let left = patience
+                .saturating_sub(begun.elapsed())
+                .max(Duration::from_secs(2));
+            outcome.closed = conn.closes_within(left);
+        }
+        answered.store(true, Ordering::SeqCst);
+    });
+    outcome.elapsed = begun.elapsed();
+    outcome
+}
+
+/// Writes while the answer is read; an early answer ends it.
+fn write(mut stream: TcpStream, sent: &Sent, answered: &AtomicBool) {
+    for piece in sent.first.chunks(64 * 1024) {
+        if answered.load(Ordering::SeqCst) || stream.write_all(piece).is_err() {
+            return;
+        }
+    }
+    let Some(every) = sent.drip else { return };
+    while !answered.load(Ordering::SeqCst) && stream.write_all(b" ").is_ok() {
+        thread::sleep(every);
+    }
+}
+
+fn read(case: &Case, conn: &mut Conn) -> std::io::Result<Response> {
+    let head = conn.head()?;
+    let mut body = Vec::new();
+    if head.is_stream() {
+        // The stream of a session never ends by itself; that of a request is over with its response.
+        let mut events = Events::default();
+        while case.text("method") != "GET" {
+            let Some(event) = events.next(conn)? else {
+                break;
+            };
+            let message: Value = serde_json::from_str(&event.data)?;
+            if message.get("method").is_none() {
+                body = event.data.into_bytes();
+                break;
+            }
+        }
+    } else {
+        while let Some(piece) = conn.piece()? {
+            body.extend_from_slice(&piece);
+        }
+    }
+    Ok(Response { head, body })
+}

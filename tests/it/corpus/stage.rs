@@ -1,0 +1,247 @@
+//! The daemon that a case is played against, with what stands in for its placeholders.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::case::Case;
+use crate::harness::{Gateway, Setup, headend};
+use crate::mcp::{Era, Mcp, Open};
+use crate::process::eventually;
+use crate::upstream::{Fake, Log, toml_array};
+
+/// What the second caller's token is.
+const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
+/// One call at a time and nobody may wait: the keys of `[server.limits]`.
+const ONE_CALL: &str = "[server.limits]\nmax-in-flight = 1\nqueue = 1\n";
+
+/// A daemon in front of the upstream `fx`.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) gateway: Gateway,
+    pub(super) log: Log,
+}
+
+/// What a case needs alive while it is played, and what is looked at afterwards.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    pub(super) fill: Vec<(String, String)>,
+    clients: Vec<Mcp>,
+    undisturbed: Vec<Undisturbed>,
+}
+
+#[derive(Debug)]
+enum Undisturbed {
+    /// A stream that must stay open.
+    Stream(Open),
+    /// A call that must complete.
+    Call(Open),
+    /// A session that must still be served.
+    Session(Box<Mcp>),
+}
+
+impl Stage {
+    /// One caller.
+    pub(super) fn plain() -> Self {
+        Self::with(Setup::new())
+    }
+
+    fn with(setup: Setup) -> Self {
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let fake = Fake::stdio("both").with("--name", "fx").logging(&log);
+        let gateway = setup.fake("fx", &fake).toml(RULES).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        Self { gateway, log }
+    }
+
+    /// A daemon of its own for a case that needs another configuration.
+    pub(super) fn of(case: &Case) -> Option<Self> {
+        let setup = case.text("setup");
+        let many = setup.contains("many-caller") || case.mentions("_B}");
+        if many {
+            let mut setup = Setup::new().env("SECOND_TOKEN", TOKEN_B);
+            let mut tables =
+                "[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }\n".to_owned();
+            if let Some(caps) = case.member("caps").as_object() {
+                tables.push_str("[server.limits]\n");
+                for (key, value) in caps {
+                    tables.push_str(&format!("{key} = {value}\n"));
+                }
+            }
+            setup = setup.server(&tables);
+            if case.mentions("${CURSOR_B}") {
+                setup = setup.fake("many", &Fake::stdio("legacy").with("--tools", "1900"));
+            }
+            return Some(Self::with(setup));
+        }
+        match setup {
+            "max_inflight reached, queue full" => Some(Self::with(Setup::new().server(ONE_CALL))),
+            "no upstream offers completions" => {
+                let setup = Setup::new();
+                let log = Log::new(&setup.world.path("work"), "fx");
+                let command = toml_array([headend(), "demo", "time"]);
+                let gateway = setup
+                    .toml(&format!("[upstreams.fx]\ncommand = {command}"))
+                    .start();
+                eventually("the demo is up", || {
+                    !gateway.modern().tool_names().is_empty()
+                });
+                Some(Self { gateway, log })
+            }
+            _ => None,
+        }
+    }
+
+    fn second(&self, era: Era) -> Mcp {
+        Mcp::http(self.gateway.address, Some(TOKEN_B.to_owned()), era)
+    }
+
+    /// Opens what the case needs and fills its placeholders.
+    pub(super) fn prepare(&self, case: &Case) -> Prepared {
+        let mut prepared = Prepared::default();
+        let era = Era::Legacy(case.revision());
+        let mut fill =
+            |name: &str, value: String| prepared.fill.push((format!("${{{name}}}"), value));
+        fill("HOST", self.gateway.address.to_string());
+        fill("TOKEN", self.gateway.token().unwrap_or_default());
+        fill("TOKEN_B", TOKEN_B.to_owned());
+        if case.mentions("${SESSION_DELETED}") {
+            let ended = self.gateway.client(era);
+            assert!(
+                matches!(ended.end_session(), 200..=204),
+                "a session can be ended"
+            );
+            fill("SESSION_DELETED", ended.session().unwrap());
+        }
+        if case.mentions("${CURSOR_B}") {
+            let page = self.second(Era::Modern).request("tools/list", json!({}));
+            let cursor = page.result()["nextCursor"]
+                .as_str()
+                .expect("a list of 1900 tools has a second page")
+                .to_owned();
+            fill("CURSOR_B", cursor);
+        }
+        if case.mentions("${10000_URIS}") {
+            let uris: Vec<String> = (5..10_000).map(|n| format!("fx+file:///{n}")).collect();
+            fill("10000_URIS", uris.join("\",\""));
+        }
+        if case.mentions("${SESSION_B}") {
+            let client = self.second(era);
+            fill("SESSION_B", client.session().unwrap());
+            prepared
+                .undisturbed
+                .push(Undisturbed::Session(Box::new(client)));
+        }
+        if case.mentions("${SESSION}") {
+            let client = self.gateway.client(era);
+            prepared
+                .fill
+                .push(("${SESSION}".to_owned(), client.session().unwrap()));
+            prepared.clients.push(client);
+        }
+        self.arrange(case, &mut prepared);
+        prepared
+    }
+
+    /// Brings about the state that the case begins in.
+    fn arrange(&self, case: &Case, prepared: &mut Prepared) {
+        let sleep = |ms: u64| json!({"name": "fx__sleep", "arguments": {"ms": ms}});
+        let mut under_way = |client: &mut Mcp, id: u64, ms: u64| {
+            let before = self.log.work();
+            let call = client.open_as(&json!(id), "tools/call", sleep(ms));
+            eventually("the call arrives", || self.log.work() > before);
+            prepared.undisturbed.push(Undisturbed::Call(call));
+        };
+        match case.text("setup") {
+            "one GET stream open" => {
+                let mut stream = prepared.clients.last().unwrap().listen();
+                assert_eq!(stream.head().status, 200);
+                prepared.undisturbed.push(Undisturbed::Stream(stream));
+            }
+            "id 7 already in flight" => {
+                let mut client = prepared.clients.pop().unwrap();
+                under_way(&mut client, 7, 1_500);
+                prepared.clients.push(client);
+            }
+            "max_inflight reached, queue full" => {
+                let mut client = self.gateway.modern();
+                under_way(&mut client, 1, 4_000);
+                let waiting = client.open_as(&json!(2), "tools/call", sleep(10));
+                prepared.undisturbed.push(Undisturbed::Call(waiting));
+            }
+            "many-caller configuration; the caller's bucket emptied" => {
+                let mut client = self.gateway.modern();
+                let emptied =
+                    (0..400).any(|_| client.request("tools/list", json!({})).status == 429);
+                assert!(emptied, "400 requests at once are over any limit of 20/s");
+            }
+            _ => {
+                if case.expect("must_not_affect") == Some(&json!("other in-flight id 1")) {
+                    under_way(&mut self.gateway.modern(), 1, 800);
+                }
+            }
+        }
+    }
+}
+
+impl Prepared {
+    /// Replaces the placeholders. What is longer was generated and has none.
+    pub(super) fn filled(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        if bytes.len() > 1024 * 1024 {
+            return bytes;
+        }
+        for (name, value) in &self.fill {
+            while let Some(at) = bytes
+                .windows(name.len())
+                .position(|window| window == name.as_bytes())
+            {
+                bytes.splice(at..at + name.len(), value.bytes());
+            }
+        }
+        bytes
+    }
+
+    /// What the case disturbed although it must not.
+    pub(super) fn disturbed(&mut self) -> Vec<String> {
+        self.undisturbed
+            .iter_mut()
+            .filter_map(Undisturbed::look)
+            .collect()
+    }
+}
+
+impl Undisturbed {
+    fn look(&mut self) -> Option<String> {
+        match self {
+            Self::Stream(stream) => match stream.next_within(Duration::from_millis(300)) {
+                Err(_) => None,
+                Ok(None) => Some("the first stream was ended".to_owned()),
+                Ok(Some(message)) => Some(format!("the first stream got {message}")),
+            },
+            Self::Call(call) => {
+                let response = call.response();
+                let good = response
+                    .get("result")
+                    .is_some_and(|result| result["isError"] != Value::Bool(true));
+                (!good).then(|| format!("the other call was answered {response}"))
+            }
+            Self::Session(client) => {
+                let answer = client.request("ping", json!({}));
+                (answer.result() != &json!({}))
+                    .then(|| format!("the other session got {}", answer.raw))
+            }
+        }
+    }
+}
+
+const RULES: &str = r#"
+[[policy.rules]]
+id = "corpus-denied"
+effect = "deny"
+tools = ["fx__denied"]
+[[policy.rules]]
+id = "corpus-ask"
+effect = "ask"
+tools = ["fx__ask"]
+"#;

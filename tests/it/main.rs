@@ -1,0 +1,33 @@
+//! End-to-end tests: the real binary between real processes, on real sockets and pipes.
+//!
+//! `harness`, `process`, `http`, `stdio`, `mcp` and `upstream` are the tools; the other modules are the tests.
+//! `tests/README.md` says what is needed to run all of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking, tells time and prints; helpers outside of #[test] functions do so too"
+)]
+
+mod calls;
+mod corpus;
+mod demo;
+mod faces;
+mod failures;
+mod harness;
+mod http;
+mod mcp;
+mod operator;
+mod peers;
+mod process;
+mod reload;
+mod rules;
+mod stdio;
+mod tidy;
+mod upstream;

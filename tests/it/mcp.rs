@@ -1,0 +1,358 @@
+//! A client of either era over HTTP or stdio, as thin as a test needs.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use self::answer::read_answer;
+pub(crate) use self::answer::{Answer, Open};
+use crate::http::{self, Conn, Events};
+use crate::stdio::Pipe;
+
+mod answer;
+
+/// The revision without sessions.
+pub(crate) const MODERN: &str = "2026-07-28";
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// `initialize` and a session, with that revision.
+    Legacy(&'static str),
+    /// Every request says everything about itself.
+    Modern,
+}
+
+impl Era {
+    /// The last revision with sessions.
+    pub(crate) const LEGACY: Self = Self::Legacy("2025-11-25");
+    /// Both, for tests that hold for either.
+    pub(crate) const BOTH: [Self; 2] = [Self::LEGACY, Self::Modern];
+}
+
+#[derive(Debug)]
+enum Link {
+    Http(Http),
+    Stdio(Box<Pipe>),
+}
+
+#[derive(Debug)]
+struct Http {
+    address: SocketAddr,
+    token: Option<String>,
+    conn: Option<Conn>,
+    session: Option<String>,
+}
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Mcp {
+    link: Link,
+    era: Era,
+    next_id: u64,
+    pub(crate) capabilities: Value,
+    pub(crate) path: String,
+    pub(crate) user_agent: String,
+    /// What the server said about itself in `initialize`.
+    pub(crate) greeting: Value,
+}
+
+impl Mcp {
+    /// A client over HTTP; of the legacy era it has its session already.
+    pub(crate) fn http(address: SocketAddr, token: Option<String>, era: Era) -> Self {
+        Self::http_at(address, token, era, "/mcp", json!({}))
+    }
+
+    /// [`Mcp::http`] at another path and with capabilities.
+    pub(crate) fn http_at(
+        address: SocketAddr,
+        token: Option<String>,
+        era: Era,
+        path: &str,
+        capabilities: Value,
+    ) -> Self {
+        let link = Link::Http(Http {
+            address,
+            token,
+            conn: None,
+            session: None,
+        });
+        Self::new(link, era, path, capabilities)
+    }
+
+    /// A client over the pipes of a `headend stdio`.
+    pub(crate) fn stdio(pipe: Pipe, era: Era) -> Self {
+        Self::new(Link::Stdio(Box::new(pipe)), era, "/mcp", json!({}))
+    }
+
+    fn new(link: Link, era: Era, path: &str, capabilities: Value) -> Self {
+        let mut client = Self {
+            link,
+            era,
+            next_id: 0,
+            capabilities,
+            path: path.to_owned(),
+            user_agent: "headend-tests/1".to_owned(),
+            greeting: Value::Null,
+        };
+        if let Era::Legacy(revision) = era {
+            client.initialize(revision);
+        }
+        client
+    }
+
+    fn initialize(&mut self, revision: &str) {
+        let params = json!({"protocolVersion": revision, "capabilities": self.capabilities,
+            "clientInfo": {"name": "it", "version": "1"}});
+        let answer = self.request("initialize", params);
+        self.greeting = answer.result().clone();
+        if let Link::Http(http) = &mut self.link {
+            http.session = answer.head.header("mcp-session-id").map(str::to_owned);
+        }
+        self.notify("notifications/initialized", json!({}));
+    }
+
+    /// The legacy session's id.
+    pub(crate) fn session(&self) -> Option<String> {
+        match &self.link {
+            Link::Http(http) => http.session.clone(),
+            Link::Stdio(_) => None,
+        }
+    }
+
+    /// The process at the other end of the pipes.
+    pub(crate) fn pipe(&mut self) -> &mut Pipe {
+        match &mut self.link {
+            Link::Stdio(pipe) => pipe,
+            Link::Http(_) => panic!("a client over HTTP has no pipe"),
+        }
+    }
+
+    /// Parameters with what the era wants in them.
+    pub(crate) fn dress(&self, mut params: Value) -> Value {
+        if self.era == Era::Modern {
+            let meta = &mut params["_meta"];
+            meta["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
+            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "it", "version": "1"});
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+        }
+        params
+    }
+
+    /// Header fields of a request with that method and parameters.
+    pub(crate) fn headers(&self, method: &str, params: &Value) -> Vec<(String, String)> {
+        let Link::Http(http) = &self.link else {
+            return Vec::new();
+        };
+        let mut headers = vec![
+            ("Host", http.address.to_string()),
+            ("User-Agent", self.user_agent.clone()),
+            ("Content-Type", "application/json".to_owned()),
+            ("Accept", "application/json, text/event-stream".to_owned()),
+        ];
+        headers.extend(
+            http.token
+                .as_ref()
+                .map(|token| ("Authorization", format!("Bearer {token}"))),
+        );
+        match self.era {
+            Era::Modern => {
+                headers.push(("MCP-Protocol-Version", MODERN.to_owned()));
+                headers.push(("Mcp-Method", method.to_owned()));
+                let named = match method {
+                    "tools/call" | "prompts/get" => params.get("name"),
+                    "resources/read" => params.get("uri"),
+                    _ => None,
+                };
+                headers.extend(
+                    named
+                        .and_then(Value::as_str)
+                        .map(|name| ("Mcp-Name", name.to_owned())),
+                );
+            }
+            Era::Legacy(revision) => {
+                if let Some(session) = &http.session {
+                    headers.push(("Mcp-Session-Id", session.clone()));
+                    headers.push(("MCP-Protocol-Version", revision.to_owned()));
+                }
+            }
+        }
+        headers
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    fn fresh_id(&mut self) -> Value {
+        self.next_id += 1;
+        json!(self.next_id)
+    }
+
+    /// One request under an id of ours.
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Answer {
+        let id = self.fresh_id();
+        self.request_as(&id, method, params)
+    }
+
+    /// One request under that id.
+    pub(crate) fn request_as(&mut self, id: &Value, method: &str, params: Value) -> Answer {
+        let params = self.dress(params);
+        let headers = self.headers(method, &params);
+        let body =
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        self.exchange(id, &headers, &body)
+    }
+
+    /// One request with that very body.
+    pub(crate) fn exchange(
+        &mut self,
+        id: &Value,
+        headers: &[(String, String)],
+        body: &str,
+    ) -> Answer {
+        match &mut self.link {
+            Link::Stdio(pipe) => {
+                pipe.send(body.as_bytes());
+                pipe.answer(id, http::PATIENCE)
+            }
+            Link::Http(http) => {
+                let (address, conn) = (http.address, http.conn.take());
+                let mut conn = conn.unwrap_or_else(|| Conn::open(address).unwrap());
+                conn.send(&http::request("POST", &self.path, headers, body.as_bytes()))
+                    .unwrap();
+                let answer = read_answer(&mut conn)
+                    .unwrap_or_else(|error| panic!("no answer to {body}: {error}"));
+                if answer
+                    .head
+                    .header("connection")
+                    .is_none_or(|value| !value.eq_ignore_ascii_case("close"))
+                {
+                    http.conn = Some(conn);
+                }
+                answer
+            }
+        }
+    }
+
+    /// One notification.
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
+        let params = self.dress(params);
+        let headers = self.headers(method, &params);
+        let body = json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string();
+        match &mut self.link {
+            Link::Stdio(pipe) => pipe.send(body.as_bytes()),
+            Link::Http(http) => {
+                let address = http.address;
+                let conn = http
+                    .conn
+                    .get_or_insert_with(|| Conn::open(address).unwrap());
+                conn.send(&http::request(
+                    "POST",
+                    &self.path,
+                    &headers,
+                    body.as_bytes(),
+                ))
+                .unwrap();
+                let answer = conn.response().unwrap();
+                assert_eq!(answer.head.status, 202, "{method}: {}", answer.text());
+            }
+        }
+    }
+
+    /// A request whose answer the test reads piece by piece, on a connection of its own.
+    pub(crate) fn open(&mut self, method: &str, params: Value) -> Open {
+        let id = self.fresh_id();
+        self.open_as(&id, method, params)
+    }
+
+    /// [`Mcp::open`] under that id.
+    pub(crate) fn open_as(&self, id: &Value, method: &str, params: Value) -> Open {
+        let params = self.dress(params);
+        let headers = self.headers(method, &params);
+        let body =
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        let mut conn = self.connect();
+        conn.send(&http::request(
+            "POST",
+            &self.path,
+            &headers,
+            body.as_bytes(),
+        ))
+        .unwrap();
+        Open {
+            id: id.clone(),
+            conn,
+            head: None,
+            events: Events::default(),
+        }
+    }
+
+    /// The stream of a legacy session for what belongs to no request.
+    pub(crate) fn listen(&self) -> Open {
+        let mut headers = self.headers("", &Value::Null);
+        headers.retain(|(name, _)| name != "Content-Type");
+        let mut conn = self.connect();
+        conn.send(&http::request("GET", &self.path, &headers, b""))
+            .unwrap();
+        Open {
+            id: Value::Null,
+            conn,
+            head: None,
+            events: Events::default(),
+        }
+    }
+
+    fn connect(&self) -> Conn {
+        match &self.link {
+            Link::Http(http) => Conn::open(http.address).unwrap(),
+            Link::Stdio(_) => panic!("streams of their own need HTTP"),
+        }
+    }
+
+    /// Ends the legacy session and gives the status.
+    pub(crate) fn end_session(&self) -> u16 {
+        let headers = self.headers("", &Value::Null);
+        let mut conn = self.connect();
+        conn.send(&http::request("DELETE", &self.path, &headers, b""))
+            .unwrap();
+        conn.head().unwrap().status
+    }
+
+    /// Calls a tool.
+    pub(crate) fn call(&mut self, name: &str, arguments: Value) -> Answer {
+        self.request("tools/call", json!({"name": name, "arguments": arguments}))
+    }
+
+    /// All pages of a list.
+    pub(crate) fn list(&mut self, method: &str, member: &str) -> Vec<Value> {
+        let mut items = Vec::new();
+        let mut cursor = Value::Null;
+        loop {
+            let params = if cursor.is_null() {
+                json!({})
+            } else {
+                json!({"cursor": cursor})
+            };
+            let answer = self.request(method, params);
+            let result = answer.result();
+            items.extend(result[member].as_array().cloned().unwrap_or_default());
+            cursor = result.get("nextCursor").cloned().unwrap_or(Value::Null);
+            if cursor.is_null() {
+                return items;
+            }
+        }
+    }
+
+    /// The names of all tools.
+    pub(crate) fn tool_names(&mut self) -> Vec<String> {
+        names(&self.list("tools/list", "tools"))
+    }
+}
+
+/// The `name` of each.
+pub(crate) fn names(items: &[Value]) -> Vec<String> {
+    items
+        .iter()
+        .filter_map(|item| item["name"].as_str().map(str::to_owned))
+        .collect()
+}

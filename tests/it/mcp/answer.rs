@@ -1,0 +1,148 @@
+//! Answers: whole, or piece by piece while they come in.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::http::{self, Conn, Events, Head};
+
+/// What came back for one request.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    /// The HTTP status; 200 over stdio.
+    pub(crate) status: u16,
+    pub(crate) head: Head,
+    /// The response.
+    pub(crate) message: Value,
+    /// The response's text as received.
+    pub(crate) raw: String,
+    /// What came before it on the same stream.
+    pub(crate) notices: Vec<Value>,
+}
+
+impl Answer {
+    /// The result; fails when there is none.
+    pub(crate) fn result(&self) -> &Value {
+        self.message
+            .get("result")
+            .unwrap_or_else(|| panic!("no result but {} {}", self.status, self.raw))
+    }
+
+    /// The error's code, when it is one.
+    pub(crate) fn code(&self) -> Option<i64> {
+        self.message.pointer("/error/code").and_then(Value::as_i64)
+    }
+
+    /// Whether a tool said that it failed.
+    pub(crate) fn is_error(&self) -> bool {
+        self.message
+            .pointer("/result/isError")
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
+    }
+
+    /// The texts of a tool's result.
+    pub(crate) fn text(&self) -> String {
+        let content = self
+            .result()
+            .get("content")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        content
+            .iter()
+            .filter_map(|part| part.get("text")?.as_str().map(str::to_owned))
+            .collect()
+    }
+}
+
+/// A request that is under way. Dropping it hangs up.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) id: Value,
+    pub(super) conn: Conn,
+    pub(super) head: Option<Head>,
+    pub(super) events: Events,
+}
+
+impl Open {
+    /// The status line and fields, waited for.
+    pub(crate) fn head(&mut self) -> &Head {
+        if self.head.is_none() {
+            self.head = Some(self.conn.head().unwrap());
+        }
+        self.head.as_ref().unwrap()
+    }
+
+    /// The next message, `None` when the answer is over.
+    pub(crate) fn next(&mut self) -> Option<Value> {
+        self.next_within(http::PATIENCE).unwrap()
+    }
+
+    /// [`Open::next`] with a time of the test's choice; an error when nothing came.
+    pub(crate) fn next_within(&mut self, patience: Duration) -> std::io::Result<Option<Value>> {
+        self.conn.patience(patience);
+        if self.head.is_none() {
+            self.head = Some(self.conn.head()?);
+        }
+        if self.head.as_ref().is_some_and(Head::is_stream) {
+            let event = self.events.next(&mut self.conn)?;
+            return Ok(event.map(|event| serde_json::from_str(&event.data).unwrap()));
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = self.conn.piece()? {
+            body.extend_from_slice(&piece);
+        }
+        Ok((!body.is_empty()).then(|| serde_json::from_slice(&body).unwrap()))
+    }
+
+    /// The response, with the notices before it dropped.
+    pub(crate) fn response(&mut self) -> Value {
+        while let Some(message) = self.next() {
+            if message.get("id") == Some(&self.id) && message.get("method").is_none() {
+                return message;
+            }
+        }
+        panic!("the stream ended without a response to {}", self.id);
+    }
+}
+
+pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
+    let head = conn.head()?;
+    let mut notices = Vec::new();
+    if head.is_stream() {
+        let mut events = Events::default();
+        let mut last = None;
+        // Read on after the response: the stream must end by itself.
+        while let Some(event) = events.next(conn)? {
+            let message: Value = serde_json::from_str(&event.data)?;
+            if message.get("method").is_some() {
+                notices.push(message);
+            } else {
+                last = Some((message, event.data));
+            }
+        }
+        let (message, raw) =
+            last.ok_or_else(|| std::io::Error::other("a stream without a response"))?;
+        return Ok(Answer {
+            status: head.status,
+            head,
+            message,
+            raw,
+            notices,
+        });
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = conn.piece()? {
+        body.extend_from_slice(&piece);
+    }
+    let raw = String::from_utf8_lossy(&body).into_owned();
+    let message = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Ok(Answer {
+        status: head.status,
+        head,
+        message,
+        raw,
+        notices,
+    })
+}

@@ -1,0 +1,119 @@
+//! Official servers behind one gateway, official clients in front of it, over HTTP and over stdio.
+//!
+//! The peers are not part of this project: `.ci/run` installs them below `target/peers`, or `HEADEND_TEST_PEERS` says
+//! where they are. Without them these tests say what they leave out; on the gate (`CI=true`) that is a failure.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+
+use self::bench::Bench;
+use crate::harness::headend;
+use crate::mcp::MODERN;
+
+mod bench;
+
+/// Which face of the gateway a client uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Face {
+    Http,
+    /// `headend stdio`, which attaches to the daemon.
+    Attached,
+    /// `headend stdio --no-daemon`, with upstreams of its own.
+    Alone,
+}
+
+/// A client program, the era that it is told, and the revision that it must end up with when it says so.
+type Script = (&'static str, &'static str, Option<&'static str>);
+
+const SCRIPTS: &[Script] = &[
+    ("ts-v1.mjs", "legacy", None),
+    ("ts-v2.mjs", "legacy", Some("2025-11-25")),
+    ("ts-v2.mjs", "auto", Some(MODERN)),
+    ("ts-v2.mjs", "modern", Some(MODERN)),
+    ("python-sdk.py", "legacy", Some("2025-11-25")),
+    ("python-sdk.py", "auto", Some(MODERN)),
+    ("python-sdk.py", "modern", Some(MODERN)),
+    ("fastmcp-client.py", "legacy", None),
+    ("fastmcp-client.py", "auto", None),
+];
+
+#[test]
+fn official_sdk_clients_use_every_real_server_over_http() {
+    every_script(Face::Http, SCRIPTS);
+}
+
+#[test]
+fn official_sdk_clients_use_every_real_server_over_stdio_attached_to_the_daemon() {
+    every_script(Face::Attached, SCRIPTS);
+}
+
+#[test]
+fn official_sdk_clients_use_every_real_server_over_stdio_alone() {
+    let few = [SCRIPTS[0], SCRIPTS[3], SCRIPTS[6]];
+    every_script(Face::Alone, &few);
+}
+
+#[test]
+fn the_inspector_uses_every_real_server_over_both_faces() {
+    let Some(bench) = Bench::start() else { return };
+    let mut jobs = Vec::new();
+    for face in [Face::Http, Face::Attached] {
+        for era in ["legacy", "modern"] {
+            jobs.push((face, era, None));
+            jobs.extend(bench.calls.iter().map(|call| (face, era, Some(call))));
+        }
+    }
+    in_two_lanes(&jobs, |(face, era, call)| {
+        bench.inspector(*face, era, *call)
+    });
+}
+
+#[test]
+fn the_official_rust_client_uses_every_real_server_over_both_faces() {
+    let Some(bench) = Bench::start() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for modern in [false, true] {
+        let config = StreamableHttpClientTransportConfig::with_uri(bench.url())
+            .auth_header(bench.gateway.token().unwrap_or_default());
+        let http = || StreamableHttpClientTransport::from_config(config);
+        runtime.block_on(async { Box::pin(bench.rmcp(http(), modern, "http")).await });
+        let mut command = tokio::process::Command::new(headend());
+        command
+            .args(&bench.command(Face::Attached)[1..])
+            .env_clear()
+            .envs(bench.gateway.world.environment());
+        let stdio = || TokioChildProcess::new(command).unwrap();
+        runtime.block_on(async { Box::pin(bench.rmcp(stdio(), modern, "stdio")).await });
+    }
+}
+
+fn every_script(face: Face, scripts: &[Script]) {
+    let Some(bench) = Bench::start() else { return };
+    in_two_lanes(scripts, |script| bench.script(face, script));
+}
+
+/// Runs each job; two at a time, because each is a runtime that starts.
+fn in_two_lanes<T: Sync>(jobs: &[T], run: impl Fn(&T) -> Vec<String> + Sync) {
+    let next = AtomicUsize::new(0);
+    let wrong: Vec<String> = thread::scope(|scope| {
+        let lane = || {
+            let mut wrong = Vec::new();
+            while let Some(job) = jobs.get(next.fetch_add(1, Ordering::SeqCst)) {
+                wrong.extend(run(job));
+            }
+            wrong
+        };
+        let lanes = [scope.spawn(lane), scope.spawn(lane)];
+        lanes
+            .into_iter()
+            .flat_map(|lane| lane.join().unwrap())
+            .collect()
+    });
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}

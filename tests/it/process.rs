@@ -1,0 +1,225 @@
+//! Child processes: waiting for them, reading what they print, looking at them, ending them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ExitStatus, Output};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// Waits for a child with piped outputs, and ends it when it takes too long.
+pub(crate) fn output_within(mut child: Child, patience: Duration, what: &str) -> Output {
+    let stdout = child
+        .stdout
+        .take()
+        .map(|pipe| thread::spawn(move || read_all(pipe)));
+    let stderr = child
+        .stderr
+        .take()
+        .map(|pipe| thread::spawn(move || read_all(pipe)));
+    let status = wait(&mut child, patience);
+    if status.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let collect = |reader: Option<thread::JoinHandle<Vec<u8>>>| {
+        reader.map(|r| r.join().unwrap()).unwrap_or_default()
+    };
+    let (stdout, stderr) = (collect(stdout), collect(stderr));
+    let Some(status) = status else {
+        panic!(
+            "{what} did not end within {patience:?}\n{}",
+            String::from_utf8_lossy(&stderr)
+        );
+    };
+    Output {
+        status,
+        stdout,
+        stderr,
+    }
+}
+
+fn read_all(mut pipe: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What came before an error is still worth showing.
+    let _ignored = pipe.read_to_end(&mut bytes);
+    bytes
+}
+
+/// Waits until the child ends, at most that long.
+pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Asks again and again until the answer is yes; fails with that description after ten seconds.
+pub(crate) fn eventually(what: &str, probe: impl FnMut() -> bool) {
+    within(Duration::from_secs(10), what, probe);
+}
+
+/// [`eventually`] with a time of the test's choice.
+pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
+    while !probe() {
+        assert!(Instant::now() < deadline, "not within {patience:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Lines that a child prints, collected while it runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lines {
+    shared: Arc<(Mutex<Vec<String>>, Condvar)>,
+}
+
+impl Lines {
+    pub(crate) fn of(pipe: impl Read + Send + 'static) -> Self {
+        let lines = Self::default();
+        let shared = Arc::clone(&lines.shared);
+        thread::spawn(move || {
+            let mut reader = BufReader::new(pipe);
+            let mut line = Vec::new();
+            while matches!(reader.read_until(b'\n', &mut line), Ok(read) if read > 0) {
+                shared
+                    .0
+                    .lock()
+                    .unwrap()
+                    .push(String::from_utf8_lossy(&line).trim_end().to_owned());
+                shared.1.notify_all();
+                line.clear();
+            }
+        });
+        lines
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.shared.0.lock().unwrap().clone()
+    }
+
+    /// Waits until `find` sees what it wants in the lines so far.
+    pub(crate) fn wait_for<T>(
+        &self,
+        patience: Duration,
+        find: impl Fn(&[String]) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = Instant::now() + patience;
+        let mut lines = self.shared.0.lock().unwrap();
+        loop {
+            if let Some(found) = find(&lines) {
+                return Some(found);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            // Short waits, so that a child that ended is noticed by the caller's own probe.
+            lines = self
+                .shared
+                .1
+                .wait_timeout(lines, left.min(Duration::from_millis(100)))
+                .unwrap()
+                .0;
+        }
+    }
+}
+
+/// The resident memory of a process, in bytes.
+pub(crate) fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap_or_default();
+    line.trim()
+        .trim_end_matches(" kB")
+        .trim()
+        .parse::<u64>()
+        .unwrap_or(0)
+        * 1024
+}
+
+/// The processes that have this one as an ancestor.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        next += 1;
+        for task in fs::read_dir(format!("/proc/{parent}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|child| child.parse::<u32>().ok()),
+            );
+        }
+    }
+    found.remove(0);
+    found
+}
+
+/// Whether a process of that id still runs (a zombie does not).
+pub(crate) fn alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next())
+        .is_some_and(|state| state != "Z")
+}
+
+pub(crate) fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Ends a daemon: politely, then firmly, then for certain.
+pub(crate) fn end(child: &mut Child) {
+    for (signal, patience) in [
+        (Signal::TERM, 1500),
+        (Signal::TERM, 3000),
+        (Signal::KILL, 5000),
+    ] {
+        if wait(child, Duration::ZERO).is_some() {
+            return;
+        }
+        // It may have ended since; then there is nobody to signal.
+        let _ignored = if signal == Signal::KILL {
+            kill_process_group(pid_of(child), signal)
+        } else {
+            kill_process(pid_of(child), signal)
+        };
+        if wait(child, Duration::from_millis(patience)).is_some() {
+            return;
+        }
+    }
+}
+
+/// Whether a program is installed.
+pub(crate) fn installed(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file())
+}
+
+/// What a program that ended said, for a failure's message.
+pub(crate) fn said(output: &Output) -> String {
+    format!(
+        "{:?}\nstdout: {}\nstderr: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}

@@ -1,0 +1,117 @@
+//! `headend stdio` at the other end of two pipes.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::{World, headend};
+use crate::http::Head;
+use crate::mcp::Answer;
+use crate::process::{Lines, wait};
+
+/// A running `headend stdio`.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Lines,
+    pub(crate) stderr: Lines,
+    read: usize,
+}
+
+impl Pipe {
+    /// Starts `headend stdio --config CONFIG ARGS` in that world.
+    pub(crate) fn start(world: &World, config: &Path, args: &[&str]) -> Self {
+        let mut command = world.command(headend());
+        command.arg("stdio").arg("--config").arg(config).args(args);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdin = child.stdin.take();
+        let stdout = Lines::of(child.stdout.take().unwrap());
+        let stderr = Lines::of(child.stderr.take().unwrap());
+        Self {
+            child,
+            stdin,
+            stdout,
+            stderr,
+            read: 0,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Writes one line.
+    pub(crate) fn send(&mut self, line: &[u8]) {
+        self.try_send(line)
+            .unwrap_or_else(|error| panic!("write: {error}\n{}", self.story()));
+    }
+
+    /// Writes one line; the other side may be gone.
+    pub(crate) fn try_send(&mut self, line: &[u8]) -> std::io::Result<()> {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(line)?;
+        if !line.ends_with(b"\n") {
+            stdin.write_all(b"\n")?;
+        }
+        stdin.flush()
+    }
+
+    /// The next line, `None` when none came in time.
+    pub(crate) fn line(&mut self, patience: Duration) -> Option<String> {
+        let at = self.read;
+        let line = self
+            .stdout
+            .wait_for(patience, |lines| lines.get(at).cloned())?;
+        self.read += 1;
+        Some(line)
+    }
+
+    /// The response to that id, with the notices before it.
+    pub(crate) fn answer(&mut self, id: &Value, patience: Duration) -> Answer {
+        let mut notices = Vec::new();
+        while let Some(raw) = self.line(patience) {
+            let message: Value = serde_json::from_str(&raw)
+                .unwrap_or_else(|error| panic!("stdout is the protocol: {error}: {raw}"));
+            if message.get("method").is_none() && message.get("id") == Some(id) {
+                return Answer {
+                    status: 200,
+                    head: Head::default(),
+                    message,
+                    raw,
+                    notices,
+                };
+            }
+            notices.push(message);
+        }
+        panic!("no response to {id} but {notices:?}\n{}", self.story());
+    }
+
+    /// Ends its input and waits for its end.
+    pub(crate) fn close(&mut self, patience: Duration) -> Option<ExitStatus> {
+        self.stdin = None;
+        wait(&mut self.child, patience)
+    }
+
+    /// What it said on stderr.
+    pub(crate) fn story(&self) -> String {
+        format!("stderr of headend stdio:\n{}", self.stderr.all().join("\n"))
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if self.close(Duration::from_secs(5)).is_none() {
+            // It did not end with its input; the test that looks for this says so.
+            let _ignored = self.child.kill();
+            let _ignored = self.child.wait();
+        }
+    }
+}

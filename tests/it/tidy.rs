@@ -1,0 +1,178 @@
+//! House rules that the compiler cannot see: layers, purity, size.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each layer and the layers it may name, in reading order.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("mcp", &["wire"]),
+    ("catalog", &["wire", "mcp"]),
+    ("policy", &["wire", "mcp", "catalog"]),
+    ("engine", &["wire", "mcp", "catalog", "policy"]),
+    ("config", &["mcp", "catalog", "policy"]),
+    ("telemetry", &["mcp", "catalog", "policy", "engine"]),
+    (
+        "runtime",
+        &[
+            "wire",
+            "mcp",
+            "catalog",
+            "policy",
+            "engine",
+            "config",
+            "telemetry",
+        ],
+    ),
+    ("demo", &[]),
+    ("cli", &["config", "telemetry", "runtime", "demo"]),
+];
+const PURE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine"];
+/// Text that must not occur in a pure layer outside its tests.
+const IMPURE: &[&str] = &[
+    "tokio::",
+    "hyper",
+    "rustls",
+    "notify::",
+    "async fn",
+    ".await",
+    "::now()",
+    "rand::",
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::process",
+];
+/// Layers that pass payloads through and therefore never parse them into a tree.
+const RAW: &[&str] = &["wire", "engine", "runtime"];
+/// The hard bound; 400 is what to aim at.
+const MAX_LINES: usize = 700;
+
+#[test]
+fn layers_point_downwards_and_stay_pure() {
+    let mut broken = Vec::new();
+    for (layer, may_use) in LAYERS {
+        for file in sources(layer) {
+            check_layer(layer, may_use, &file, &mut broken);
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_source_file_is_short_and_says_what_it_is_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut broken = Vec::new();
+    for folder in ["src", "tests"] {
+        for file in rust_files(&root.join(folder)) {
+            let text = fs::read_to_string(&file).unwrap();
+            let lines = text.lines().count();
+            if lines > MAX_LINES {
+                broken.push(format!(
+                    "{}: {lines} lines, over {MAX_LINES}",
+                    file.display()
+                ));
+            }
+            if !text.trim_start().starts_with("//!") && !text.contains("#![doc = include_str!") {
+                broken.push(format!("{}: no module doc", file.display()));
+            }
+            if file.ends_with("mod.rs") {
+                broken.push(format!("{}: write `foo.rs` beside `foo/`", file.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_module_belongs_to_a_layer() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let known = |name: &str| {
+        matches!(name, "lib" | "main") || LAYERS.iter().any(|(layer, _)| *layer == name)
+    };
+    for entry in fs::read_dir(root).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() || path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            assert!(
+                known(name),
+                "src/{name} is in no layer: add it to LAYERS and to the architecture text"
+            );
+        }
+    }
+}
+
+fn check_layer(layer: &str, may_use: &[&str], file: &Path, broken: &mut Vec<String>) {
+    let text = fs::read_to_string(file).unwrap();
+    let at = |n: usize| format!("{}:{}", file.display(), n + 1);
+    for (n, line) in text
+        .lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]")
+        .enumerate()
+    {
+        let code = line.split("//").next().unwrap_or_default();
+        for (i, matched) in code.match_indices("crate::") {
+            let rest = &code[i + matched.len()..];
+            if rest.starts_with('{') {
+                broken.push(format!(
+                    "{}: write one `use crate::layer::..` per layer",
+                    at(n)
+                ));
+            }
+            let to = rest
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next()
+                .unwrap_or_default();
+            let is_layer = LAYERS.iter().any(|(name, _)| *name == to);
+            if is_layer && to != layer && !may_use.contains(&to) {
+                broken.push(format!("{}: {layer} may not use {to}", at(n)));
+            }
+        }
+        if RAW.contains(&layer) && code.contains("serde_json::Value") {
+            broken.push(format!("{}: `serde_json::Value` in {layer}", at(n)));
+        }
+        if PURE.contains(&layer) {
+            for token in IMPURE.iter().filter(|token| code.contains(**token)) {
+                broken.push(format!("{}: `{token}` in the pure layer {layer}", at(n)));
+            }
+        }
+    }
+}
+
+/// All files of a layer except its test-only ones.
+fn sources(layer: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = rust_files(&root.join(layer));
+    files.push(root.join(layer).with_extension("rs"));
+    files.retain(|file| file.exists() && !test_only(file));
+    files
+}
+
+fn test_only(file: &Path) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let inside = file.strip_prefix(root).unwrap_or(file);
+    let in_tests = inside
+        .components()
+        .any(|part| part.as_os_str() == "tests" || part.as_os_str() == "sim");
+    file.ends_with("tests.rs") || file.ends_with("sim.rs") || in_tests
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+        {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
