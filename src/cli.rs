@@ -65,18 +65,17 @@ struct Common {
     /// The admin socket of the daemon.
     #[arg(long, value_name = "PATH", env = "HEADEND_SOCKET", global = true)]
     socket: Option<PathBuf>,
-    /// What to log: a level, or `target=level` pairs. Logs go to stderr.
+    /// What to log: a level, or `target=level` pairs. Logs go to stderr. [default: info]
     #[arg(long, value_name = "FILTER", env = "HEADEND_LOG", global = true)]
     log: Option<String>,
-    /// How log lines look.
-    #[arg(long, value_name = "FORMAT", env = "HEADEND_LOG_FORMAT", global = true, value_enum, default_value_t)]
-    log_format: LogFormat,
+    /// How log lines look. [default: auto]
+    #[arg(long, value_name = "FORMAT", env = "HEADEND_LOG_FORMAT", global = true, value_enum)]
+    log_format: Option<LogFormat>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     /// To the journal under systemd, else text.
-    #[default]
     Auto,
     Text,
     Json,

@@ -9,8 +9,5 @@ pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     for warning in loaded.warnings.iter().map(ToString::to_string).chain(preflight(&loaded.config)) {
         complain(&plain(&format!("warning: {warning}")));
     }
-    if !loaded.config.policy_stated {
-        complain("warning: no [policy]: every call is allowed; write `[policy] default = \"allow\"` or `\"deny\"`");
-    }
     print(&show::render(&loaded.config))
 }

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::output::{Failure, print};
+use super::{CONFIG, USAGE};
 use crate::config;
 
 mod entry;
@@ -22,6 +24,15 @@ pub(crate) enum ImportError {
     Json { path: PathBuf, line: usize, message: String },
     #[error("{}: neither `mcpServers` nor `servers` nor `context_servers` is in it", path.display())]
     NoServers { path: PathBuf },
+}
+
+pub(super) fn run(files: &[PathBuf]) -> Result<u8, Failure> {
+    let mut texts = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::new(USAGE, format!("{}: {error}", path.display())))?;
+        texts.push((path.clone(), text));
+    }
+    print(&convert(&texts).map_err(|error| Failure::new(CONFIG, error))?)
 }
 
 /// Turns the files of hosts, path and text each, into the text of one configuration.

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{Failure, print};
 use super::source::{self, Loaded};
-use super::{CONFIG, Common, LogFormat, OK, SOFTWARE, ServeArgs};
-use crate::config::{Auth, Config};
+use super::{CONFIG, Common, LogFormat, OK, SOFTWARE, ServeArgs, USAGE};
+use crate::config::{self, Auth, Config};
 use crate::runtime::admin::{self, Access};
 use crate::runtime::gateway::{Addresses, Gateway, StartError};
 use crate::runtime::systemd;
@@ -18,20 +18,25 @@ use crate::runtime::watch::{FileWatch, QUIET};
 use crate::telemetry::logs;
 
 pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
-    let _guard = start_logs(common);
     let loaded = source::load(common, &args.upstreams)?;
+    let _guard = start_logs(common, &loaded.config.log)?;
     let runtime = runtime()?;
     runtime.block_on(serve(common, loaded, !args.upstreams.is_empty()))
 }
 
-/// Starts logging as the command line wants it.
-pub(super) fn start_logs(common: &Common) -> logs::LogGuard {
+/// Starts logging: the command line and the environment go before the file.
+///
+/// # Errors
+/// 64 for a filter that cannot be read.
+pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<logs::LogGuard, Failure> {
     let format = match common.log_format {
-        LogFormat::Auto => logs::LogFormat::Auto,
-        LogFormat::Text => logs::LogFormat::Text,
-        LogFormat::Json => logs::LogFormat::Json,
+        None => configured.format,
+        Some(LogFormat::Auto) => config::LogFormat::Auto,
+        Some(LogFormat::Text) => config::LogFormat::Text,
+        Some(LogFormat::Json) => config::LogFormat::Json,
     };
-    logs::init(&logs::LogOptions { format, filter: common.log.clone() })
+    let filter = common.log.clone().unwrap_or_else(|| configured.filter.clone());
+    logs::init(&logs::LogOptions { format, filter }).map_err(|why| Failure::new(USAGE, why))
 }
 
 /// # Errors

@@ -17,8 +17,8 @@ use crate::runtime::service::LOCAL;
 const TRANSPARENT: &str = "transparent";
 
 pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
-    let _guard = serve::start_logs(common);
     let mut loaded = source::load(common, &args.upstreams)?;
+    let _guard = serve::start_logs(common, &loaded.config.log)?;
     let runtime = serve::runtime()?;
     if args.upstreams.is_empty() && !args.no_daemon && !loaded.embedded {
         if let Some(daemon) = same_daemon(common, &loaded, args.profile.as_deref()) {

@@ -24,6 +24,18 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Garbage,
+        Self::Oversize,
+        Self::LateReply,
+        Self::UnknownReply,
+        Self::MalformedReply,
+        Self::BadProgress,
+        Self::RefusedRequest,
+        Self::BadList,
+        Self::UnexpectedResultType,
+    ];
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Garbage => "garbage",

@@ -75,6 +75,7 @@ pub(crate) struct Handle {
     pub(crate) wanted: Notify,
     slots: Arc<Semaphore>,
     waiting: AtomicUsize,
+    /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
     pub(crate) in_flight: AtomicUsize,
     pub(crate) restarts: AtomicU64,
     pub(crate) incarnation: AtomicU64,
@@ -94,6 +95,7 @@ pub(crate) struct Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.handle.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.handle.metrics.in_flight().dec();
     }
 }
 
@@ -185,6 +187,7 @@ impl Handle {
 
     fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Slot {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.metrics.in_flight().inc();
         Slot { handle: Arc::clone(self), _permit: permit }
     }
 

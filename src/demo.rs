@@ -1,0 +1,42 @@
+//! The small MCP servers that are built in: upstreams of the embedded default, run as real children of the gateway.
+//!
+//! They depend on nothing of the gateway but its vocabulary, so they show a newcomer what any server of his would.
+
+mod lab;
+mod notes;
+mod server;
+mod time;
+
+use self::server::Demo;
+
+/// The names that `headend demo` takes.
+const NAMES: [&str; 3] = ["time", "notes", "lab"];
+
+/// Why a demo server did not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DemoError {
+    #[error("there is no demo server {name:?}; there are {}", NAMES.join(", "))]
+    Unknown { name: String },
+    #[error("stdin or stdout: {0}")]
+    Io(std::io::Error),
+}
+
+/// Serves one demo server on stdin and stdout until stdin ends.
+///
+/// # Errors
+/// [`DemoError`].
+pub(crate) fn run(name: &str) -> Result<(), DemoError> {
+    match name {
+        "time" => serve(time::Time),
+        "notes" => serve(notes::Notes::default()),
+        "lab" => serve(lab::Lab),
+        other => Err(DemoError::Unknown { name: other.to_owned() }),
+    }
+}
+
+fn serve(demo: impl Demo) -> Result<(), DemoError> {
+    server::serve(demo, &mut std::io::stdin().lock(), std::io::stdout()).map_err(DemoError::Io)
+}
+
+#[cfg(test)]
+mod tests;

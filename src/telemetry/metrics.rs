@@ -1,0 +1,510 @@
+//! Every metric, in one place.
+//!
+//! Labels come from the configuration and from closed sets, never from clients or upstreams. A call touches only handles that
+//! were resolved before: no look-up by label on its path.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use prometheus::{
+    Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+/// From half a millisecond to the longest call that a configuration usually allows, in seconds.
+const CALL_BUCKETS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+];
+
+/// What the gateway itself adds is tens of microseconds, unless it waits. In seconds.
+const OVERHEAD_BUCKETS: &[f64] =
+    &[0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
+
+/// The states of an upstream, one series each.
+const STATES: [&str; 5] = ["idle", "starting", "ready", "down", "stopped"];
+
+/// The kinds of catalog items, in the order of [`crate::mcp::method::List::ALL`].
+const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];
+
+/// What was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MethodLabel {
+    ToolsCall,
+    PromptsGet,
+    ResourcesRead,
+    Complete,
+    Other,
+}
+
+impl MethodLabel {
+    const ALL: [Self; 5] = [Self::ToolsCall, Self::PromptsGet, Self::ResourcesRead, Self::Complete, Self::Other];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolsCall => "tools/call",
+            Self::PromptsGet => "prompts/get",
+            Self::ResourcesRead => "resources/read",
+            Self::Complete => "completion/complete",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutcomeLabel {
+    Ok,
+    /// A result with `isError`.
+    ToolError,
+    /// A JSON-RPC error of the upstream.
+    Error,
+    Denied,
+    Limited,
+    Busy,
+    Timeout,
+    Cancelled,
+    UpstreamDown,
+    Crashed,
+    /// The upstream broke the protocol.
+    Protocol,
+}
+
+impl OutcomeLabel {
+    const ALL: [Self; 11] = [
+        Self::Ok,
+        Self::ToolError,
+        Self::Error,
+        Self::Denied,
+        Self::Limited,
+        Self::Busy,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::UpstreamDown,
+        Self::Crashed,
+        Self::Protocol,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Limited => "limited",
+            Self::Busy => "busy",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::UpstreamDown => "upstream_down",
+            Self::Crashed => "crashed",
+            Self::Protocol => "protocol_error",
+        }
+    }
+}
+
+/// The registry and everything in it. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    registry: Registry,
+    calls: IntCounterVec,
+    call_duration: HistogramVec,
+    upstream_duration: HistogramVec,
+    overhead: HistogramVec,
+    queue_wait: HistogramVec,
+    in_flight: IntGaugeVec,
+    state: IntGaugeVec,
+    restarts: IntCounterVec,
+    faults: IntCounterVec,
+    items: IntGaugeVec,
+    upstream_bytes: IntCounterVec,
+    client_bytes: IntCounterVec,
+    connections: IntGauge,
+    sessions: IntGauge,
+    withheld: IntGauge,
+    decisions: IntCounterVec,
+    limit_hits: IntCounterVec,
+    auth_failures: IntCounter,
+    reload_ok: IntGauge,
+    reload_time: Gauge,
+}
+
+/// Registers families one after the other and keeps the first error.
+struct Builder {
+    registry: Registry,
+}
+
+impl Builder {
+    fn add<C: prometheus::core::Collector + Clone + 'static>(&self, family: C) -> Result<C, prometheus::Error> {
+        self.registry.register(Box::new(family.clone()))?;
+        Ok(family)
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
+        self.add(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.add(IntGauge::new(name, help)?)
+    }
+
+    fn histograms(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, prometheus::Error> {
+        self.add(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?)
+    }
+}
+
+impl Metrics {
+    /// # Errors
+    /// A family that cannot be registered, which is a fault of this file.
+    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+        let b = Builder { registry: Registry::new() };
+        #[cfg(target_os = "linux")]
+        b.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        let build = b.gauges("headend_build_info", "The running version; the value is always 1.", &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let call = &["upstream", "method"];
+        Ok(Self(Arc::new(Families {
+            calls: b.counters(
+                "headend_calls_total",
+                "Calls that ended, by upstream, method and outcome.",
+                &["upstream", "method", "outcome"],
+            )?,
+            call_duration: b.histograms(
+                "headend_call_duration_seconds",
+                "Time from a call's arrival to its answer.",
+                call,
+                CALL_BUCKETS,
+            )?,
+            upstream_duration: b.histograms(
+                "headend_upstream_duration_seconds",
+                "Time that the upstream took to answer a call.",
+                call,
+                CALL_BUCKETS,
+            )?,
+            overhead: b.histograms(
+                "headend_call_overhead_seconds",
+                "Time of a call that was not the upstream's: routing, policy and waiting for a place.",
+                &["upstream"],
+                OVERHEAD_BUCKETS,
+            )?,
+            queue_wait: b.histograms(
+                "headend_queue_wait_seconds",
+                "Time that calls waited for a free place at their upstream.",
+                &["upstream"],
+                OVERHEAD_BUCKETS,
+            )?,
+            in_flight: b.gauges("headend_calls_in_flight", "Calls that the upstream is working on.", &["upstream"])?,
+            state: b.gauges(
+                "headend_upstream_state",
+                "The state of an upstream: 1 for the state that it is in, 0 for the others.",
+                &["upstream", "state"],
+            )?,
+            restarts: b.counters(
+                "headend_upstream_restarts_total",
+                "Restarts and reconnects of an upstream that had ended.",
+                &["upstream"],
+            )?,
+            faults: b.counters(
+                "headend_upstream_faults_total",
+                "Violations of the protocol by an upstream, by kind.",
+                &["upstream", "fault"],
+            )?,
+            items: b.gauges(
+                "headend_catalog_items",
+                "Items that an upstream offers after its filters, by kind.",
+                &["upstream", "kind"],
+            )?,
+            withheld: b.gauge(
+                "headend_catalog_withheld_items",
+                "Items that are kept from clients because they are malformed or too many.",
+            )?,
+            upstream_bytes: b.counters(
+                "headend_upstream_bytes_total",
+                "Bytes exchanged with an upstream; direction is seen from headend.",
+                &["upstream", "direction"],
+            )?,
+            client_bytes: b.counters(
+                "headend_client_bytes_total",
+                "Bytes exchanged with clients; direction is seen from headend.",
+                &["transport", "direction"],
+            )?,
+            connections: b.gauge("headend_client_connections", "Open HTTP connections of clients.")?,
+            sessions: b.gauge("headend_client_sessions", "Live HTTP sessions of clients of the legacy revisions.")?,
+            decisions: b.counters(
+                "headend_policy_decisions_total",
+                "Decisions on calls, by effect and by the rule that decided.",
+                &["effect", "rule"],
+            )?,
+            limit_hits: b.counters(
+                "headend_limit_hits_total",
+                "Calls that a rate limit refused, by limit.",
+                &["limit"],
+            )?,
+            auth_failures: b.add(IntCounter::new(
+                "headend_auth_failures_total",
+                "Requests without a valid token.",
+            )?)?,
+            reload_ok: b.gauge(
+                "headend_config_last_reload_successful",
+                "Whether the last attempt to load the configuration succeeded.",
+            )?,
+            reload_time: b.add(Gauge::new(
+                "headend_config_last_reload_success_timestamp_seconds",
+                "When the configuration in force was loaded.",
+            )?)?,
+            registry: b.registry,
+        })))
+    }
+
+    /// The handles of one upstream; asking again gives the same series.
+    pub(crate) fn upstream(&self, name: &str) -> UpstreamMetrics {
+        let families = &self.0;
+        UpstreamMetrics(Arc::new(OfUpstream {
+            name: name.to_owned(),
+            calls: Default::default(),
+            call_duration: Default::default(),
+            upstream_duration: Default::default(),
+            overhead: families.overhead.with_label_values(&[name]),
+            queue_wait: families.queue_wait.with_label_values(&[name]),
+            in_flight: families.in_flight.with_label_values(&[name]),
+            restarts: families.restarts.with_label_values(&[name]),
+            sent: families.upstream_bytes.with_label_values(&[name, "sent"]),
+            received: families.upstream_bytes.with_label_values(&[name, "received"]),
+            families: self.clone(),
+        }))
+    }
+
+    /// Drops the series of an upstream that is no longer configured.
+    pub(crate) fn forget_upstream(&self, name: &str) {
+        let f = &self.0;
+        // What has no series cannot be removed, which is as good.
+        for method in MethodLabel::ALL.map(MethodLabel::as_str) {
+            drop(f.call_duration.remove_label_values(&[name, method]));
+            drop(f.upstream_duration.remove_label_values(&[name, method]));
+            for outcome in OutcomeLabel::ALL.map(OutcomeLabel::as_str) {
+                drop(f.calls.remove_label_values(&[name, method, outcome]));
+            }
+        }
+        drop(f.overhead.remove_label_values(&[name]));
+        drop(f.queue_wait.remove_label_values(&[name]));
+        drop(f.in_flight.remove_label_values(&[name]));
+        drop(f.restarts.remove_label_values(&[name]));
+        STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
+        KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
+        for direction in ["sent", "received"] {
+            drop(f.upstream_bytes.remove_label_values(&[name, direction]));
+        }
+        for fault in crate::engine::fault::Fault::ALL {
+            drop(f.faults.remove_label_values(&[name, fault.as_str()]));
+        }
+    }
+
+    /// Everything, in Prometheus' text format.
+    pub(crate) fn render(&self) -> String {
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut text) {
+            tracing::error!(error = %error, "metrics cannot be rendered");
+        }
+        String::from_utf8(text).unwrap_or_default()
+    }
+
+    pub(crate) fn decision(&self, effect: &str, rule: &str) {
+        self.0.decisions.with_label_values(&[effect, rule]).inc();
+    }
+
+    pub(crate) fn limit_hit(&self, limit: &str) {
+        self.0.limit_hits.with_label_values(&[limit]).inc();
+    }
+
+    pub(crate) fn auth_failed(&self) {
+        self.0.auth_failures.inc();
+    }
+
+    /// An attempt to load the configuration ended.
+    pub(crate) fn reloaded(&self, ok: bool, unix_seconds: u64) {
+        self.0.reload_ok.set(i64::from(ok));
+        if ok {
+            #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for longer than the sun shines")]
+            self.0.reload_time.set(unix_seconds as f64);
+        }
+    }
+
+    pub(crate) fn withheld(&self, items: usize) {
+        self.0.withheld.set(signed(items));
+    }
+
+    /// Sets what is counted elsewhere, just before a scrape.
+    pub(crate) fn gauges(&self, sessions: usize, connections: usize) {
+        self.0.sessions.set(signed(sessions));
+        self.0.connections.set(signed(connections));
+    }
+
+    /// The byte counters of a client transport, `http` or `stdio`: received and sent.
+    pub(crate) fn client_bytes(&self, transport: &'static str) -> (IntCounter, IntCounter) {
+        let counter = |direction| self.0.client_bytes.with_label_values(&[transport, direction]);
+        (counter("received"), counter("sent"))
+    }
+}
+
+/// The series of one upstream. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamMetrics(Arc<OfUpstream>);
+
+#[derive(Debug)]
+struct OfUpstream {
+    name: String,
+    families: Metrics,
+    /// Filled as outcomes occur, so that a scrape does not show hundreds of zeros.
+    calls: [[OnceLock<IntCounter>; OutcomeLabel::ALL.len()]; MethodLabel::ALL.len()],
+    call_duration: [OnceLock<Histogram>; MethodLabel::ALL.len()],
+    upstream_duration: [OnceLock<Histogram>; MethodLabel::ALL.len()],
+    overhead: Histogram,
+    queue_wait: Histogram,
+    in_flight: IntGauge,
+    restarts: IntCounter,
+    sent: IntCounter,
+    received: IntCounter,
+}
+
+impl UpstreamMetrics {
+    pub(crate) fn set_state(&self, state: &str) {
+        for known in STATES {
+            self.0.families.0.state.with_label_values(&[&self.0.name, known]).set(i64::from(known == state));
+        }
+    }
+
+    pub(crate) fn restarted(&self) {
+        self.0.restarts.inc();
+    }
+
+    pub(crate) fn fault(&self, fault: &str) {
+        self.0.families.0.faults.with_label_values(&[&self.0.name, fault]).inc();
+    }
+
+    /// A call got its place after waiting that long.
+    pub(crate) fn queued(&self, waited: Duration) {
+        self.0.queue_wait.observe(waited.as_secs_f64());
+    }
+
+    /// Calls that hold a place.
+    pub(crate) fn in_flight(&self) -> &IntGauge {
+        &self.0.in_flight
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.0.sent.inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.0.received.inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a call that was refused before it had a time worth measuring.
+    pub(crate) fn count(&self, method: MethodLabel, outcome: OutcomeLabel) {
+        let counter = || {
+            let labels = [self.0.name.as_str(), method.as_str(), outcome.as_str()];
+            self.0.families.0.calls.with_label_values(&labels)
+        };
+        match self.0.calls.get(method as usize).and_then(|row| row.get(outcome as usize)) {
+            Some(cell) => cell.get_or_init(counter).inc(),
+            None => counter().inc(),
+        }
+    }
+
+    /// Counts a call and measures it: in all, and the upstream's part if it was reached.
+    pub(crate) fn finished(&self, method: MethodLabel, outcome: OutcomeLabel, total: Duration, upstream: Option<Duration>) {
+        self.count(method, outcome);
+        let families = &self.0.families.0;
+        let observe = |cells: &[OnceLock<Histogram>], family: &HistogramVec, time: Duration| {
+            let histogram = || family.with_label_values(&[self.0.name.as_str(), method.as_str()]);
+            if let Some(cell) = cells.get(method as usize) {
+                cell.get_or_init(histogram).observe(time.as_secs_f64());
+            }
+        };
+        observe(&self.0.call_duration, &families.call_duration, total);
+        if let Some(upstream) = upstream {
+            observe(&self.0.upstream_duration, &families.upstream_duration, upstream);
+            self.0.overhead.observe(total.saturating_sub(upstream).as_secs_f64());
+        }
+    }
+
+    /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].
+    pub(crate) fn items(&self, counts: [usize; 4]) {
+        for (kind, count) in KINDS.into_iter().zip(counts) {
+            self.0.families.0.items.with_label_values(&[self.0.name.as_str(), kind]).set(signed(count));
+        }
+    }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::method::List;
+
+    #[test]
+    fn a_call_is_counted_and_its_time_is_split() -> Result<(), prometheus::Error> {
+        let metrics = Metrics::new()?;
+        let upstream = metrics.upstream("git");
+        upstream.finished(
+            MethodLabel::ToolsCall,
+            OutcomeLabel::Ok,
+            Duration::from_millis(30),
+            Some(Duration::from_millis(20)),
+        );
+        let text = metrics.render();
+        let has = |line: &str| assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        has(r#"headend_calls_total{method="tools/call",outcome="ok",upstream="git"} 1"#);
+        has(r#"headend_call_duration_seconds_sum{method="tools/call",upstream="git"} 0.03"#);
+        has(r#"headend_upstream_duration_seconds_sum{method="tools/call",upstream="git"} 0.02"#);
+        has(r#"headend_call_overhead_seconds_sum{upstream="git"} 0.01"#);
+        Ok(())
+    }
+
+    #[test]
+    fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
+        let metrics = Metrics::new()?;
+        let upstream = metrics.upstream("gone");
+        upstream.set_state("ready");
+        upstream.items([1, 2, 3, 4]);
+        upstream.fault(crate::engine::fault::Fault::Garbage.as_str());
+        upstream.sent(1);
+        upstream.finished(MethodLabel::Other, OutcomeLabel::Protocol, Duration::ZERO, Some(Duration::ZERO));
+        metrics.forget_upstream("gone");
+        assert!(!metrics.render().contains("gone"), "{}", metrics.render());
+        Ok(())
+    }
+
+    #[test]
+    fn one_state_at_a_time() -> Result<(), prometheus::Error> {
+        let metrics = Metrics::new()?;
+        let upstream = metrics.upstream("a");
+        upstream.set_state("starting");
+        upstream.set_state("ready");
+        let text = metrics.render();
+        let ones: Vec<&str> =
+            text.lines().filter(|l| l.starts_with("headend_upstream_state{") && l.ends_with(" 1")).collect();
+        assert_eq!(ones, [r#"headend_upstream_state{state="ready",upstream="a"} 1"#]);
+        Ok(())
+    }
+
+    #[test]
+    fn kinds_stand_in_the_order_of_the_lists() {
+        let lists = List::ALL.map(|list| format!("{list:?}").trim_end_matches('s').to_lowercase());
+        assert_eq!(lists, KINDS);
+    }
+}
