@@ -74,8 +74,8 @@ impl Inventory {
     }
 
     /// Reads back what [`Self::to_json`] wrote; `None` for anything else, which only costs a fresh listing.
-    pub(crate) fn from_json(text: RawJson) -> Option<(Self, Revision)> {
-        let object = RawObject::parse(&text).ok()?;
+    pub(crate) fn from_json(text: &RawJson) -> Option<(Self, Revision)> {
+        let object = RawObject::parse(text).ok()?;
         let revision = Revision::parse(&object.string("revision")?)?;
         let mut inventory = Self {
             completions: object.get("completions").is_some_and(|raw| raw.bytes().as_ref() == b"true"),
@@ -201,10 +201,10 @@ mod tests {
         let mut inventory = Inventory { completions: true, ..Inventory::default() };
         let raw = RawJson::trusted(r#"{"name":"a","x":12345678901234567890123}"#);
         inventory.replace(List::Tools, vec![Definition::read(List::Tools, &raw).unwrap()]);
-        let (back, revision) = Inventory::from_json(inventory.to_json(Revision::V2025_06_18)).unwrap();
+        let (back, revision) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
         assert_eq!(revision, Revision::V2025_06_18);
         assert!(back.completions);
         assert_eq!(back.items(List::Tools)[0].raw.encode(), raw);
-        assert!(Inventory::from_json(RawJson::trusted("{}")).is_none());
+        assert!(Inventory::from_json(&RawJson::trusted("{}")).is_none());
     }
 }

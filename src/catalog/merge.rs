@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, expose};
+use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
 use crate::catalog::template::Template;
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
@@ -231,12 +231,10 @@ fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
 }
 
 fn withhold_collisions(candidates: &mut Vec<Entry>, dropped: &mut Vec<Dropped>) {
-    let mut count: HashMap<Arc<str>, usize> = HashMap::new();
-    for entry in candidates.iter() {
-        *count.entry(Arc::clone(&entry.exposed)).or_default() += 1;
-    }
+    let shared = collisions(candidates.iter().enumerate().map(|(at, entry)| (entry.exposed.as_ref(), at)));
+    let mut at = 0..;
     candidates.retain(|entry| {
-        let alone = count.get(&entry.exposed).is_none_or(|n| *n == 1);
+        let alone = at.next().is_some_and(|at| shared.binary_search(&at).is_err());
         if !alone {
             dropped.push(Dropped {
                 upstream: entry.upstream_name.clone(),

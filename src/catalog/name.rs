@@ -109,30 +109,6 @@ impl ItemKind {
     }
 }
 
-/// How names and URIs are shown; the `[naming]` table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Naming {
-    /// Longest exposed name in bytes, at least [`MIN_MAX_LENGTH`].
-    pub(crate) max_length: usize,
-    /// Whether resource URIs get their upstream's name even without need.
-    pub(crate) uris: UriNaming,
-}
-
-impl Default for Naming {
-    fn default() -> Self {
-        Self { max_length: DEFAULT_MAX_LENGTH, uris: UriNaming::Keep }
-    }
-}
-
-/// What becomes of resource URIs and templates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UriNaming {
-    /// As the upstream has them; only one with two owners is prefixed.
-    Keep,
-    /// Always `<upstream>+<original>`.
-    Prefix,
-}
-
 /// Why an item is not offered at all. The text completes "tool `x` of `files` is withheld: ".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Withheld {
@@ -144,8 +120,6 @@ pub(crate) enum Withheld {
     ControlCharacter,
     #[error("its name contains characters outside ASCII, which can imitate other names")]
     NotAscii,
-    #[error("another item has the same exposed name, so neither is offered")]
-    Collision,
 }
 
 /// Exposed name of a tool or prompt: `<prefix><original>`.
@@ -155,8 +129,7 @@ pub(crate) enum Withheld {
 /// to name things in a transparent view) nothing is mapped or cut. `max_length` is in bytes.
 ///
 /// # Errors
-/// [`Withheld`] for an original that is empty, over 128 characters, not ASCII, or has control characters; never [`Withheld::Collision`], which only
-/// [`collisions`] can find.
+/// [`Withheld`] for an original that is empty, over 128 characters, not ASCII, or has control characters.
 pub(crate) fn expose(
     prefix: &str,
     upstream: &UpstreamName,

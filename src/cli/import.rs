@@ -29,7 +29,8 @@ pub(crate) enum ImportError {
 pub(super) fn run(files: &[PathBuf]) -> Result<u8, Failure> {
     let mut texts = Vec::new();
     for path in files {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::new(USAGE, format!("{}: {error}", path.display())))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::new(USAGE, format!("{}: {error}", path.display())))?;
         texts.push((path.clone(), text));
     }
     print(&convert(&texts).map_err(|error| Failure::new(CONFIG, error))?)

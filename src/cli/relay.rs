@@ -138,10 +138,10 @@ impl Relay<'_> {
 
     /// Answers what the daemon took with it; whether it was executed is not known.
     async fn fail_open(&mut self) {
-        let data = crate::wire::raw::RawJson::trusted(
-            r#"{"reason":"shutting_down","executed":"unknown","retryable":false}"#,
-        );
-        let text = "The gateway went away during the call. The call may have been executed; check before you repeat it.";
+        let data =
+            crate::wire::raw::RawJson::trusted(r#"{"reason":"shutting_down","executed":"unknown","retryable":false}"#);
+        let text =
+            "The gateway went away during the call. The call may have been executed; check before you repeat it.";
         let error = message::error_object(code::INTERNAL, text, Some(&data));
         for (_, id) in std::mem::take(&mut self.open) {
             let mut line = message::encode_error(Some(id.raw()), &error).to_vec();

@@ -56,7 +56,8 @@ fn from_file(path: &Path) -> Result<(Config, Vec<Warning>), String> {
 }
 
 fn parse(text: &str, origin: &str) -> Result<(Config, Vec<Warning>), String> {
-    config::parse(text, origin, &environment, &|path| std::fs::read_to_string(path)).map_err(|problems| problems.to_string())
+    config::parse(text, origin, &environment, &|path| std::fs::read_to_string(path))
+        .map_err(|problems| problems.to_string())
 }
 
 /// The embedded default: the demo servers are this very program.
@@ -64,11 +65,10 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
     let (mut config, warnings) = parse(EMBEDDED, "the embedded default")?;
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     for upstream in &mut config.upstreams {
-        if let Target::Stdio { command, .. } = &mut upstream.target {
-            if let Some(first) = command.first_mut().filter(|first| *first == "headend") {
+        if let Target::Stdio { command, .. } = &mut upstream.target
+            && let Some(first) = command.first_mut().filter(|first| *first == "headend") {
                 *first = program.display().to_string();
             }
-        }
     }
     Ok((config, warnings))
 }
@@ -115,6 +115,12 @@ pub(super) fn store() -> Result<Store, Failure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
     Store::open(dir.clone()).map_err(|error| Failure::new(SOFTWARE, format!("{}: {error}", dir.display())))
+}
+
+/// The state directory, if an earlier run has made it.
+pub(super) fn existing_store() -> Option<Store> {
+    let dir = config::state_dir(&environment).filter(|dir| dir.is_dir())?;
+    Store::open(dir).ok()
 }
 
 /// Where the admin socket is looked for when nothing names it.

@@ -10,15 +10,20 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
         return print(&format!("{}\n", status.encode().text()));
     }
     let field = |object: &RawObject, name: &str| {
-        object.string(name).or_else(|| object.get(name).map(|raw| raw.text().into_owned())).unwrap_or_else(|| "-".into())
+        object
+            .string(name)
+            .or_else(|| object.get(name).map(|raw| raw.text().into_owned()))
+            .unwrap_or_else(|| "-".into())
     };
-    let mut rows: Vec<Vec<String>> =
-        vec![["UPSTREAM", "STATE", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "IN FLIGHT", "RESTARTS", "LAST ERROR"]
+    let mut rows: Vec<Vec<String>> = vec![
+        ["UPSTREAM", "STATE", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "IN FLIGHT", "RESTARTS", "LAST ERROR"]
             .map(String::from)
-            .to_vec()];
+            .to_vec(),
+    ];
     let upstreams = status.get("upstreams").and_then(|raw| elements(raw).ok()).unwrap_or_default();
     for upstream in upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
-        let names = ["name", "state", "revision", "tools", "prompts", "resources", "in-flight", "restarts", "last-error"];
+        let names =
+            ["name", "state", "revision", "tools", "prompts", "resources", "in-flight", "restarts", "last-error"];
         rows.push(names.map(|name| plain(&field(&upstream, name))).to_vec());
     }
     let head = format!(

@@ -19,10 +19,9 @@ impl Demo for Lab {
     }
 
     fn tools(&self) -> Value {
-        let whole = |description: &str, default: u64, maximum: u64| {
-            json!({"type": "integer", "minimum": 0, "maximum": maximum, "default": default, "description": description})
-        };
-        let schema = |properties: Value| json!({"type": "object", "properties": properties, "additionalProperties": false});
+        let whole = |description: &str, default: u64, maximum: u64| json!({"type": "integer", "minimum": 0, "maximum": maximum, "default": default, "description": description});
+        let schema =
+            |properties: Value| json!({"type": "object", "properties": properties, "additionalProperties": false});
         let read_only = json!({"readOnlyHint": true, "openWorldHint": false});
         json!([
             {
@@ -62,9 +61,8 @@ impl Demo for Lab {
     }
 
     fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &Call) -> Option<Result<String, String>> {
-        let text = |name: &str, default: &str| {
-            arguments.get(name).and_then(Value::as_str).unwrap_or(default).to_owned()
-        };
+        let text =
+            |name: &str, default: &str| arguments.get(name).and_then(Value::as_str).unwrap_or(default).to_owned();
         let whole = |name: &str, default: u64, maximum: u64| match arguments.get(name) {
             None => Ok(default),
             Some(value) => value
@@ -74,14 +72,17 @@ impl Demo for Lab {
         };
         Some(match tool {
             "echo" => Ok(text("text", "")),
-            "countdown" => whole("steps", 5, 1000)
-                .and_then(|steps| Ok(countdown(call, steps, whole("delay_ms", 200, 10_000)?))),
+            "countdown" => {
+                whole("steps", 5, 1000).and_then(|steps| Ok(countdown(call, steps, whole("delay_ms", 200, 10_000)?)))
+            }
             "slow" => whole("ms", 2000, MAX_WAIT_MS).map(|ms| {
                 call.wait(Duration::from_millis(ms));
                 format!("Waited {ms} ms.")
             }),
             "fail" => Err(text("message", "This tool always fails.")),
-            "big" => whole("kib", 64, MAX_KIB).map(|kib| "0123456789abcde\n".repeat(usize::try_from(kib * 64).unwrap_or(0))),
+            "big" => {
+                whole("kib", 64, MAX_KIB).map(|kib| "0123456789abcde\n".repeat(usize::try_from(kib * 64).unwrap_or(0)))
+            }
             _ => return None,
         })
     }

@@ -61,12 +61,14 @@ impl Notes {
 
     fn search(&self, query: &str) -> String {
         let query = query.to_lowercase();
-        let hit = |note: &Note| {
-            note.title.to_lowercase().contains(&query) || note.text.to_lowercase().contains(&query)
-        };
+        let hit = |note: &Note| note.title.to_lowercase().contains(&query) || note.text.to_lowercase().contains(&query);
         let shelf = self.shelf();
-        let found: Vec<String> =
-            shelf.notes.iter().filter(|(_, note)| hit(note)).map(|(id, note)| format!("note://{id} {}", note.title)).collect();
+        let found: Vec<String> = shelf
+            .notes
+            .iter()
+            .filter(|(_, note)| hit(note))
+            .map(|(id, note)| format!("note://{id} {}", note.title))
+            .collect();
         if found.is_empty() { "No note contains this.".to_owned() } else { found.join("\n") }
     }
 

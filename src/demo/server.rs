@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Read as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -85,18 +85,15 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn progress(&self, done: u64, total: u64, message: &str) {
         if let Some(token) = &self.token {
-            self.out.notify(
-                "notifications/progress",
-                json!({"progressToken": token, "progress": done, "total": total, "message": message}),
-            );
+            let params = json!({"progressToken": token, "progress": done, "total": total, "message": message});
+            self.out.notify("notifications/progress", &params);
         }
     }
 
     /// Waits; `false` when nobody waits for the answer any more.
     pub(super) fn wait(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
+        let mut left = time;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
             }
@@ -104,6 +101,7 @@ impl Call {
                 return false;
             }
             thread::sleep(left.min(GLANCE));
+            left = left.saturating_sub(GLANCE);
         }
     }
 
@@ -136,7 +134,7 @@ impl Out {
         drop(writeln!(sink.to, "{message}").and_then(|()| sink.to.flush()));
     }
 
-    fn notify(&self, method: &str, params: Value) {
+    fn notify(&self, method: &str, params: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
@@ -154,10 +152,10 @@ impl Out {
         };
         let method = "notifications/resources/list_changed";
         if initialized {
-            self.notify(method, json!({}));
+            self.notify(method, &json!({}));
         }
         for id in listening {
-            self.notify(method, json!({"_meta": {SUBSCRIPTION_ID: id}}));
+            self.notify(method, &json!({"_meta": {SUBSCRIPTION_ID: id}}));
         }
     }
 }
@@ -257,7 +255,8 @@ impl<D: Demo> Server<D> {
             "resources/read" => {
                 let uri = params.get("uri").and_then(Value::as_str).unwrap_or_default();
                 let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
-                let text = self.demo.read(uri).ok_or_else(|| Refused { code, message: "Resource not found".to_owned() })?;
+                let text =
+                    self.demo.read(uri).ok_or_else(|| Refused { code, message: "Resource not found".to_owned() })?;
                 Ok(json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}))
             }
             "completion/complete" => {
@@ -270,15 +269,15 @@ impl<D: Demo> Server<D> {
     }
 
     fn capabilities(&self) -> Value {
-        let mut capabilities = json!({"tools": {}});
+        let mut capabilities = Map::from_iter([("tools".to_owned(), json!({}))]);
         if self.demo.prompts().is_some() {
-            capabilities["prompts"] = json!({});
-            capabilities["completions"] = json!({});
+            capabilities.insert("prompts".to_owned(), json!({}));
+            capabilities.insert("completions".to_owned(), json!({}));
         }
         if self.demo.resources().is_some() {
-            capabilities["resources"] = json!({"listChanged": true});
+            capabilities.insert("resources".to_owned(), json!({"listChanged": true}));
         }
-        capabilities
+        Value::Object(capabilities)
     }
 
     fn info(&self) -> Value {
@@ -304,7 +303,7 @@ impl<D: Demo> Server<D> {
         let resources = self.demo.resources().is_some() && wanted == Some(&Value::Bool(true));
         let granted = if resources { json!({"resourcesListChanged": true}) } else { json!({}) };
         let acknowledged = json!({"notifications": granted, "_meta": {SUBSCRIPTION_ID: id}});
-        self.out.notify("notifications/subscriptions/acknowledged", acknowledged);
+        self.out.notify("notifications/subscriptions/acknowledged", &acknowledged);
         let mut sink = self.out.lock();
         if resources && sink.listening.len() < MAX_RUNNING {
             sink.listening.push(id.clone());
@@ -354,11 +353,11 @@ fn tool_result(result: Result<String, String>) -> Value {
 
 /// Adds what the modern era wants on results.
 fn dressed(mut result: Value, method: &str, era: Era) -> Value {
-    if era == Era::Modern {
-        result["resultType"] = json!("complete");
+    if let (Era::Modern, Some(result)) = (era, result.as_object_mut()) {
+        result.insert("resultType".to_owned(), json!("complete"));
         if method.ends_with("/list") || matches!(method, "resources/read" | "server/discover") {
-            result["ttlMs"] = json!(0);
-            result["cacheScope"] = json!("private");
+            result.insert("ttlMs".to_owned(), json!(0));
+            result.insert("cacheScope".to_owned(), json!("private"));
         }
     }
     result

@@ -29,6 +29,7 @@ fn talk(demo: impl Demo, messages: &[Value]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a literal reads better without a reference")]
 fn request(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
@@ -39,7 +40,8 @@ fn answer(lines: &[Value], id: u64) -> Value {
 
 #[test]
 fn both_eras_are_served() {
-    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let hello =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let lines = talk(
         Time,
         &[
@@ -68,7 +70,11 @@ fn a_note_becomes_a_resource_and_the_change_is_told() {
     let lines = talk(
         Notes::default(),
         &[
-            request(1, "subscriptions/listen", json!({"notifications": {"resourcesListChanged": true}, "_meta": envelope()})),
+            request(
+                1,
+                "subscriptions/listen",
+                json!({"notifications": {"resourcesListChanged": true}, "_meta": envelope()}),
+            ),
             request(2, "tools/call", json!({"name": "add", "arguments": note, "_meta": envelope()})),
         ],
     );
@@ -80,7 +86,8 @@ fn a_note_becomes_a_resource_and_the_change_is_told() {
 
 #[test]
 fn progress_comes_before_the_answer() {
-    let params = json!({"name": "countdown", "arguments": {"steps": 3, "delay_ms": 0}, "_meta": {"progressToken": "p"}});
+    let params =
+        json!({"name": "countdown", "arguments": {"steps": 3, "delay_ms": 0}, "_meta": {"progressToken": "p"}});
     let page = talk(Lab, &[request(1, "tools/call", params)]);
     let steps: Vec<&Value> = page.iter().map(|line| &line["params"]["progress"]).collect();
     assert_eq!(steps, [&json!(1), &json!(2), &json!(3), &Value::Null], "{page:?}");

@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn progress_restarts_the_idle_time_but_never_the_hard_limit() {
-        let start = Instant::now();
+        let start = crate::engine::sim::epoch();
         let s = Duration::from_secs;
         let mut deadline = Deadline::new(start, s(60), s(100));
         assert_eq!(deadline.at(), start + s(60));

@@ -1,6 +1,6 @@
 //! Which era an upstream speaks and what it offers: the questions and the verdicts, for every transport.
 
-use crate::mcp::meta::{HopMeta, implementation, implementation_bare};
+use crate::mcp::meta::{HopMeta, implementation};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
@@ -56,17 +56,6 @@ pub(crate) fn initialize_params() -> RawJson {
         r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{}}}"#,
         Revision::LATEST_LEGACY,
         implementation().text()
-    ))
-}
-
-/// The same for a server that is known to be old.
-pub(crate) fn initialize_params_for(revision: Revision) -> RawJson {
-    if revision == Revision::LATEST_LEGACY {
-        return initialize_params();
-    }
-    RawJson::trusted(format!(
-        r#"{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{}}}"#,
-        implementation_bare().text()
     ))
 }
 

@@ -27,10 +27,6 @@ impl<T> Pending<T> {
         Self { slots: Slab::new(), uses: 0 }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Gives out an id; `None` when [`WireId::MAX_SLOTS`] requests are open.
     pub(crate) fn insert(&mut self, value: T) -> Option<WireId> {
         if self.slots.len() >= WireId::MAX_SLOTS {
@@ -81,7 +77,7 @@ mod tests {
         assert_eq!(pending.take(first), Lookup::Late);
         assert_eq!(pending.take(WireId(u64::MAX >> 12)), Lookup::Unknown);
         assert_eq!(pending.take(second), Lookup::Found("second"));
-        assert_eq!(pending.len(), 0);
+        assert!(pending.slots.is_empty());
     }
 
     #[test]

@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn waits_double_and_a_crash_loop_rests() {
-        let start = Instant::now();
+        let start = crate::engine::sim::epoch();
         let mut backoff = Backoff::default();
         let mut waits = Vec::new();
         for n in 0..4 {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_stable_run_forgets_the_past() {
-        let start = Instant::now();
+        let start = crate::engine::sim::epoch();
         let mut backoff = Backoff::default();
         for n in 0..3 {
             backoff.died(start + Duration::from_secs(n), None, 1.0);

@@ -65,6 +65,7 @@ pub(crate) fn route(
     }
     let token = meta.progress_token()?;
     let mut body = RawObject::default();
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other method is no call")]
     let (entry, canonical) = match method {
         Method::ToolsCall => named(catalog, List::Tools, params, &mut body, visible)?,
         Method::PromptsGet => named(catalog, List::Prompts, params, &mut body, visible)?,
@@ -211,8 +212,8 @@ mod tests {
     }
 
     fn go(method: Method, params: &'static str) -> Result<Routed, RouteError> {
-        let params = RawObject::parse(&RawJson::trusted(params)).unwrap();
-        let meta = Meta::of(&params).unwrap();
+        let params = RawObject::parse(&RawJson::trusted(params)).map_err(|_| RouteError::Params)?;
+        let meta = Meta::of(&params)?;
         route(&catalog(), method, &params, meta, |_| true)
     }
 

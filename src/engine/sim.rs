@@ -85,9 +85,9 @@ impl Server {
             "server/discover" if modern => {
                 result(json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}))
             }
-            "initialize" if !modern => {
-                result(json!({"protocolVersion": self.revision.as_str(), "capabilities": {"tools": {"listChanged": true}}}))
-            }
+            "initialize" if !modern => result(
+                json!({"protocolVersion": self.revision.as_str(), "capabilities": {"tools": {"listChanged": true}}}),
+            ),
             "tools/list" => {
                 let from: usize = message["params"]["cursor"].as_str().map_or(0, |c| c.parse().unwrap());
                 let page: Vec<Value> = self.tools.iter().skip(from).take(2).map(|n| json!({"name": n})).collect();
@@ -133,13 +133,20 @@ pub(super) struct World {
     sent: HashSet<(usize, u64)>,
 }
 
+/// Where the time of a test begins.
+#[expect(clippy::disallowed_methods, reason = "an instant can be had no other way; only differences matter")]
+pub(super) fn epoch() -> Instant {
+    Instant::now()
+}
+
 const TIMES: PeerTimes = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
 
 impl World {
     pub(super) fn new() -> Self {
-        let policy = Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits: Vec::new() }).unwrap();
+        let policy =
+            Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits: Vec::new() }).unwrap();
         Self {
-            now: Instant::now(),
+            now: epoch(),
             upstreams: Vec::new(),
             limiter: Limiter::new(&policy),
             policy,
@@ -255,12 +262,8 @@ impl World {
         let visible = |at: usize| !self.policy.hidden(&rules[at], caller);
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
-        let facts = Facts {
-            caller,
-            upstream: entry.upstream_name.as_str(),
-            canonical: &entry.canonical,
-            kind: Kind::Tool,
-        };
+        let facts =
+            Facts { caller, upstream: entry.upstream_name.as_str(), canonical: &entry.canonical, kind: Kind::Tool };
         let decision = decide(&self.policy, &rules[routed.entry], &facts, &self.limiter, Duration::ZERO);
         let Decision::Allow(_permit) = decision else { panic!("visible and denied: {decision:?}") };
         self.calls += 1;
@@ -281,7 +284,10 @@ impl World {
     /// The server answers its oldest call with its own arguments, so that a mix-up shows.
     fn answer_oldest(&mut self, upstream: usize) {
         if let Some(call) = self.upstreams[upstream].server.calls.pop_front() {
-            self.server_says(upstream, &json!({"jsonrpc": "2.0", "id": call["id"], "result": {"echo": call["params"]["arguments"]}}));
+            self.server_says(
+                upstream,
+                &json!({"jsonrpc": "2.0", "id": call["id"], "result": {"echo": call["params"]["arguments"]}}),
+            );
         }
     }
 
@@ -367,7 +373,10 @@ fn progress_reaches_the_call_that_asked_and_no_other() {
     world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}));
     assert_eq!(world.seen(one), []);
     assert_eq!(world.seen(two), [Seen::Progress(json!({"progressToken": "same", "progress": 1}))]);
-    world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 999, "progress": 1}}));
+    world.server_says(
+        0,
+        &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 999, "progress": 1}}),
+    );
     assert_eq!(world.upstreams[0].faults, [Fault::BadProgress]);
     world.finish(&HashSet::new());
 }

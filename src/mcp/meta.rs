@@ -74,11 +74,10 @@ impl Meta {
                 return Err(MetaError::WrongType { key: CLIENT_INFO, want: "an object with `name` and `version`" });
             }
         }
-        if let Some(level) = self.0.get(LOG_LEVEL) {
-            if !level.parse::<Cow<'_, str>>().is_ok_and(|level| is_log_level(&level)) {
+        if let Some(level) = self.0.get(LOG_LEVEL)
+            && !level.parse::<Cow<'_, str>>().is_ok_and(|level| is_log_level(&level)) {
                 return Err(MetaError::WrongType { key: LOG_LEVEL, want: "a log level" });
             }
-        }
         Ok(ModernMeta { version })
     }
 

@@ -58,13 +58,12 @@ fn tool_schemas(out: &mut RawObject, revision: Revision) {
     }
     if revision < Revision::V2025_06_18 {
         out.remove("outputSchema");
-    } else if revision.era() == Era::Legacy {
-        if let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema)) {
+    } else if revision.era() == Era::Legacy
+        && let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema)) {
             let wrapped =
                 format!(r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#, schema.text());
             out.set("outputSchema", RawJson::trusted(wrapped));
         }
-    }
 }
 
 fn is_object_schema(schema: &RawJson) -> bool {
@@ -94,9 +93,10 @@ pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> R
 fn upgrade(method: Method, raw: RawJson) -> RawJson {
     // A legacy server has no notion of these members; should it use the names all the same, its own are removed.
     let raw = if has_modern_member(&raw) { without_modern_members(&raw) } else { raw };
-    let head: &[u8] = match method {
-        Method::ResourcesRead => br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private""#,
-        _ => br#"{"resultType":"complete""#,
+    let head: &[u8] = if method == Method::ResourcesRead {
+        br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private""#
+    } else {
+        br#"{"resultType":"complete""#
     };
     let body = raw.bytes().get(1..).unwrap_or(b"}");
     let empty = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
@@ -111,10 +111,12 @@ fn upgrade(method: Method, raw: RawJson) -> RawJson {
 
 fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
     let raw = if from == Era::Modern && has_modern_member(&raw) { without_modern_members(&raw) } else { raw };
-    match method {
-        Method::ToolsCall => tool_result(raw, to),
-        Method::PromptsGet if to < Revision::V2025_06_18 => prompt_result(&raw, to).unwrap_or(raw),
-        _ => raw,
+    if method == Method::ToolsCall {
+        tool_result(raw, to)
+    } else if method == Method::PromptsGet && to < Revision::V2025_06_18 {
+        prompt_result(&raw, to).unwrap_or(raw)
+    } else {
+        raw
     }
 }
 
@@ -149,12 +151,11 @@ fn tool_result(raw: RawJson, to: Revision) -> RawJson {
             changed = true;
         }
     }
-    if to < Revision::V2025_06_18 {
-        if let Some(content) = object.get("content").and_then(|content| blocks(content, to)) {
+    if to < Revision::V2025_06_18
+        && let Some(content) = object.get("content").and_then(|content| blocks(content, to)) {
             object.set("content", content);
             changed = true;
         }
-    }
     if changed { object.encode() } else { raw }
 }
 

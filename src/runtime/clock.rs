@@ -26,7 +26,10 @@ pub(crate) fn unix_seconds() -> u64 {
 ///
 /// # Panics
 /// When the operating system has no randomness: nothing secret could be made then.
-#[expect(clippy::expect_used, reason = "without randomness no token and no session id can be made; going on would be unsafe")]
+#[expect(
+    clippy::expect_used,
+    reason = "without randomness no token and no session id can be made; going on would be unsafe"
+)]
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).expect("invariant: the operating system provides randomness");

@@ -122,8 +122,8 @@ fn lost() -> Outcome {
 impl Drop for StdioExchange {
     fn drop(&mut self) {
         if !self.finished {
-            // An actor that has ended has no call left to cancel.
-            drop(self.cancels.send(self.key));
+            // A task that has ended has nothing to cancel.
+            let _gone = self.cancels.send(self.key);
         }
     }
 }

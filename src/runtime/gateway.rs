@@ -33,8 +33,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub(crate) struct ConfigSource {
     /// `None` for the embedded default and for upstreams given on the command line.
     pub(crate) path: Option<PathBuf>,
-    pub(crate) load: Box<dyn Fn() -> Result<(Config, Vec<Warning>), String> + Send + Sync>,
+    pub(crate) load: Loader,
 }
+
+/// Reads the configuration anew; the error is every problem, as text.
+pub(crate) type Loader = Box<dyn Fn() -> Result<(Config, Vec<Warning>), String> + Send + Sync>;
 
 impl std::fmt::Debug for ConfigSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,6 +105,7 @@ impl Gateway {
         };
         let in_flight = limits.in_flight;
         let drain_timeout = config.server.drain_timeout;
+        metrics.reloaded(true, clock::unix_seconds());
         let parts = Parts { metrics: metrics.clone(), store: store.clone(), http: client()? };
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         let service = Arc::new(Service {
@@ -213,7 +217,7 @@ impl Gateway {
         let sessions = Arc::clone(&self.sessions);
         let pages = move |path: &str| match path {
             "/metrics" => {
-                service.metrics.gauges(sessions.len(), service.tasks.len());
+                service.metrics.sessions(sessions.len());
                 Some((http::StatusCode::OK, service.metrics.render()))
             }
             "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),

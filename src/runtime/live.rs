@@ -98,11 +98,10 @@ impl LiveCall {
 
     /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
     pub(crate) async fn next(&mut self) -> LiveEvent {
-        if self.running.is_none() {
-            if let Err(failure) = self.start().await {
+        if self.running.is_none()
+            && let Err(failure) = self.start().await {
                 return self.fail(&failure);
             }
-        }
         loop {
             let Some(running) = &mut self.running else { return self.fail(&crate::engine::peer::down()) };
             let until = running.deadline.at();
@@ -211,9 +210,7 @@ impl LiveCall {
             return;
         }
         let tasks = self.service.tasks.clone();
-        tasks.spawn("detached call", async move {
-            while let LiveEvent::Notice(_) = self.next().await {}
-        });
+        tasks.spawn("detached call", async move { while let LiveEvent::Notice(_) = self.next().await {} });
     }
 }
 

@@ -9,8 +9,8 @@ use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::Policy;
 use crate::policy::Limiter;
+use crate::policy::Policy;
 use crate::policy::{ItemRules, Kind};
 use crate::runtime::upstream::handle::Handle;
 
@@ -35,6 +35,9 @@ pub(crate) struct Snapshot {
     pub(crate) ttl_ms: u32,
 }
 
+/// Whose list, which, and for which revision.
+type Place = (Arc<str>, List, Revision);
+
 /// A catalog under the rules, and its lists as bytes.
 pub(crate) struct View {
     /// Profile, or empty.
@@ -42,7 +45,7 @@ pub(crate) struct View {
     pub(crate) catalog: Catalog,
     /// By place in the catalog.
     rules: Vec<ItemRules>,
-    rendered: Mutex<HashMap<(Arc<str>, List, Revision), Arc<Rendered>>>,
+    rendered: Mutex<HashMap<Place, Arc<Rendered>>>,
 }
 
 impl std::fmt::Debug for View {

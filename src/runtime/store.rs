@@ -69,7 +69,7 @@ impl Store {
         let text = fs::read(&path).ok()?;
         // A file that this program did not write whole is worth nothing; it only costs a fresh listing.
         serde_json::from_slice::<serde::de::IgnoredAny>(&text).ok()?;
-        let (inventory, revision) = Inventory::from_json(RawJson::trusted(text))?;
+        let (inventory, revision) = Inventory::from_json(&RawJson::trusted(text))?;
         let age = fs::metadata(&path).ok()?.modified().ok()?.elapsed().ok()?;
         let legacy = revision.era() == Era::Legacy && age < VERDICT_LIFE;
         Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })

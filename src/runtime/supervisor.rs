@@ -14,10 +14,10 @@ use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
-use crate::config::{self, Config, Target, Uris, Upstream};
+use crate::config::{self, Config, Target, Upstream, Uris};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Policy;
 use crate::policy::Limiter;
+use crate::policy::Policy;
 use crate::runtime::clock;
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
@@ -319,13 +319,16 @@ impl Supervisor {
         let same = whole.same_as(&old.whole.catalog)
             && completes == old.completes
             && ttl_ms == old.ttl_ms
-            && profiles.iter().all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
+            && profiles
+                .iter()
+                .all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
         if same && !forced {
             return;
         }
         self.warn_of_dropped(&dropped, &old.dropped);
         for m in &managed {
-            let count = |list| whole.entries().iter().filter(|e| e.list == list && e.upstream_name == m.handle.name).count();
+            let count =
+                |list| whole.entries().iter().filter(|e| e.list == list && e.upstream_name == m.handle.name).count();
             m.handle.metrics.items(crate::mcp::method::List::ALL.map(count));
         }
         let generation = old.generation + 1;

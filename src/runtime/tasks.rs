@@ -30,10 +30,6 @@ impl TaskGroup {
         self.stop.cancel();
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.tracker.len()
-    }
-
     /// Waits until every task has ended.
     pub(crate) async fn join(&self) {
         self.tracker.close();

@@ -32,8 +32,9 @@ pub(crate) struct LogGuard {
 /// # Errors
 /// A filter that cannot be read, with the reason.
 pub(crate) fn init(options: &LogOptions) -> Result<LogGuard, String> {
-    let filter = EnvFilter::try_new(&options.filter)
-        .map_err(|error| format!("log filter {:?}: {error}; write a level such as `info`, or `target=level`", options.filter))?;
+    let filter = EnvFilter::try_new(&options.filter).map_err(|error| {
+        format!("log filter {:?}: {error}; write a level such as `info`, or `target=level`", options.filter)
+    })?;
     let (layer, worker) = match options.format {
         LogFormat::Auto => match journal() {
             Some(layer) => (layer, None),

@@ -7,14 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus::{
-    Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
 };
 
 /// From half a millisecond to the longest call that a configuration usually allows, in seconds.
-const CALL_BUCKETS: &[f64] = &[
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
-];
+const CALL_BUCKETS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 /// What the gateway itself adds is tens of microseconds, unless it waits. In seconds.
 const OVERHEAD_BUCKETS: &[f64] =
@@ -120,7 +119,7 @@ struct Families {
     items: IntGaugeVec,
     upstream_bytes: IntCounterVec,
     client_bytes: IntCounterVec,
-    connections: IntGauge,
+    connections: IntGaugeVec,
     sessions: IntGauge,
     withheld: IntGauge,
     decisions: IntCounterVec,
@@ -239,7 +238,7 @@ impl Metrics {
                 "Bytes exchanged with clients; direction is seen from headend.",
                 &["transport", "direction"],
             )?,
-            connections: b.gauge("headend_client_connections", "Open HTTP connections of clients.")?,
+            connections: b.gauges("headend_client_connections", "Connections of clients.", &["transport"])?,
             sessions: b.gauge("headend_client_sessions", "Live HTTP sessions of clients of the legacy revisions.")?,
             decisions: b.counters(
                 "headend_policy_decisions_total",
@@ -251,10 +250,7 @@ impl Metrics {
                 "Calls that a rate limit refused, by limit.",
                 &["limit"],
             )?,
-            auth_failures: b.add(IntCounter::new(
-                "headend_auth_failures_total",
-                "Requests without a valid token.",
-            )?)?,
+            auth_failures: b.add(IntCounter::new("headend_auth_failures_total", "Requests without a valid token.")?)?,
             reload_ok: b.gauge(
                 "headend_config_last_reload_successful",
                 "Whether the last attempt to load the configuration succeeded.",
@@ -335,7 +331,10 @@ impl Metrics {
     pub(crate) fn reloaded(&self, ok: bool, unix_seconds: u64) {
         self.0.reload_ok.set(i64::from(ok));
         if ok {
-            #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for longer than the sun shines")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "seconds since 1970 fit a double for longer than the sun shines"
+            )]
             self.0.reload_time.set(unix_seconds as f64);
         }
     }
@@ -344,16 +343,43 @@ impl Metrics {
         self.0.withheld.set(signed(items));
     }
 
-    /// Sets what is counted elsewhere, just before a scrape.
-    pub(crate) fn gauges(&self, sessions: usize, connections: usize) {
-        self.0.sessions.set(signed(sessions));
-        self.0.connections.set(signed(connections));
+    /// Sets the number of sessions, just before a scrape.
+    pub(crate) fn sessions(&self, count: usize) {
+        self.0.sessions.set(signed(count));
     }
 
-    /// The byte counters of a client transport, `http` or `stdio`: received and sent.
-    pub(crate) fn client_bytes(&self, transport: &'static str) -> (IntCounter, IntCounter) {
+    /// A client has connected over a transport, `http` or `stdio`.
+    pub(crate) fn connected(&self, transport: &'static str) -> Connected {
         let counter = |direction| self.0.client_bytes.with_label_values(&[transport, direction]);
-        (counter("received"), counter("sent"))
+        let open = self.0.connections.with_label_values(&[transport]);
+        open.inc();
+        Connected { open, received: counter("received"), sent: counter("sent") }
+    }
+}
+
+/// One connection of a client, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    open: IntGauge,
+    received: IntCounter,
+    sent: IntCounter,
+}
+
+impl Connected {
+    /// The counter of bytes read.
+    pub(crate) fn received(&self) -> IntCounter {
+        self.received.clone()
+    }
+
+    /// The counter of bytes written.
+    pub(crate) fn sent(&self) -> IntCounter {
+        self.sent.clone()
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.open.dec();
     }
 }
 
@@ -423,7 +449,13 @@ impl UpstreamMetrics {
     }
 
     /// Counts a call and measures it: in all, and the upstream's part if it was reached.
-    pub(crate) fn finished(&self, method: MethodLabel, outcome: OutcomeLabel, total: Duration, upstream: Option<Duration>) {
+    pub(crate) fn finished(
+        &self,
+        method: MethodLabel,
+        outcome: OutcomeLabel,
+        total: Duration,
+        upstream: Option<Duration>,
+    ) {
         self.count(method, outcome);
         let families = &self.0.families.0;
         let observe = |cells: &[OnceLock<Histogram>], family: &HistogramVec, time: Duration| {

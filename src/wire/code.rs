@@ -18,8 +18,6 @@ pub(crate) const HEADER_MISMATCH: i64 = -32020;
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 /// The claimed protocol version is not served. MCP 2026-07-28, versioning.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
-/// A server wants a URL opened first, 2025-11-25 only. MCP client/elicitation.
-pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// Our own: a rule refused the request. Outside the reserved range as the specification recommends.
 pub(crate) const DENIED: i64 = 1001;
 /// Our own: a limit refused the request.

@@ -220,9 +220,12 @@ mod tests {
     use super::*;
     use crate::wire::frame::Bounds;
 
+    fn frame(text: &str) -> Frame {
+        Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::default()).unwrap()
+    }
+
     fn parse(text: &str) -> Result<Message, MessageError> {
-        let frame = Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::default()).unwrap();
-        Message::parse(&frame)
+        Message::parse(&frame(text))
     }
 
     #[test]

@@ -138,14 +138,6 @@ impl RawObject {
         self.members.retain(|member| serde_json::from_slice::<Cow<'_, str>>(&member.key).is_ok_and(|name| keep(&name)));
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        self.members.iter().filter_map(|member| serde_json::from_slice(&member.key).ok())
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, &RawJson)> {
-        self.members.iter().filter_map(|m| Some((serde_json::from_slice(&m.key).ok()?, &m.value)))
-    }
-
     pub(crate) fn encoded_len(&self) -> usize {
         2 + self.members.iter().map(|m| m.key.len() + m.value.0.len() + 2).sum::<usize>()
     }

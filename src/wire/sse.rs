@@ -45,18 +45,6 @@ pub(crate) fn comment(text: &str) -> Bytes {
     Bytes::from(out)
 }
 
-/// An event without data that gives the client an id to resume from and the time to wait before it does.
-///
-/// Source: MCP 2025-11-25, basic/transports, "Sending Messages to the Server". Older clients must not get one.
-pub(crate) fn priming(id: &str, retry: Duration) -> Bytes {
-    let millis = retry.as_millis().to_string();
-    let mut out = Vec::with_capacity(id.len() + millis.len() + "id: \nretry: \ndata: \n\n".len());
-    put_field(&mut out, "id: ", Some(id));
-    put_field(&mut out, "retry: ", Some(&millis));
-    out.extend_from_slice(b"data: \n\n");
-    Bytes::from(out)
-}
-
 fn put_field(out: &mut Vec<u8>, name: &str, value: Option<&str>) {
     let Some(value) = value else { return };
     debug_assert!(memchr2(b'\r', b'\n', value.as_bytes()).is_none(), "field spans lines");

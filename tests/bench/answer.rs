@@ -17,39 +17,18 @@ pub(crate) struct Page {
 ///
 /// # Errors
 /// When anything else came.
-pub(crate) fn check(
-    answer: &Answer<'_>,
-    id: u64,
-    text: &[u8],
-    notices: usize,
-) -> anyhow::Result<()> {
-    ensure!(
-        answer.status == 200,
-        "status {}: {}",
-        answer.status,
-        excerpt(answer.body)
-    );
+pub(crate) fn check(answer: &Answer<'_>, id: u64, text: &[u8], notices: usize) -> anyhow::Result<()> {
+    ensure!(answer.status == 200, "status {}: {}", answer.status, excerpt(answer.body));
     let mut seen = 0;
     let mut messages = messages(answer).peekable();
     while let Some(message) = messages.next() {
         if messages.peek().is_none() {
-            ensure!(
-                seen == notices,
-                "{seen} of {notices} progress notices arrived"
-            );
-            ensure!(
-                is_result(message, id, text),
-                "not the result of call {id}: {}",
-                excerpt(message)
-            );
+            ensure!(seen == notices, "{seen} of {notices} progress notices arrived");
+            ensure!(is_result(message, id, text), "not the result of call {id}: {}", excerpt(message));
             return Ok(());
         }
         seen += 1;
-        ensure!(
-            is_notice(message, id, seen),
-            "not progress {seen} of call {id}: {}",
-            excerpt(message)
-        );
+        ensure!(is_notice(message, id, seen), "not progress {seen} of call {id}: {}", excerpt(message));
     }
     bail!("an answer without a message");
 }
@@ -59,15 +38,8 @@ pub(crate) fn check(
 /// # Errors
 /// When the answer is no such page or answers another request.
 pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
-    ensure!(
-        answer.status == 200,
-        "tools/list: status {}: {}",
-        answer.status,
-        excerpt(answer.body)
-    );
-    let message = messages(answer)
-        .last()
-        .context("tools/list: an answer without a message")?;
+    ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));
+    let message = messages(answer).last().context("tools/list: an answer without a message")?;
     let tools = memmem::find_iter(message, br#""inputSchema":"#).count();
     let more = memmem::find(message, br#""nextCursor""#).is_some();
     if has_id(message, id) && tools > 0 && !more {
@@ -76,19 +48,10 @@ pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
     let parsed: Value = serde_json::from_slice(message).context("tools/list: read the answer")?;
     let tools = parsed.pointer("/result/tools").and_then(Value::as_array);
     let Some(tools) = tools.filter(|_| parsed.get("id").and_then(Value::as_u64) == Some(id)) else {
-        bail!(
-            "tools/list: not a list for request {id}: {}",
-            excerpt(message)
-        );
+        bail!("tools/list: not a list for request {id}: {}", excerpt(message));
     };
-    let next = parsed
-        .pointer("/result/nextCursor")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    Ok(Page {
-        tools: tools.len(),
-        next,
-    })
+    let next = parsed.pointer("/result/nextCursor").and_then(Value::as_str).map(str::to_owned);
+    Ok(Page { tools: tools.len(), next })
 }
 
 /// The beginning of `body` for an error message.
@@ -118,11 +81,7 @@ fn is_result(message: &[u8], id: u64, text: &[u8]) -> bool {
         return false;
     };
     parsed.get("id").and_then(Value::as_u64) == Some(id)
-        && parsed
-            .pointer("/result/content/0/text")
-            .and_then(Value::as_str)
-            .map(str::as_bytes)
-            == Some(text)
+        && parsed.pointer("/result/content/0/text").and_then(Value::as_str).map(str::as_bytes) == Some(text)
 }
 
 fn is_notice(message: &[u8], token: u64, number: usize) -> bool {
@@ -135,14 +94,8 @@ fn is_notice(message: &[u8], token: u64, number: usize) -> bool {
         return false;
     };
     parsed.get("method").and_then(Value::as_str) == Some("notifications/progress")
-        && parsed
-            .pointer("/params/progressToken")
-            .and_then(Value::as_u64)
-            == Some(token)
-        && parsed
-            .pointer("/params/progress")
-            .and_then(Value::as_f64)
-            .map(|progress| progress.to_string())
+        && parsed.pointer("/params/progressToken").and_then(Value::as_u64) == Some(token)
+        && parsed.pointer("/params/progress").and_then(Value::as_f64).map(|progress| progress.to_string())
             == Some(number.to_string())
 }
 

@@ -64,28 +64,14 @@ struct Budget {
 
 /// The budgets as a Markdown table.
 pub(crate) fn markdown(results: &Results, singles: &Singles) -> String {
-    let mut table =
-        String::from("| figure | measured | x floor | budget | verdict |\n|---|---|---|---|---|\n");
+    let mut table = String::from("| figure | measured | x floor | budget | verdict |\n|---|---|---|---|---|\n");
     let budgets = [calls(results), payloads(results), single_figures(singles)];
     for budget in budgets.iter().flatten() {
-        let Budget {
-            figure,
-            measured,
-            unit,
-            digits,
-            bound,
-            to_floor,
-        } = budget;
+        let Budget { figure, measured, unit, digits, bound, to_floor } = budget;
         let show = |value: f64| format!("{value} {unit}");
         let (limit, kept) = match bound {
-            Bound::AtMost(limit) => (
-                format!("<= {}", show(*limit)),
-                measured.map(|value| value <= *limit),
-            ),
-            Bound::AtLeast(limit) => (
-                format!(">= {}", show(*limit)),
-                measured.map(|value| value >= *limit),
-            ),
+            Bound::AtMost(limit) => (format!("<= {}", show(*limit)), measured.map(|value| value <= *limit)),
+            Bound::AtLeast(limit) => (format!(">= {}", show(*limit)), measured.map(|value| value >= *limit)),
             Bound::None => ("-".to_owned(), None),
         };
         let verdict = match (kept, measured) {
@@ -94,15 +80,10 @@ pub(crate) fn markdown(results: &Results, singles: &Singles) -> String {
             (None, Some(_)) => "-",
             (None, None) => "not measured",
         };
-        let measured = measured.map_or("-".to_owned(), |_| {
-            format!("{} {unit}", number(*measured, *digits))
-        });
+        let measured = measured.map_or("-".to_owned(), |_| format!("{} {unit}", number(*measured, *digits)));
         let to_floor = number(*to_floor, 2);
-        writeln!(
-            table,
-            "| {figure} | {measured} | {to_floor} | {limit} | {verdict} |"
-        )
-        .expect("invariant: writing to a string does not fail");
+        writeln!(table, "| {figure} | {measured} | {to_floor} | {limit} | {verdict} |")
+            .expect("invariant: writing to a string does not fail");
     }
     table
 }
@@ -131,9 +112,7 @@ fn calls(results: &Results) -> Vec<Budget> {
         unit: "us",
         digits: 0,
         bound: Bound::AtMost(40.0),
-        to_floor: added(HEADEND)
-            .zip(added(FLOOR))
-            .map(|(gateway, floor)| gateway / floor),
+        to_floor: added(HEADEND).zip(added(FLOOR)).map(|(gateway, floor)| gateway / floor),
     });
     budgets.push(Budget {
         figure: format!("{CALL_C16}: CPU per call with ten upstreams"),
@@ -145,9 +124,7 @@ fn calls(results: &Results) -> Vec<Budget> {
     });
     budgets.push(Budget {
         figure: format!("{CALL_C16}: CPU that 100 rules add"),
-        measured: results.paired(CALL_C16, (HEADEND_RULES, HEADEND), CPU, |left, right| {
-            left - right
-        }),
+        measured: results.paired(CALL_C16, (HEADEND_RULES, HEADEND), CPU, |left, right| left - right),
         unit: "us",
         digits: 1,
         bound: Bound::AtMost(5.0),
@@ -203,10 +180,7 @@ fn single_figures(singles: &Singles) -> Vec<Budget> {
         unit,
         digits: 1,
         bound: Bound::AtMost(most),
-        to_floor: singles
-            .headend
-            .zip(singles.floor)
-            .map(|(gateway, floor)| of(gateway) / of(floor)),
+        to_floor: singles.headend.zip(singles.floor).map(|(gateway, floor)| of(gateway) / of(floor)),
     };
     let start = |figure: &str, measured, bound| Budget {
         figure: figure.to_owned(),
@@ -218,21 +192,8 @@ fn single_figures(singles: &Singles) -> Vec<Budget> {
     };
     vec![
         memory("idle RSS", "MiB", |memory| memory.idle_mib, 15.0),
-        memory(
-            "RSS per idle session with an open stream",
-            "KiB",
-            |memory| memory.session_kib,
-            40.0,
-        ),
-        start(
-            "start to full list, ten upstreams",
-            singles.spawn_ms,
-            Bound::AtMost(40.0),
-        ),
-        start(
-            "the same with the state of an earlier run",
-            singles.respawn_ms,
-            Bound::None,
-        ),
+        memory("RSS per idle session with an open stream", "KiB", |memory| memory.session_kib, 40.0),
+        start("start to full list, ten upstreams", singles.spawn_ms, Bound::AtMost(40.0)),
+        start("the same with the state of an earlier run", singles.respawn_ms, Bound::None),
     ]
 }

@@ -42,24 +42,14 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When a connection cannot be accepted.
-pub(crate) async fn forward(
-    listener: tokio::net::TcpListener,
-    to: SocketAddr,
-) -> anyhow::Result<()> {
+pub(crate) async fn forward(listener: tokio::net::TcpListener, to: SocketAddr) -> anyhow::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client: Client<_, Incoming> = Client::builder(TokioExecutor::new()).build(connector);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let client = client.clone();
-        let path = request
-            .uri()
-            .path_and_query()
-            .map_or("/", |path| path.as_str());
-        let uri = Uri::builder()
-            .scheme("http")
-            .authority(to.to_string())
-            .path_and_query(path)
-            .build();
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let uri = Uri::builder().scheme("http").authority(to.to_string()).path_and_query(path).build();
         async move {
             *request.uri_mut() = uri?;
             Ok::<_, anyhow::Error>(client.request(request).await?)

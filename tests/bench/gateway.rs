@@ -44,15 +44,8 @@ pub(crate) struct Setup {
 impl Setup {
     /// HTTP upstreams at these addresses, each with so many tools.
     pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
-        let upstreams = addresses
-            .iter()
-            .map(|address| format!(r#"url = "http://{address}/mcp""#))
-            .collect();
-        Self {
-            upstreams,
-            rules: 0,
-            tools: addresses.len() * tools,
-        }
+        let upstreams = addresses.iter().map(|address| format!(r#"url = "http://{address}/mcp""#)).collect();
+        Self { upstreams, rules: 0, tools: addresses.len() * tools }
     }
 
     /// This program as a stdio upstream.
@@ -61,15 +54,8 @@ impl Setup {
     /// When the path of this program is unknown.
     pub(crate) fn stdio(tools: usize) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("find this program")?;
-        let command = format!(
-            r#"command = ["{}", "upstream", "--stdio", "--tools", "{tools}"]"#,
-            program.display()
-        );
-        Ok(Self {
-            upstreams: vec![command],
-            rules: 0,
-            tools,
-        })
+        let command = format!(r#"command = ["{}", "upstream", "--stdio", "--tools", "{tools}"]"#, program.display());
+        Ok(Self { upstreams: vec![command], rules: 0, tools })
     }
 
     /// What precedes the names of each upstream's tools.
@@ -92,10 +78,7 @@ impl Setup {
         }
         for (number, upstream) in self.upstreams.iter().enumerate() {
             // The concurrency limit is not what is measured.
-            writeln!(
-                config,
-                "[upstreams.u{number}]\n{upstream}\nmax-in-flight = 256"
-            )?;
+            writeln!(config, "[upstreams.u{number}]\n{upstream}\nmax-in-flight = 256")?;
             if self.upstreams.len() == 1 {
                 writeln!(config, "prefix = \"\"")?;
             }
@@ -113,36 +96,21 @@ impl Setup {
         fs::write(&config, self.config(port)?).context("write the gateway's configuration")?;
         let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(&config);
-        command
-            .env("STATE_DIRECTORY", folder)
-            .env("RUNTIME_DIRECTORY", folder);
+        command.env("STATE_DIRECTORY", folder).env("RUNTIME_DIRECTORY", folder);
         command.env("HEADEND_SOCKET", folder.join("headend.sock"));
         let output = File::create(&log).context("create the gateway's log")?;
-        command
-            .stdout(output.try_clone().context("share the gateway's log")?)
-            .stderr(output);
+        command.stdout(output.try_clone().context("share the gateway's log")?).stderr(output);
         let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
         let started = Instant::now();
         let mut server = Server::start(&mut command)?;
         match wait_for_tools(&mut server, &target, self.tools).await {
-            Ok(()) => Ok(Gateway {
-                server,
-                target,
-                ready_after: started.elapsed(),
-            }),
+            Ok(()) => Ok(Gateway { server, target, ready_after: started.elapsed() }),
             Err(error) => {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let skipped = log.lines().count().saturating_sub(LOG_LINES);
                 let tail: Vec<&str> = log.lines().skip(skipped).collect();
-                let said = if tail.is_empty() {
-                    "nothing".to_owned()
-                } else {
-                    tail.join("\n  ")
-                };
-                Err(anyhow::anyhow!(
-                    "{} does not serve: {error:#}; it logged:\n  {said}",
-                    binary.display()
-                ))
+                let said = if tail.is_empty() { "nothing".to_owned() } else { tail.join("\n  ") };
+                Err(anyhow::anyhow!("{} does not serve: {error:#}; it logged:\n  {said}", binary.display()))
             }
         }
     }
@@ -169,9 +137,7 @@ async fn wait_for_tools(server: &mut Server, target: &Target, tools: usize) -> a
 async fn list(target: &Target) -> anyhow::Result<usize> {
     let mut connection = Connection::open(&target.authority).await?;
     let listing = Session::modern(target.clone());
-    tokio::time::timeout(READY, listing.count_tools(&mut connection, 1))
-        .await
-        .context("tools/list: no answer")?
+    tokio::time::timeout(READY, listing.count_tools(&mut connection, 1)).await.context("tools/list: no answer")?
 }
 
 /// nginx in front of one upstream.
@@ -194,29 +160,15 @@ impl Nginx {
         let folder = tempfile::tempdir().context("create a folder for nginx")?;
         let port = free_port()?;
         let config = folder.path().join("nginx.conf");
-        fs::write(&config, nginx_config(folder.path(), port, upstream))
-            .context("write the configuration of nginx")?;
-        let mut server = Server::start(
-            Command::new("nginx")
-                .arg("-p")
-                .arg(folder.path())
-                .arg("-c")
-                .arg(&config),
-        )?;
+        fs::write(&config, nginx_config(folder.path(), port, upstream)).context("write the configuration of nginx")?;
+        let mut server = Server::start(Command::new("nginx").arg("-p").arg(folder.path()).arg("-c").arg(&config))?;
         let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
         let deadline = Instant::now() + READY;
         while let Err(error) = Connection::open(&target.authority).await {
-            ensure!(
-                server.ended().is_none() && Instant::now() < deadline,
-                "nginx does not serve: {error:#}"
-            );
+            ensure!(server.ended().is_none() && Instant::now() < deadline, "nginx does not serve: {error:#}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Ok(Some(Self {
-            server,
-            target,
-            _folder: folder,
-        }))
+        Ok(Some(Self { server, target, _folder: folder }))
     }
 }
 
@@ -224,11 +176,7 @@ impl Nginx {
 fn nginx_config(folder: &Path, port: u16, upstream: &str) -> String {
     let folder = folder.display();
     // Workers of a master that is root would otherwise be a user who cannot enter the folder.
-    let user = if rustix::process::getuid().is_root() {
-        "user root;"
-    } else {
-        ""
-    };
+    let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
     format!(
         "{user}
 daemon off;

@@ -44,15 +44,9 @@ impl Connection {
     /// # Errors
     /// When `authority` (`host:port`) cannot be reached.
     pub(crate) async fn open(authority: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(authority)
-            .await
-            .with_context(|| format!("connect to {authority}"))?;
+        let stream = TcpStream::connect(authority).await.with_context(|| format!("connect to {authority}"))?;
         stream.set_nodelay(true).context("set TCP_NODELAY")?;
-        Ok(Self {
-            stream,
-            inbox: Vec::new(),
-            unchunked: Vec::new(),
-        })
+        Ok(Self { stream, inbox: Vec::new(), unchunked: Vec::new() })
     }
 
     /// Sends one request and reads its whole answer.
@@ -66,20 +60,12 @@ impl Connection {
             self.unchunked.as_slice()
         } else {
             let end = start + head.length.unwrap_or_default();
-            ensure!(
-                head.length.is_some() || head.status == 204,
-                "an answer without a length"
-            );
+            ensure!(head.length.is_some() || head.status == 204, "an answer without a length");
             self.fill(end).await?;
             ensure!(self.inbox.len() == end, "bytes after the answer");
             slice(&self.inbox, start..end)?
         };
-        Ok(Answer {
-            status: head.status,
-            events: head.events,
-            session: head.session,
-            body,
-        })
+        Ok(Answer { status: head.status, events: head.events, session: head.session, body })
     }
 
     /// Sends one request and reads the head of its answer, which must be an event stream; the connection is that stream then.
@@ -88,21 +74,14 @@ impl Connection {
     /// When the connection breaks or the answer is anything else.
     pub(crate) async fn subscribe(mut self, request: &[u8]) -> anyhow::Result<Self> {
         let (head, _) = self.start(request).await?;
-        ensure!(
-            head.status == 200 && head.events,
-            "status {} and no event stream",
-            head.status
-        );
+        ensure!(head.status == 200 && head.events, "status {} and no event stream", head.status);
         Ok(self)
     }
 
     /// Sends a request and reads the answer's head. Returns it with the offset of the body.
     async fn start(&mut self, request: &[u8]) -> anyhow::Result<(Head, usize)> {
         self.inbox.clear();
-        self.stream
-            .write_all(request)
-            .await
-            .context("send the request")?;
+        self.stream.write_all(request).await.context("send the request")?;
         let mut searched = 0;
         loop {
             self.read(READ_BYTES).await?;
@@ -134,8 +113,7 @@ impl Connection {
                 slice(&self.inbox, end..end + 2)? == b"\r\n",
                 "a chunk that does not end where it says, or trailers"
             );
-            self.unchunked
-                .extend_from_slice(slice(&self.inbox, data..end)?);
+            self.unchunked.extend_from_slice(slice(&self.inbox, data..end)?);
             at = end + 2;
             if size == 0 {
                 ensure!(self.inbox.len() == at, "bytes after the answer");
@@ -147,23 +125,15 @@ impl Connection {
     /// Reads until the inbox holds `length` bytes.
     async fn fill(&mut self, length: usize) -> anyhow::Result<()> {
         while self.inbox.len() < length {
-            self.read((length - self.inbox.len()).max(READ_BYTES))
-                .await?;
+            self.read((length - self.inbox.len()).max(READ_BYTES)).await?;
         }
         Ok(())
     }
 
     async fn read(&mut self, room: usize) -> anyhow::Result<()> {
         self.inbox.reserve(room);
-        let read = self
-            .stream
-            .read_buf(&mut self.inbox)
-            .await
-            .context("read the answer")?;
-        ensure!(
-            read > 0,
-            "the connection was closed before the answer ended"
-        );
+        let read = self.stream.read_buf(&mut self.inbox).await.context("read the answer")?;
+        ensure!(read > 0, "the connection was closed before the answer ended");
         Ok(())
     }
 }
@@ -175,8 +145,7 @@ fn slice(bytes: &[u8], range: Range<usize>) -> anyhow::Result<&[u8]> {
 fn chunk_size(line: &[u8]) -> anyhow::Result<usize> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let digits = std::str::from_utf8(digits).context("read a chunk size")?;
-    usize::from_str_radix(digits.trim(), 16)
-        .with_context(|| format!("read the chunk size `{digits}`"))
+    usize::from_str_radix(digits.trim(), 16).with_context(|| format!("read the chunk size `{digits}`"))
 }
 
 fn parse_head(head: &[u8]) -> anyhow::Result<Head> {
@@ -185,22 +154,12 @@ fn parse_head(head: &[u8]) -> anyhow::Result<Head> {
     let Some(status) = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")) else {
         bail!("not an HTTP/1.1 answer: {head:.60}");
     };
-    let status = status
-        .get(..3)
-        .and_then(|code| code.parse().ok())
-        .context("read the status of an answer")?;
-    let mut parsed = Head {
-        status,
-        ..Head::default()
-    };
+    let status = status.get(..3).and_then(|code| code.parse().ok()).context("read the status of an answer")?;
+    let mut parsed = Head { status, ..Head::default() };
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
-            parsed.length = Some(
-                value
-                    .parse()
-                    .with_context(|| format!("read the length `{value}`"))?,
-            );
+            parsed.length = Some(value.parse().with_context(|| format!("read the length `{value}`"))?);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             parsed.chunked = value.eq_ignore_ascii_case("chunked");
         } else if name.eq_ignore_ascii_case("content-type") {

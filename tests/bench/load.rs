@@ -91,15 +91,9 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
         tools: options.tools,
         process: options.pid.map(Process::alone),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     let sample = runtime.block_on(measure(&plan))?;
-    println!(
-        "{}",
-        serde_json::to_string(&sample).context("print the figures")?
-    );
+    println!("{}", serde_json::to_string(&sample).context("print the figures")?);
     Ok(())
 }
 
@@ -109,9 +103,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
 /// At the first answer that is wrong, when a connection breaks, and when answers fail to come.
 pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Sample> {
     let limit = plan.warm_up + plan.measured + GRACE;
-    timeout(limit, drive(plan))
-        .await
-        .with_context(|| format!("answers still missing after {limit:?}"))?
+    timeout(limit, drive(plan)).await.with_context(|| format!("answers still missing after {limit:?}"))?
 }
 
 async fn drive(plan: &Plan) -> anyhow::Result<Sample> {
@@ -122,10 +114,7 @@ async fn drive(plan: &Plan) -> anyhow::Result<Sample> {
         callers.push(Caller::new(plan, &session, number).await?);
     }
     let start = Instant::now() + plan.warm_up;
-    let window = Window {
-        start,
-        end: start + plan.measured,
-    };
+    let window = Window { start, end: start + plan.measured };
     let mut running = JoinSet::new();
     for caller in callers {
         running.spawn(caller.run(window));
@@ -172,12 +161,8 @@ struct Caller {
 
 impl Caller {
     async fn new(plan: &Plan, session: &Session, number: u64) -> anyhow::Result<Self> {
-        let turn = usize::try_from(number)
-            .unwrap_or_default()
-            .checked_rem(plan.prefixes.len());
-        let prefix = turn
-            .and_then(|turn| plan.prefixes.get(turn))
-            .map_or("", String::as_str);
+        let turn = usize::try_from(number).unwrap_or_default().checked_rem(plan.prefixes.len());
+        let prefix = turn.and_then(|turn| plan.prefixes.get(turn)).map_or("", String::as_str);
         Ok(Self {
             connection: Connection::open(&plan.target.authority).await?,
             session: session.clone(),
@@ -207,33 +192,19 @@ impl Caller {
             return call.make(&mut self.connection).await;
         }
         self.id += 1;
-        let tools = self
-            .session
-            .count_tools(&mut self.connection, self.id)
-            .await?;
-        ensure!(
-            tools == self.tools,
-            "{tools} tools listed, not {}",
-            self.tools
-        );
+        let tools = self.session.count_tools(&mut self.connection, self.id).await?;
+        ensure!(tools == self.tools, "{tools} tools listed, not {}", self.tools);
         Ok(())
     }
 }
 
 impl Sample {
-    fn new(
-        mut latencies: Vec<u32>,
-        measured: Duration,
-        cpu: Option<Duration>,
-    ) -> anyhow::Result<Self> {
+    fn new(mut latencies: Vec<u32>, measured: Duration, cpu: Option<Duration>) -> anyhow::Result<Self> {
         ensure!(!latencies.is_empty(), "no call ended within {measured:?}");
         latencies.sort_unstable();
         let calls = latencies.len();
         let percentile = |percent: usize| {
-            let nanoseconds = latencies
-                .get(calls * percent / 100)
-                .copied()
-                .unwrap_or_default();
+            let nanoseconds = latencies.get(calls * percent / 100).copied().unwrap_or_default();
             f64::from(nanoseconds) / 1e3
         };
         let count = calls as f64;

@@ -28,31 +28,20 @@ impl Server {
     /// When the program cannot be started.
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.stdin(Stdio::piped()).spawn();
-        Ok(Self {
-            child: child.with_context(|| format!("start {}", command.get_program().display()))?,
-        })
+        Ok(Self { child: child.with_context(|| format!("start {}", command.get_program().display()))? })
     }
 
     /// Starts a subcommand of this program that says on which addresses it listens, and returns these.
     ///
     /// # Errors
     /// When it ends before it has named `count` addresses.
-    pub(crate) fn start_own(
-        arguments: &[&str],
-        count: usize,
-    ) -> anyhow::Result<(Self, Vec<String>)> {
+    pub(crate) fn start_own(arguments: &[&str], count: usize) -> anyhow::Result<(Self, Vec<String>)> {
         let program = std::env::current_exe().context("find this program")?;
         let mut server = Self::start(Command::new(program).args(arguments).stdout(Stdio::piped()))?;
-        let output = server
-            .child
-            .stdout
-            .take()
-            .context("read what the child says")?;
+        let output = server.child.stdout.take().context("read what the child says")?;
         let lines = BufReader::new(output).lines().map_while(Result::ok);
-        let addresses: Vec<String> = lines
-            .filter_map(|line| line.strip_prefix(LISTENING).map(str::to_owned))
-            .take(count)
-            .collect();
+        let addresses: Vec<String> =
+            lines.filter_map(|line| line.strip_prefix(LISTENING).map(str::to_owned)).take(count).collect();
         if addresses.len() < count {
             bail!("`bench {}` ended before it listened", arguments.join(" "));
         }
@@ -60,27 +49,17 @@ impl Server {
     }
 
     pub(crate) fn process(&self) -> Process {
-        Process {
-            pid: self.child.id(),
-            with_children: false,
-        }
+        Process { pid: self.child.id(), with_children: false }
     }
 
     /// The process and its direct children: for programs whose workers are processes.
     pub(crate) fn process_tree(&self) -> Process {
-        Process {
-            pid: self.child.id(),
-            with_children: true,
-        }
+        Process { pid: self.child.id(), with_children: true }
     }
 
     /// Whether it has ended, and how.
     pub(crate) fn ended(&mut self) -> Option<String> {
-        self.child
-            .try_wait()
-            .ok()
-            .flatten()
-            .map(|status| status.to_string())
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 }
 
@@ -114,10 +93,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn alone(pid: u32) -> Self {
-        Self {
-            pid,
-            with_children: false,
-        }
+        Self { pid, with_children: false }
     }
 
     pub(crate) fn pid(self) -> u32 {
@@ -144,11 +120,7 @@ impl Process {
         let mut pids = vec![self.pid];
         if self.with_children {
             let children = read(self.pid, &format!("task/{}/children", self.pid))?;
-            pids.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
+            pids.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
         }
         Ok(pids)
     }
@@ -159,27 +131,16 @@ fn cpu_of(pid: u32) -> anyhow::Result<Duration> {
     // The second field is the program's name in parentheses and may contain both spaces and parentheses; utime and stime
     // are the fields 14 and 15.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let times: Vec<u32> = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|ticks| ticks.parse().ok())
-        .collect();
-    let [user, system] = times.as_slice() else {
-        bail!("/proc/{pid}/stat has no times")
-    };
+    let times: Vec<u32> = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
+    let [user, system] = times.as_slice() else { bail!("/proc/{pid}/stat has no times") };
     Ok(TICK * (user + system))
 }
 
 fn rss_of(pid: u32) -> anyhow::Result<u64> {
     let status = read(pid, "status")?;
-    let value = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .and_then(|value| value.split_whitespace().next());
-    value
-        .and_then(|kib| kib.parse().ok())
-        .with_context(|| format!("/proc/{pid}/status has no VmRSS"))
+    let value =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).and_then(|value| value.split_whitespace().next());
+    value.and_then(|kib| kib.parse().ok()).with_context(|| format!("/proc/{pid}/status has no VmRSS"))
 }
 
 fn read(pid: u32, file: &str) -> anyhow::Result<String> {

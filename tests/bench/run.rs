@@ -45,10 +45,7 @@ impl Options {
             return Ok(Some(binary.clone()));
         }
         let own = std::env::current_exe().context("find this program")?;
-        let beside = own
-            .parent()
-            .and_then(|examples| examples.parent())
-            .map(|folder| folder.join("headend"));
+        let beside = own.parent().and_then(|examples| examples.parent()).map(|folder| folder.join("headend"));
         let found = beside.filter(|binary| binary.is_file());
         if found.is_none() {
             eprintln!(
@@ -61,10 +58,7 @@ impl Options {
 
 pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
@@ -80,8 +74,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
 async fn run(options: &Options) -> anyhow::Result<()> {
     let measured = Duration::try_from_secs_f64(options.seconds).context("read --seconds")?;
     let binary = options.gateway()?;
-    let (mut results, mut singles, mut problems) =
-        (Results::default(), Singles::default(), Vec::new());
+    let (mut results, mut singles, mut problems) = (Results::default(), Singles::default(), Vec::new());
     if options.wants("memory") {
         single::memory(binary.as_deref(), &mut singles, &mut problems).await?;
     }
@@ -99,45 +92,22 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         }
     }
     problems.extend(results.problems());
-    println!(
-        "{}; {} rounds of {} s, medians\n",
-        table::machine(),
-        options.rounds,
-        options.seconds
-    );
-    println!(
-        "{}\n{}",
-        budget::markdown(&results, &singles),
-        results.markdown()
-    );
+    println!("{}; {} rounds of {} s, medians\n", table::machine(), options.rounds, options.seconds);
+    println!("{}\n{}", budget::markdown(&results, &singles), results.markdown());
     for problem in &problems {
         eprintln!("failed: {problem}");
     }
-    ensure!(
-        problems.is_empty(),
-        "{} figures could not be measured",
-        problems.len()
-    );
+    ensure!(problems.is_empty(), "{} figures could not be measured", problems.len());
     Ok(())
 }
 
 /// All rounds of one row.
-async fn measure(
-    row: &Row,
-    fleet: &Fleet,
-    measured: Duration,
-    rounds: usize,
-    results: &mut Results,
-) {
+async fn measure(row: &Row, fleet: &Fleet, measured: Duration, rounds: usize, results: &mut Results) {
     let upstream = fleet.seat(Who::Direct).map(|seat| seat.process);
     let _quiet = row.quiet.then(|| Quiet::begin(upstream));
     for round in 1..=rounds {
         eprintln!("{}: round {round} of {rounds}", row.name);
-        for (who, seat) in row
-            .targets
-            .iter()
-            .filter_map(|who| Some((who, fleet.seat(*who)?)))
-        {
+        for (who, seat) in row.targets.iter().filter_map(|who| Some((who, fleet.seat(*who)?))) {
             if results.has_failed(row.name, who.label()) {
                 continue;
             }

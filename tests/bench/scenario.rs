@@ -68,20 +68,12 @@ impl Target {
     pub(crate) fn new(url: &str, token_file: Option<&Path>) -> anyhow::Result<Self> {
         let url = Url::parse(url).with_context(|| format!("read the URL `{url}`"))?;
         ensure!(url.scheme() == "http", "only http:// can be measured");
-        let (host, port) = (
-            url.host_str().context("a URL without a host")?,
-            url.port_or_known_default().unwrap_or(80),
-        );
+        let (host, port) = (url.host_str().context("a URL without a host")?, url.port_or_known_default().unwrap_or(80));
         let token = token_file.map(|file| {
-            let token = std::fs::read_to_string(file)
-                .with_context(|| format!("read {}", file.display()))?;
+            let token = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
             anyhow::Ok(token.trim().to_owned())
         });
-        Ok(Self {
-            authority: format!("{host}:{port}"),
-            path: url.path().to_owned(),
-            token: token.transpose()?,
-        })
+        Ok(Self { authority: format!("{host}:{port}"), path: url.path().to_owned(), token: token.transpose()? })
     }
 }
 
@@ -96,55 +88,28 @@ pub(crate) struct Session {
 impl Session {
     /// The stateless revision: nothing to open.
     pub(crate) fn modern(target: Target) -> Self {
-        Self {
-            target,
-            era: Era::Modern,
-            id: None,
-        }
+        Self { target, era: Era::Modern, id: None }
     }
 
     /// Opens a session in the way of `era` over `connection`.
     ///
     /// # Errors
     /// When the target refuses `initialize` or what follows it.
-    pub(crate) async fn open(
-        target: Target,
-        era: Era,
-        connection: &mut Connection,
-    ) -> anyhow::Result<Self> {
-        let mut session = Self {
-            target,
-            era,
-            id: None,
-        };
+    pub(crate) async fn open(target: Target, era: Era, connection: &mut Connection) -> anyhow::Result<Self> {
+        let mut session = Self { target, era, id: None };
         if era == Era::Modern {
             return Ok(session);
         }
         let initialize = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"bench","version":"1"}}}}}}"#
         );
-        let answer = connection
-            .exchange(&session.http("POST", "", &initialize))
-            .await
-            .context("initialize")?;
-        ensure!(
-            answer.status == 200,
-            "initialize: status {}: {}",
-            answer.status,
-            answer::excerpt(answer.body)
-        );
+        let answer = connection.exchange(&session.http("POST", "", &initialize)).await.context("initialize")?;
+        ensure!(answer.status == 200, "initialize: status {}: {}", answer.status, answer::excerpt(answer.body));
         session.id.clone_from(&answer.session);
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let request = session.http("POST", "", initialized);
-        let answer = connection
-            .exchange(&request)
-            .await
-            .context("notifications/initialized")?;
-        ensure!(
-            answer.status == 202,
-            "notifications/initialized: status {}",
-            answer.status
-        );
+        let answer = connection.exchange(&request).await.context("notifications/initialized")?;
+        ensure!(answer.status == 202, "notifications/initialized: status {}", answer.status);
         Ok(session)
     }
 
@@ -154,10 +119,7 @@ impl Session {
     /// When the connection breaks; any status will do.
     pub(crate) async fn close(&self, connection: &mut Connection) -> anyhow::Result<()> {
         if self.id.is_some() {
-            connection
-                .exchange(&self.http("DELETE", "", ""))
-                .await
-                .context("end the session")?;
+            connection.exchange(&self.http("DELETE", "", "")).await.context("end the session")?;
         }
         Ok(())
     }
@@ -171,11 +133,7 @@ impl Session {
     ///
     /// # Errors
     /// When a page is refused or is no list.
-    pub(crate) async fn count_tools(
-        &self,
-        connection: &mut Connection,
-        id: u64,
-    ) -> anyhow::Result<usize> {
+    pub(crate) async fn count_tools(&self, connection: &mut Connection, id: u64) -> anyhow::Result<usize> {
         let (mut tools, mut params) = (0, String::new());
         loop {
             let request = self.request(id, "tools/list", None, &params, "");
@@ -190,28 +148,16 @@ impl Session {
     }
 
     /// A request with `params` and `meta` as members without their braces.
-    fn request(
-        &self,
-        id: u64,
-        method: &str,
-        name: Option<&str>,
-        params: &str,
-        meta: &str,
-    ) -> Vec<u8> {
+    fn request(&self, id: u64, method: &str, name: Option<&str>, params: &str, meta: &str) -> Vec<u8> {
         let comma = |left: &str, right: &str| {
-            if left.is_empty() || right.is_empty() {
-                ""
-            } else {
-                ","
-            }
+            if left.is_empty() || right.is_empty() { "" } else { "," }
         };
         let (headers, envelope) = match self.era {
             Era::Legacy => (String::new(), String::new()),
             Era::Modern => (
                 format!(
                     "Mcp-Method: {method}\r\n{}",
-                    name.map(|name| format!("Mcp-Name: {name}\r\n"))
-                        .unwrap_or_default()
+                    name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default()
                 ),
                 format!(
                     r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{{"name":"bench","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}"#
@@ -222,42 +168,26 @@ impl Session {
         if !meta.is_empty() {
             meta = format!(r#"{}"_meta":{{{meta}}}"#, comma(params, &meta));
         }
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{meta}}}}}"#
-        );
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{meta}}}}}"#);
         self.http("POST", &headers, &body)
     }
 
     fn http(&self, verb: &str, headers: &str, body: &str) -> Vec<u8> {
-        let Target {
-            authority,
-            path,
-            token,
-        } = &self.target;
-        let accept = if verb == "GET" {
-            "text/event-stream"
-        } else {
-            "application/json, text/event-stream"
-        };
-        let mut request =
-            format!("{verb} {path} HTTP/1.1\r\nHost: {authority}\r\nAccept: {accept}\r\n{headers}");
+        let Target { authority, path, token } = &self.target;
+        let accept = if verb == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
+        let mut request = format!("{verb} {path} HTTP/1.1\r\nHost: {authority}\r\nAccept: {accept}\r\n{headers}");
         if let Some(token) = token {
             request.push_str(&format!("Authorization: Bearer {token}\r\n"));
         }
         match (self.era, &self.id) {
             (Era::Modern, _) => request.push_str(&format!("MCP-Protocol-Version: {MODERN}\r\n")),
             (Era::Legacy, Some(id)) => {
-                request.push_str(&format!(
-                    "MCP-Protocol-Version: {LEGACY}\r\nMcp-Session-Id: {id}\r\n"
-                ));
+                request.push_str(&format!("MCP-Protocol-Version: {LEGACY}\r\nMcp-Session-Id: {id}\r\n"));
             }
             (Era::Legacy, None) => {}
         }
         if verb == "POST" {
-            request.push_str(&format!(
-                "Content-Type: application/json\r\nContent-Length: {}\r\n",
-                body.len()
-            ));
+            request.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
         }
         format!("{request}\r\n{body}").into_bytes()
     }
@@ -278,12 +208,7 @@ impl Call {
     /// The call that the `caller`-th connection makes, of a tool whose exposed name begins with `prefix`.
     ///
     /// `None` for [`Scenario::List`], whose requests depend on the answers.
-    pub(crate) fn new(
-        session: &Session,
-        scenario: Scenario,
-        caller: u64,
-        prefix: &str,
-    ) -> Option<Self> {
+    pub(crate) fn new(session: &Session, scenario: Scenario, caller: u64, prefix: &str) -> Option<Self> {
         let stamp = first_stamp(caller);
         let (tool, arguments, text) = match scenario {
             Scenario::Call => {
@@ -292,49 +217,22 @@ impl Call {
             }
             Scenario::Arg64k => {
                 let argument = format!("{stamp}{}", "a".repeat((64 << 10) - STAMP));
-                (
-                    "length",
-                    format!(r#""text":"{argument}""#),
-                    TextSummary::of(argument.as_bytes()).to_string(),
-                )
+                ("length", format!(r#""text":"{argument}""#), TextSummary::of(argument.as_bytes()).to_string())
             }
-            Scenario::Big64k => (
-                "big",
-                format!(r#""bytes":{}"#, 64 << 10),
-                "x".repeat(64 << 10),
-            ),
-            Scenario::Big1m => (
-                "big",
-                format!(r#""bytes":{}"#, 1 << 20),
-                "x".repeat(1 << 20),
-            ),
+            Scenario::Big64k => ("big", format!(r#""bytes":{}"#, 64 << 10), "x".repeat(64 << 10)),
+            Scenario::Big1m => ("big", format!(r#""bytes":{}"#, 1 << 20), "x".repeat(1 << 20)),
             Scenario::Progress => ("progress", format!(r#""n":{NOTICES}"#), "done".to_owned()),
             Scenario::List => return None,
         };
-        let notices = if scenario == Scenario::Progress {
-            NOTICES
-        } else {
-            0
-        };
-        let meta = if notices > 0 {
-            format!(r#""progressToken":{stamp}"#)
-        } else {
-            String::new()
-        };
+        let notices = if scenario == Scenario::Progress { NOTICES } else { 0 };
+        let meta = if notices > 0 { format!(r#""progressToken":{stamp}"#) } else { String::new() };
         let name = format!("{prefix}{tool}");
         let params = format!(r#""name":"{name}","arguments":{{{arguments}}}"#);
         let request = session.request(stamp, "tools/call", Some(&name), &params, &meta);
         let digits = stamp.to_string();
         let request_stamps = memmem::find_iter(&request, digits.as_bytes()).collect();
         let text_stamp = memmem::find(text.as_bytes(), digits.as_bytes());
-        Some(Self {
-            request,
-            request_stamps,
-            text: text.into_bytes(),
-            text_stamp,
-            notices,
-            stamp,
-        })
+        Some(Self { request, request_stamps, text: text.into_bytes(), text_stamp, notices, stamp })
     }
 
     /// Makes the call once more, with the next number.
@@ -378,21 +276,13 @@ pub(crate) struct TextSummary<'t> {
 impl<'t> TextSummary<'t> {
     pub(crate) fn of(text: &'t [u8]) -> Self {
         let (stamp, rest) = text.split_at_checked(STAMP).unwrap_or_default();
-        Self {
-            stamp,
-            length: text.len(),
-            sum: rest.iter().map(|byte| u64::from(*byte)).sum(),
-        }
+        Self { stamp, length: text.len(), sum: rest.iter().map(|byte| u64::from(*byte)).sum() }
     }
 }
 
 impl fmt::Display for TextSummary<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stamp = String::from_utf8_lossy(self.stamp);
-        write!(
-            out,
-            "{stamp} begins {} bytes of sum {}",
-            self.length, self.sum
-        )
+        write!(out, "{stamp} begins {} bytes of sum {}", self.length, self.sum)
     }
 }

@@ -21,13 +21,8 @@ pub(crate) const LISTENING: &str = "listening on ";
 pub(crate) async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("bind {address}"))?;
-        println!(
-            "{LISTENING}{}",
-            listener.local_addr().context("read the bound address")?
-        );
+        let listener = TcpListener::bind(address).await.with_context(|| format!("bind {address}"))?;
+        println!("{LISTENING}{}", listener.local_addr().context("read the bound address")?);
         listeners.push(listener);
     }
     Ok(listeners)

@@ -31,23 +31,10 @@ struct Line {
 
 impl Results {
     /// Adds a round's sample. A target that failed once stays failed: its rounds would no longer match the others'.
-    pub(crate) fn record(
-        &mut self,
-        row: &'static str,
-        target: &'static str,
-        outcome: anyhow::Result<Sample>,
-    ) {
-        let at = self
-            .lines
-            .iter()
-            .position(|line| line.row == row && line.target == target);
+    pub(crate) fn record(&mut self, row: &'static str, target: &'static str, outcome: anyhow::Result<Sample>) {
+        let at = self.lines.iter().position(|line| line.row == row && line.target == target);
         if at.is_none() {
-            self.lines.push(Line {
-                row,
-                target,
-                rounds: Vec::new(),
-                problem: None,
-            });
+            self.lines.push(Line { row, target, rounds: Vec::new(), problem: None });
         }
         let line = match at {
             Some(at) => self.lines.get_mut(at),
@@ -61,30 +48,16 @@ impl Results {
     }
 
     pub(crate) fn has_failed(&self, row: &str, target: &str) -> bool {
-        self.lines
-            .iter()
-            .any(|line| line.row == row && line.target == target && line.problem.is_some())
+        self.lines.iter().any(|line| line.row == row && line.target == target && line.problem.is_some())
     }
 
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
-        self.lines.iter().filter_map(|line| {
-            Some(format!(
-                "{}, {}: {}",
-                line.row,
-                line.target,
-                line.problem.as_ref()?
-            ))
-        })
+        self.lines.iter().filter_map(|line| Some(format!("{}, {}: {}", line.row, line.target, line.problem.as_ref()?)))
     }
 
     /// The median of a figure over the rounds.
     pub(crate) fn median(&self, row: &str, target: &str, figure: Figure) -> Option<f64> {
-        median(
-            self.rounds(row, target)?
-                .iter()
-                .filter_map(figure)
-                .collect(),
-        )
+        median(self.rounds(row, target)?.iter().filter_map(figure).collect())
     }
 
     /// The median over the rounds of what `combine` makes of two targets' figures in the same round.
@@ -96,11 +69,7 @@ impl Results {
         combine: fn(f64, f64) -> f64,
     ) -> Option<f64> {
         let pairs = self.rounds(row, left)?.iter().zip(self.rounds(row, right)?);
-        median(
-            pairs
-                .filter_map(|(left, right)| Some(combine(figure(left)?, figure(right)?)))
-                .collect(),
-        )
+        median(pairs.filter_map(|(left, right)| Some(combine(figure(left)?, figure(right)?))).collect())
     }
 
     pub(crate) fn ratio(&self, row: &str, targets: (&str, &str), figure: Figure) -> Option<f64> {
@@ -108,10 +77,7 @@ impl Results {
     }
 
     fn rounds(&self, row: &str, target: &str) -> Option<&[Sample]> {
-        let line = self
-            .lines
-            .iter()
-            .find(|line| line.row == row && line.target == target)?;
+        let line = self.lines.iter().find(|line| line.row == row && line.target == target)?;
         Some(line.rounds.as_slice()).filter(|_| line.problem.is_none())
     }
 
@@ -120,13 +86,7 @@ impl Results {
         let mut table = String::from(
             "| scenario | target | req/s | x direct | x floor | x nginx | p50 us | p99 us | CPU us/call | CPU x floor |\n|---|---|---|---|---|---|---|---|---|---|\n",
         );
-        for Line {
-            row,
-            target,
-            problem,
-            ..
-        } in &self.lines
-        {
+        for Line { row, target, problem, .. } in &self.lines {
             let figure = |figure, digits| number(self.median(row, target, figure), digits);
             let ratio = |other: &str, figure| number(self.ratio(row, (target, other), figure), 3);
             let cells = if problem.is_some() {
@@ -144,8 +104,7 @@ impl Results {
                 ]
                 .join(" | ")
             };
-            writeln!(table, "| {row} | {target} | {cells} |")
-                .expect("invariant: writing to a string does not fail");
+            writeln!(table, "| {row} | {target} | {cells} |").expect("invariant: writing to a string does not fail");
         }
         table
     }

@@ -71,10 +71,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
     if options.until_eof {
         crate::exit_at_eof();
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(async {
         let server = Arc::new(Server::of(options.tools, options.eras, options.answers));
         let mut accepting = JoinSet::new();
@@ -95,17 +92,12 @@ fn stdio(script: &Script) -> anyhow::Result<()> {
     let (mut line, mut pending) = (Vec::new(), Vec::new());
     while input.read_until(b'\n', &mut line).context("read stdin")? > 0 {
         for message in script.reply(&line).into_messages() {
-            message
-                .iter()
-                .for_each(|piece| pending.extend_from_slice(piece));
+            message.iter().for_each(|piece| pending.extend_from_slice(piece));
             pending.push(b'\n');
         }
         line.clear();
         if memchr::memchr(b'\n', input.buffer()).is_none() {
-            output
-                .write_all(&pending)
-                .and_then(|()| output.flush())
-                .context("write stdout")?;
+            output.write_all(&pending).and_then(|()| output.flush()).context("write stdout")?;
             pending.clear();
         }
     }
@@ -122,11 +114,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn of(tools: usize, eras: Eras, answers: Answers) -> Self {
-        Self {
-            script: Script::new(tools, eras),
-            answers,
-            sessions: AtomicU64::new(0),
-        }
+        Self { script: Script::new(tools, eras), answers, sessions: AtomicU64::new(0) }
     }
 
     /// Answers one request. Sessions are handed out and not checked: that is the business of the end-to-end tests.
@@ -140,9 +128,7 @@ impl Server {
         }
         if method != Method::POST {
             let mut refusal = status(StatusCode::METHOD_NOT_ALLOWED);
-            refusal
-                .headers_mut()
-                .insert(ALLOW, http::HeaderValue::from_static("GET, POST, DELETE"));
+            refusal.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET, POST, DELETE"));
             return Ok(refusal);
         }
         let body = request.into_body().collect().await?.to_bytes();
@@ -151,9 +137,7 @@ impl Server {
             (Reply::Opened(message), _) => {
                 let mut answer = json(message);
                 let session = self.sessions.fetch_add(1, Ordering::Relaxed);
-                answer
-                    .headers_mut()
-                    .insert("mcp-session-id", http::HeaderValue::from(session));
+                answer.headers_mut().insert("mcp-session-id", http::HeaderValue::from(session));
                 answer
             }
             (Reply::Message(message), Answers::Json) => json(message),
@@ -166,10 +150,7 @@ impl Server {
 ///
 /// # Errors
 /// When a connection cannot be accepted.
-pub(crate) async fn listen(
-    listener: tokio::net::TcpListener,
-    server: Arc<Server>,
-) -> anyhow::Result<()> {
+pub(crate) async fn listen(listener: tokio::net::TcpListener, server: Arc<Server>) -> anyhow::Result<()> {
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { server.handle(request).await }
@@ -185,19 +166,13 @@ fn status(code: StatusCode) -> Response<Pieces> {
 
 fn json(message: Vec<Bytes>) -> Response<Pieces> {
     let mut response = Response::new(Pieces::sized(message));
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        http::HeaderValue::from_static("application/json"),
-    );
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     response
 }
 
 fn event_stream(events: Pieces) -> Response<Pieces> {
     let mut response = Response::new(events);
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        http::HeaderValue::from_static("text/event-stream"),
-    );
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
     response
 }
 
@@ -211,36 +186,22 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     fn sized(pieces: Vec<Bytes>) -> Self {
-        Self {
-            ready: pieces.into_iter(),
-            sized: true,
-            stays_open: false,
-        }
+        Self { ready: pieces.into_iter(), sized: true, stays_open: false }
     }
 
     fn events(messages: Vec<Vec<Bytes>>) -> Self {
         let events = messages.into_iter().map(|message| {
             let mut event = b"event: message\ndata: ".to_vec();
-            message
-                .iter()
-                .for_each(|piece| event.extend_from_slice(piece));
+            message.iter().for_each(|piece| event.extend_from_slice(piece));
             event.extend_from_slice(b"\n\n");
             Bytes::from(event)
         });
-        Self {
-            ready: events.collect::<Vec<_>>().into_iter(),
-            sized: false,
-            stays_open: false,
-        }
+        Self { ready: events.collect::<Vec<_>>().into_iter(), sized: false, stays_open: false }
     }
 
     /// A stream that begins with a comment, so that its head is sent at once, and never ends.
     fn open() -> Self {
-        Self {
-            ready: vec![Bytes::from_static(b":\n\n")].into_iter(),
-            sized: false,
-            stays_open: true,
-        }
+        Self { ready: vec![Bytes::from_static(b":\n\n")].into_iter(), sized: false, stays_open: true }
     }
 }
 
@@ -248,10 +209,7 @@ impl Body for Pieces {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut TaskContext<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.ready.next() {
             Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
             // Nothing will wake the task: the stream ends with its connection.
@@ -266,13 +224,7 @@ impl Body for Pieces {
 
     fn size_hint(&self) -> SizeHint {
         if self.sized {
-            SizeHint::with_exact(
-                self.ready
-                    .as_slice()
-                    .iter()
-                    .map(|piece| piece.len() as u64)
-                    .sum(),
-            )
+            SizeHint::with_exact(self.ready.as_slice().iter().map(|piece| piece.len() as u64).sum())
         } else {
             SizeHint::default()
         }

@@ -25,20 +25,11 @@ fn progress_reaches_the_call_that_asked_with_its_own_token() {
         ] {
             let answer = progress(&mut gateway.client(era), &token, 3);
             assert!(!answer.is_error(), "{}", answer.raw);
-            assert!(
-                !answer.notices.is_empty(),
-                "{era:?} {upstream}: no progress came"
-            );
+            assert!(!answer.notices.is_empty(), "{era:?} {upstream}: no progress came");
             assert_only_progress_of(&answer, &token, &format!("{era:?} {upstream}"));
         }
-        let silent = gateway
-            .modern()
-            .call("fx__progress", json!({"steps": 3, "delay_ms": 1}));
-        assert!(
-            silent.notices.is_empty(),
-            "nobody asked: {:?}",
-            silent.notices
-        );
+        let silent = gateway.modern().call("fx__progress", json!({"steps": 3, "delay_ms": 1}));
+        assert!(silent.notices.is_empty(), "nobody asked: {:?}", silent.notices);
     }
 }
 
@@ -47,7 +38,8 @@ fn progress_of_an_http_upstream_arrives_while_the_call_runs() {
     let server = Fake::http("modern").with("--answers", "sse").spawn();
     let gateway = Setup::new().url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__progress"]);
-    let params = json!({"name": "fx__progress", "arguments": {"steps": 3, "delay_ms": 300}, "_meta": {"progressToken": "t"}});
+    let params =
+        json!({"name": "fx__progress", "arguments": {"steps": 3, "delay_ms": 300}, "_meta": {"progressToken": "t"}});
     let mut client = gateway.modern();
     let mut call = client.open("tools/call", params);
     let first = call.next().unwrap();
@@ -59,25 +51,15 @@ fn progress_of_an_http_upstream_arrives_while_the_call_runs() {
 fn hanging_up_cancels_a_modern_call_upstream() {
     let log = Setup::new();
     let record = Log::new(&log.world.path("work"), "fx");
-    let gateway = log
-        .fake("fx", &Fake::stdio("legacy").logging(&record))
-        .start();
+    let gateway = log.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let mut client = gateway.modern();
-    let call = client.open(
-        "tools/call",
-        json!({"name": "fx__sleep", "arguments": {"ms": 60_000}}),
-    );
+    let call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 60_000}}));
     eventually("the call arrives", || record.count("tools/call") == 1);
     drop(call);
-    eventually("the cancellation arrives", || {
-        record.count("notifications/cancelled") == 1
-    });
+    eventually("the cancellation arrives", || record.count("notifications/cancelled") == 1);
     let asked = id_of(&record.lines_with(&["\"method\":\"tools/call\""])[0], "id");
-    let cancelled = id_of(
-        &record.lines_with(&["notifications/cancelled"])[0],
-        "requestId",
-    );
+    let cancelled = id_of(&record.lines_with(&["notifications/cancelled"])[0], "requestId");
     assert_eq!(asked, cancelled, "it names the call that was sent");
 }
 
@@ -86,37 +68,17 @@ fn a_legacy_cancellation_reaches_the_upstream_under_our_id() {
     for upstream in ["legacy", "modern"] {
         let setup = Setup::new();
         let record = Log::new(&setup.world.path("work"), "fx");
-        let gateway = setup
-            .fake("fx", &Fake::stdio(upstream).logging(&record))
-            .start();
+        let gateway = setup.fake("fx", &Fake::stdio(upstream).logging(&record)).start();
         gateway.wait_for_tools(&["fx__sleep"]);
         let mut client = gateway.legacy();
-        let call = client.open(
-            "tools/call",
-            json!({"name": "fx__sleep", "arguments": {"ms": 60_000}}),
-        );
+        let call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 60_000}}));
         eventually("the call arrives", || record.count("tools/call") == 1);
-        client.notify(
-            "notifications/cancelled",
-            json!({"requestId": call.id, "reason": "enough"}),
-        );
-        eventually("the cancellation arrives", || {
-            record.count("notifications/cancelled") == 1
-        });
+        client.notify("notifications/cancelled", json!({"requestId": call.id, "reason": "enough"}));
+        eventually("the cancellation arrives", || record.count("notifications/cancelled") == 1);
         let asked = id_of(&record.lines_with(&["\"method\":\"tools/call\""])[0], "id");
-        let cancelled = id_of(
-            &record.lines_with(&["notifications/cancelled"])[0],
-            "requestId",
-        );
+        let cancelled = id_of(&record.lines_with(&["notifications/cancelled"])[0], "requestId");
         assert_eq!(asked, cancelled, "{upstream}");
-        assert_eq!(
-            gateway
-                .legacy()
-                .call("fx__echo", json!({"text": "next"}))
-                .text(),
-            "next",
-            "{upstream}"
-        );
+        assert_eq!(gateway.legacy().call("fx__echo", json!({"text": "next"})).text(), "next", "{upstream}");
     }
 }
 
@@ -124,21 +86,13 @@ fn a_legacy_cancellation_reaches_the_upstream_under_our_id() {
 fn one_clients_cancellation_never_ends_anothers_call_of_the_same_id() {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
-    let gateway = setup
-        .fake("fx", &Fake::stdio("legacy").logging(&record))
-        .start();
+    let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let (mut first, mut second) = (gateway.legacy(), gateway.legacy());
-    let mut call = first.open(
-        "tools/call",
-        json!({"name": "fx__sleep", "arguments": {"ms": 400}}),
-    );
+    let mut call = first.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 400}}));
     eventually("the call arrives", || record.count("tools/call") == 1);
     second.notify("notifications/cancelled", json!({"requestId": call.id}));
-    assert!(
-        call.response()["result"].is_object(),
-        "the first client's call completes"
-    );
+    assert!(call.response()["result"].is_object(), "the first client's call completes");
     assert_eq!(record.count("notifications/cancelled"), 0);
 }
 
@@ -154,46 +108,27 @@ fn two_stateless_clients_with_the_same_ids_and_tokens_never_see_each_others_answ
 
 #[test]
 fn results_and_arguments_pass_byte_for_byte() {
-    for (upstream, era) in [
-        ("legacy", Era::LEGACY),
-        ("modern", Era::Modern),
-        ("legacy", Era::Modern),
-        ("modern", Era::LEGACY),
-    ] {
+    for (upstream, era) in
+        [("legacy", Era::LEGACY), ("modern", Era::Modern), ("legacy", Era::Modern), ("modern", Era::LEGACY)]
+    {
         let at = format!("{era:?} before {upstream}");
         let setup = Setup::new();
         let record = Log::new(&setup.world.path("work"), "fx");
         let content = r#"[ {"text":"a\u00e9\/\ud83d\ude00 \u0000","type":"text","x-vendor":{"z":1,"a":2}},{"type":"text","text":""}]"#;
         let structured = r#"{"z":12345678901234567890123,"a":1.0e+2,"$defs":{"b":{"$anchor":"b"},"a":{}},"neg":-0,"long":0.1000000000000000055511151231257827}"#;
-        let kind = if upstream == "modern" {
-            r#""resultType":"complete","#
-        } else {
-            ""
-        };
-        let result = format!(
-            "{{{kind}\"content\":{content},\"structuredContent\":{structured},\"x-unknown\":[1, 2]}}"
-        );
+        let kind = if upstream == "modern" { r#""resultType":"complete","# } else { "" };
+        let result = format!("{{{kind}\"content\":{content},\"structuredContent\":{structured},\"x-unknown\":[1, 2]}}");
         let file = setup.world.write("work/result.json", &result);
-        let gateway = setup
-            .fake("fx", &Fake::stdio(upstream).logging(&record))
-            .start();
+        let gateway = setup.fake("fx", &Fake::stdio(upstream).logging(&record)).start();
         gateway.wait_for_tools(&["fx__raw"]);
         let mut client = gateway.client(era);
 
         let answer = client.call("fx__raw", json!({"file": file}));
         for part in [content, structured, "\"x-unknown\":[1, 2]"] {
-            assert!(
-                answer.raw.contains(part),
-                "{at}: {part} is not in {}",
-                answer.raw
-            );
+            assert!(answer.raw.contains(part), "{at}: {part} is not in {}", answer.raw);
         }
         if matches!((upstream, era), ("legacy", Era::Legacy(_))) {
-            assert!(
-                answer.raw.contains(&result),
-                "{at}: the whole result passes: {}",
-                answer.raw
-            );
+            assert!(answer.raw.contains(&result), "{at}: the whole result passes: {}", answer.raw);
         }
 
         let arguments = r#"{"text":"\u00e9\/","z":12345678901234567890123,"a":{"b":-0.0,"a":1e2}}"#;
@@ -201,11 +136,7 @@ fn results_and_arguments_pass_byte_for_byte() {
         let headers = client.headers("tools/call", &json!({"name": "fx__echo"}));
         let echoed = client.exchange(&json!(4711), &headers, &body);
         assert_eq!(echoed.message["id"], 4711, "{at}");
-        assert_eq!(
-            record.lines_with(&[arguments]).len(),
-            1,
-            "{at}: the arguments arrive as they were written"
-        );
+        assert_eq!(record.lines_with(&[arguments]).len(), 1, "{at}: the arguments arrive as they were written");
     }
 }
 
@@ -213,34 +144,17 @@ fn results_and_arguments_pass_byte_for_byte() {
 fn a_megabyte_passes_both_ways() {
     let setup = Setup::new();
     let blob = "QUJD".repeat(256 * 1024);
-    let result =
-        format!(r#"{{"content":[{{"type":"image","mimeType":"image/png","data":"{blob}"}}]}}"#);
+    let result = format!(r#"{{"content":[{{"type":"image","mimeType":"image/png","data":"{blob}"}}]}}"#);
     let file = setup.world.write("work/blob.json", &result);
     let server = Fake::http("both").spawn();
-    let gateway = setup
-        .fake("fx", &Fake::stdio("legacy"))
-        .url("web", &server.url)
-        .start();
+    let gateway = setup.fake("fx", &Fake::stdio("legacy")).url("web", &server.url).start();
     gateway.wait_for_tools(&["fx__raw", "web__raw"]);
-    for (name, era) in [
-        ("fx", Era::LEGACY),
-        ("fx", Era::Modern),
-        ("web", Era::LEGACY),
-        ("web", Era::Modern),
-    ] {
+    for (name, era) in [("fx", Era::LEGACY), ("fx", Era::Modern), ("web", Era::LEGACY), ("web", Era::Modern)] {
         let mut client = gateway.client(era);
         let down = client.call(&format!("{name}__raw"), json!({"file": file}));
-        assert_eq!(
-            down.result()["content"][0]["data"],
-            blob.as_str(),
-            "{name} {era:?}"
-        );
+        assert_eq!(down.result()["content"][0]["data"], blob.as_str(), "{name} {era:?}");
         let up = client.call(&format!("{name}__echo"), json!({"text": blob}));
-        assert!(
-            up.text() == blob,
-            "{name} {era:?}: {} bytes came back",
-            up.text().len()
-        );
+        assert!(up.text() == blob, "{name} {era:?}: {} bytes came back", up.text().len());
     }
 }
 
@@ -252,17 +166,11 @@ fn definitions_differ_from_the_upstreams_own_by_their_name_only() {
     gateway.wait_for_tools(&["fx__echo"]);
     let exposed = definitions(&mut gateway.legacy());
     for (name, members) in own {
-        let Some((_, shown)) = exposed
-            .iter()
-            .find(|(shown, _)| *shown == format!("fx__{name}"))
-        else {
+        let Some((_, shown)) = exposed.iter().find(|(shown, _)| *shown == format!("fx__{name}")) else {
             panic!("{name} is not exposed");
         };
         for (member, text) in members.iter().filter(|(member, _)| member != "name") {
-            let found = shown
-                .iter()
-                .find(|(name, _)| name == member)
-                .map(|(_, text)| text);
+            let found = shown.iter().find(|(name, _)| name == member).map(|(_, text)| text);
             assert_eq!(found, Some(text), "{name}.{member}");
         }
     }
@@ -270,9 +178,7 @@ fn definitions_differ_from_the_upstreams_own_by_their_name_only() {
 
 #[test]
 fn long_lists_are_read_to_their_last_page() {
-    let fake = Fake::stdio("legacy")
-        .with("--tools", "250")
-        .with("--page-size", "7");
+    let fake = Fake::stdio("legacy").with("--tools", "250").with("--page-size", "7");
     let gateway = Setup::new().fake("fx", &fake).start();
     gateway.wait_for_tools(&["fx__echo"]);
     for era in Era::BOTH {
@@ -282,11 +188,7 @@ fn long_lists_are_read_to_their_last_page() {
         unique.dedup();
         assert!(listed.len() >= 250, "{era:?}: {}", listed.len());
         assert_eq!(unique.len(), listed.len(), "{era:?}: nothing twice");
-        assert_eq!(
-            listed,
-            gateway.client(era).tool_names(),
-            "{era:?}: the order is stable"
-        );
+        assert_eq!(listed, gateway.client(era).tool_names(), "{era:?}: the order is stable");
     }
 }
 
@@ -304,32 +206,16 @@ fn definitions(client: &mut Mcp) -> Vec<(String, Vec<(String, String)>)> {
     let page: Response = serde_json::from_str(&answer.raw).unwrap();
     let tool = |members: std::collections::BTreeMap<String, Box<RawValue>>| {
         let name = serde_json::from_str(members["name"].get()).unwrap();
-        (
-            name,
-            members
-                .into_iter()
-                .map(|(name, text)| (name, text.get().to_owned()))
-                .collect(),
-        )
+        (name, members.into_iter().map(|(name, text)| (name, text.get().to_owned())).collect())
     };
     page.result.tools.into_iter().map(tool).collect()
 }
 
 /// A client of the upstream itself.
 fn direct(server: &Listening) -> Mcp {
-    let address: SocketAddr = server
-        .url
-        .trim_start_matches("http://")
-        .split('/')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
-    let path = server
-        .url
-        .trim_start_matches("http://")
-        .split_once('/')
-        .map_or(String::new(), |(_, path)| format!("/{path}"));
+    let address: SocketAddr = server.url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap();
+    let path =
+        server.url.trim_start_matches("http://").split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
     Mcp::http_at(address, None, Era::LEGACY, &path, json!({}))
 }
 
@@ -354,21 +240,15 @@ fn assert_only_progress_of(answer: &Answer, token: &Value, at: &str) {
 
 /// The value of a member in a logged line, as text.
 fn id_of(line: &str, member: &str) -> String {
-    let rest = line
-        .split(&format!("\"{member}\":"))
-        .nth(1)
-        .unwrap_or_else(|| panic!("no {member} in {line}"));
-    rest.chars()
-        .take_while(|c| !matches!(c, ',' | '}'))
-        .collect()
+    let rest = line.split(&format!("\"{member}\":")).nth(1).unwrap_or_else(|| panic!("no {member} in {line}"));
+    rest.chars().take_while(|c| !matches!(c, ',' | '}')).collect()
 }
 
 /// The body of a call whose arguments are written by the test.
 fn raw_call(client: &Mcp, name: &str, arguments: &str) -> String {
     let mut params = client.dress(json!({"name": name}));
     params["arguments"] = json!("@@");
-    let body =
-        json!({"jsonrpc": "2.0", "id": 4711, "method": "tools/call", "params": params}).to_string();
+    let body = json!({"jsonrpc": "2.0", "id": 4711, "method": "tools/call", "params": params}).to_string();
     body.replace("\"@@\"", arguments)
 }
 
@@ -377,10 +257,7 @@ fn no_crossing(era: Era, calls_each: usize) {
     const THREADS: usize = 4;
     let setup = Setup::new();
     let web = Fake::http("both").spawn();
-    let gateway = setup
-        .fake("fx", &Fake::stdio("both"))
-        .url("web", &web.url)
-        .start();
+    let gateway = setup.fake("fx", &Fake::stdio("both")).url("web", &web.url).start();
     gateway.wait_for_tools(&["fx__echo", "fx__progress", "web__echo"]);
     let (address, token) = (gateway.address, gateway.token());
     let wrong: Vec<String> = thread::scope(|scope| {
@@ -388,33 +265,15 @@ fn no_crossing(era: Era, calls_each: usize) {
         for client in ["anna", "berta"] {
             for lane in 0..THREADS {
                 let token = token.clone();
-                threads.push(scope.spawn(move || {
-                    one_lane(address, token, era, client, lane, calls_each / THREADS)
-                }));
+                threads.push(scope.spawn(move || one_lane(address, token, era, client, lane, calls_each / THREADS)));
             }
         }
-        threads
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    assert!(
-        wrong.is_empty(),
-        "{} crossings, first: {}\n{}",
-        wrong.len(),
-        wrong[0],
-        gateway.story()
-    );
+    assert!(wrong.is_empty(), "{} crossings, first: {}\n{}", wrong.len(), wrong[0], gateway.story());
 }
 
-fn one_lane(
-    address: SocketAddr,
-    token: Option<String>,
-    era: Era,
-    who: &str,
-    lane: usize,
-    calls: usize,
-) -> Vec<String> {
+fn one_lane(address: SocketAddr, token: Option<String>, era: Era, who: &str, lane: usize, calls: usize) -> Vec<String> {
     let mut client = Mcp::http(address, token, era);
     let mut wrong = Vec::new();
     for call in 0..calls {
@@ -428,20 +287,9 @@ fn one_lane(
             assert_only_progress_of(&answer, &json!("t"), &tag);
             continue;
         }
-        let name = if call % 2 == 0 {
-            "fx__echo"
-        } else {
-            "web__echo"
-        };
-        let answer = client.request_as(
-            &id,
-            "tools/call",
-            json!({"name": name, "arguments": {"text": tag}}),
-        );
-        if answer.message["id"] != id
-            || answer.message.get("result").is_none()
-            || answer.text() != tag
-        {
+        let name = if call % 2 == 0 { "fx__echo" } else { "web__echo" };
+        let answer = client.request_as(&id, "tools/call", json!({"name": name, "arguments": {"text": tag}}));
+        if answer.message["id"] != id || answer.message.get("result").is_none() || answer.text() != tag {
             wrong.push(format!("{tag} under {id} got {}", answer.raw));
         }
     }

@@ -25,14 +25,9 @@ const SLOW_MS: u64 = 5_000;
 
 #[test]
 fn bad_requests_over_http_get_the_expected_answers() {
-    let cases: Vec<Case> = Case::load()
-        .into_iter()
-        .filter(|case| case.is_http())
-        .collect();
+    let cases: Vec<Case> = Case::load().into_iter().filter(|case| case.is_http()).collect();
     let mut report = Report::default();
-    let (slow, fast): (Vec<Case>, Vec<Case>) = cases
-        .into_iter()
-        .partition(|case| case.within_ms() > SLOW_MS);
+    let (slow, fast): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|case| case.within_ms() > SLOW_MS);
     let shared = Stage::plain();
     let slowly = Stage::plain();
     let outcomes = thread::scope(|scope| {
@@ -45,16 +40,10 @@ fn bad_requests_over_http_get_the_expected_answers() {
         for case in &fast {
             if !report.skips(case) {
                 let own = Stage::of(case);
-                outcomes.insert(
-                    case.id.clone(),
-                    over_http::play(case, own.as_ref().unwrap_or(&shared)),
-                );
+                outcomes.insert(case.id.clone(), over_http::play(case, own.as_ref().unwrap_or(&shared)));
             }
         }
-        outcomes.extend(
-            slow.into_iter()
-                .map(|(case, thread)| (case.id.clone(), thread.join().unwrap())),
-        );
+        outcomes.extend(slow.into_iter().map(|(case, thread)| (case.id.clone(), thread.join().unwrap())));
         outcomes
     });
     for case in fast.iter().chain(&slow) {
@@ -71,10 +60,7 @@ fn bad_requests_over_http_get_the_expected_answers() {
 fn bad_lines_over_stdio_get_the_expected_answers() {
     let cases: Vec<Case> = Case::load().into_iter().filter(Case::is_stdio).collect();
     let mut report = Report::default();
-    let cases: Vec<Case> = cases
-        .into_iter()
-        .filter(|case| !report.skips(case))
-        .collect();
+    let cases: Vec<Case> = cases.into_iter().filter(|case| !report.skips(case)).collect();
     for (case, wrong) in in_lanes(&cases, over_stdio::play) {
         report.take(case, "stdio", wrong);
     }
@@ -83,10 +69,7 @@ fn bad_lines_over_stdio_get_the_expected_answers() {
 
 #[test]
 fn bad_configuration_files_are_refused_and_change_nothing() {
-    let cases: Vec<Case> = Case::load()
-        .into_iter()
-        .filter(|case| case.transport == "config")
-        .collect();
+    let cases: Vec<Case> = Case::load().into_iter().filter(|case| case.transport == "config").collect();
     let mut report = Report::default();
     let running = Stage::plain();
     for case in &cases {
@@ -107,28 +90,15 @@ fn every_known_difference_names_a_case_and_a_reason() {
 }
 
 /// Plays each case in one of four threads.
-fn in_lanes(
-    cases: &[Case],
-    play: impl Fn(&Case) -> Vec<String> + Sync,
-) -> Vec<(&Case, Vec<String>)> {
+fn in_lanes(cases: &[Case], play: impl Fn(&Case) -> Vec<String> + Sync) -> Vec<(&Case, Vec<String>)> {
     const LANES: usize = 4;
     thread::scope(|scope| {
         let lane = |first: usize| {
             let play = &play;
-            move || {
-                cases
-                    .iter()
-                    .skip(first)
-                    .step_by(LANES)
-                    .map(|case| (case, play(case)))
-                    .collect::<Vec<_>>()
-            }
+            move || cases.iter().skip(first).step_by(LANES).map(|case| (case, play(case))).collect::<Vec<_>>()
         };
         let lanes: Vec<_> = (0..LANES).map(|first| scope.spawn(lane(first))).collect();
-        lanes
-            .into_iter()
-            .flat_map(|lane| lane.join().unwrap())
-            .collect()
+        lanes.into_iter().flat_map(|lane| lane.join().unwrap()).collect()
     })
 }
 
@@ -154,28 +124,17 @@ struct Report {
 impl Report {
     fn skips(&mut self, case: &Case) -> bool {
         let why = case.needs_what_is_missing();
-        self.skipped
-            .extend(why.map(|why| format!("{}: {why}", case.id)));
+        self.skipped.extend(why.map(|why| format!("{}: {why}", case.id)));
         why.is_some()
     }
 
     fn take(&mut self, case: &Case, over: &str, wrong: Vec<String>) {
         self.played += 1;
-        match (
-            KNOWN_DIFFERENCES.iter().find(|(id, _)| *id == case.id),
-            wrong.is_empty(),
-        ) {
+        match (KNOWN_DIFFERENCES.iter().find(|(id, _)| *id == case.id), wrong.is_empty()) {
             (Some((id, why)), false) => self.known.push(format!("{id}: {why}")),
-            (Some((id, _)), true) => self.wrong.push(format!(
-                "{id} passes over {over}: no longer a known difference"
-            )),
+            (Some((id, _)), true) => self.wrong.push(format!("{id} passes over {over}: no longer a known difference")),
             (None, true) => {}
-            (None, false) => self.wrong.push(format!(
-                "{} over {over} ({}): {}",
-                case.id,
-                case.why,
-                wrong.join("; ")
-            )),
+            (None, false) => self.wrong.push(format!("{} over {over} ({}): {}", case.id, case.why, wrong.join("; "))),
         }
     }
 
@@ -190,11 +149,6 @@ impl Report {
             eprintln!("  {line}");
         }
         assert!(self.played > 0, "the corpus is empty");
-        assert!(
-            self.wrong.is_empty(),
-            "{} differ:\n{}\n{story}",
-            self.wrong.len(),
-            self.wrong.join("\n")
-        );
+        assert!(self.wrong.is_empty(), "{} differ:\n{}\n{story}", self.wrong.len(), self.wrong.join("\n"));
     }
 }

@@ -16,10 +16,7 @@ const PORTS: [u16; 2] = [8627, 9627];
 
 #[test]
 fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines_work() {
-    if let Some(port) = PORTS
-        .iter()
-        .find(|port| TcpListener::bind(("127.0.0.1", **port)).is_err())
-    {
+    if let Some(port) = PORTS.iter().find(|port| TcpListener::bind(("127.0.0.1", **port)).is_err()) {
         return left_out("the embedded default", &format!("port {port} is taken"));
     }
     let gateway = Gateway::start(World::new(), None, &[], &[]);
@@ -38,37 +35,19 @@ fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines
         let mut client = gateway.client(era);
         let names = client.tool_names();
         for prefix in ["time__", "notes__", "lab__"] {
-            assert!(
-                names.iter().any(|name| name.starts_with(prefix)),
-                "{era:?}: {prefix} in {names:?}"
-            );
+            assert!(names.iter().any(|name| name.starts_with(prefix)), "{era:?}: {prefix} in {names:?}");
         }
-        let time = names
-            .iter()
-            .find(|name| name.starts_with("time__"))
-            .unwrap();
+        let time = names.iter().find(|name| name.starts_with("time__")).unwrap();
         let answer = client.call(time, json!({}));
-        assert!(
-            answer.message.get("result").is_some(),
-            "{era:?}: {time}: {}",
-            answer.raw
-        );
+        assert!(answer.message.get("result").is_some(), "{era:?}: {time}: {}", answer.raw);
     }
 
     if !installed("curl") || !installed("sh") {
         return left_out("the printed curl lines", "curl or sh is not installed");
     }
     let answers: Vec<Value> = curls.iter().map(|line| pasted(&gateway, line)).collect();
-    assert!(
-        answers.iter().any(lists_the_demo),
-        "one line lists the tools: {answers:#?}"
-    );
-    assert!(
-        answers
-            .iter()
-            .any(|answer| answer.pointer("/result/content").is_some()),
-        "one line calls: {answers:#?}"
-    );
+    assert!(answers.iter().any(lists_the_demo), "one line lists the tools: {answers:#?}");
+    assert!(answers.iter().any(|answer| answer.pointer("/result/content").is_some()), "one line calls: {answers:#?}");
 }
 
 #[test]
@@ -76,38 +55,20 @@ fn each_demo_server_is_an_mcp_server_of_its_own() {
     let world = World::new();
     for name in ["time", "notes", "lab"] {
         let mut command = world.command(headend());
-        command
-            .args(["demo", name])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(["demo", name]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
             {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"}}});
         let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}});
         let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        stdin
-            .write_all(format!("{hello}\n{done}\n{list}\n").as_bytes())
-            .unwrap();
+        stdin.write_all(format!("{hello}\n{done}\n{list}\n").as_bytes()).unwrap();
         drop(stdin);
-        let output = output_within(
-            child,
-            Duration::from_secs(10),
-            &format!("headend demo {name}"),
-        );
+        let output = output_within(child, Duration::from_secs(10), &format!("headend demo {name}"));
         let text = String::from_utf8(output.stdout).unwrap();
-        let tools = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .find(|line| line["id"] == 2);
+        let tools = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|line| line["id"] == 2);
         let tools = tools.unwrap_or_else(|| panic!("{name}: {text}"));
-        assert!(
-            tools["result"]["tools"]
-                .as_array()
-                .is_some_and(|tools| !tools.is_empty()),
-            "{name}: {tools}"
-        );
+        assert!(tools["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "{name}: {tools}");
     }
 }
 
@@ -131,35 +92,17 @@ fn curl_lines(lines: &[String]) -> Vec<String> {
 
 fn pasted(gateway: &Gateway, line: &str) -> Value {
     let mut command = gateway.world.command("sh");
-    command
-        .arg("-c")
-        .arg(line)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.arg("-c").arg(line).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = output_within(command.spawn().unwrap(), Duration::from_secs(20), line);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{line}\n{text}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let data = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("data: "))
-        .next_back()
-        .unwrap_or(&text);
-    let answer: Value =
-        serde_json::from_str(data).unwrap_or_else(|error| panic!("{line}: {error}: {text}"));
+    assert!(output.status.success(), "{line}\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap_or(&text);
+    let answer: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{line}: {error}: {text}"));
     assert!(answer.get("error").is_none(), "{line}\n{answer}");
     answer
 }
 
 fn lists_the_demo(answer: &Value) -> bool {
-    let tools = answer
-        .pointer("/result/tools")
-        .map(Value::to_string)
-        .unwrap_or_default();
-    ["time__", "notes__", "lab__"]
-        .iter()
-        .all(|prefix| tools.contains(prefix))
+    let tools = answer.pointer("/result/tools").map(Value::to_string).unwrap_or_default();
+    ["time__", "notes__", "lab__"].iter().all(|prefix| tools.contains(prefix))
 }

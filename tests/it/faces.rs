@@ -54,40 +54,24 @@ fn every_revision_with_sessions_is_served() {
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut client = gateway.client(Era::Legacy(revision));
         assert_eq!(client.greeting["protocolVersion"], revision, "{revision}");
-        assert_eq!(
-            client.call("fx__echo", json!({"text": revision})).text(),
-            revision,
-            "{revision}"
-        );
-        assert!(
-            client.session().is_some(),
-            "{revision}: a session id is given"
-        );
-        assert!(
-            matches!(client.end_session(), 200..=204 | 405),
-            "{revision}"
-        );
+        assert_eq!(client.call("fx__echo", json!({"text": revision})).text(), revision, "{revision}");
+        assert!(client.session().is_some(), "{revision}: a session id is given");
+        assert!(matches!(client.end_session(), 200..=204 | 405), "{revision}");
     }
 }
 
 #[test]
 fn every_request_works_over_stdio_without_a_daemon() {
-    for (era, upstream) in [
-        (Era::LEGACY, "legacy"),
-        (Era::LEGACY, "modern"),
-        (Era::Modern, "legacy"),
-        (Era::Modern, "modern"),
-    ] {
+    for (era, upstream) in
+        [(Era::LEGACY, "legacy"), (Era::LEGACY, "modern"), (Era::Modern, "legacy"), (Era::Modern, "modern")]
+    {
         let (world, config) = Setup::new().fake("fx", &Fake::stdio(upstream)).write();
         let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
         let mut client = Mcp::stdio(pipe, era);
         wait_for_echo(&mut client);
         everything_works(&mut client, era, false, upstream);
         let status = client.pipe().close(Duration::from_secs(10));
-        assert!(
-            status.is_some_and(|status| status.success()),
-            "{era:?} {upstream}: ends well when its input ends"
-        );
+        assert!(status.is_some_and(|status| status.success()), "{era:?} {upstream}: ends well when its input ends");
     }
 }
 
@@ -109,17 +93,9 @@ fn every_request_works_over_stdio_attached_to_the_daemon() {
 fn two_hosts_share_the_daemon_and_its_upstream_over_stdio() {
     let gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(TOOLS);
-    let start = || {
-        Mcp::stdio(
-            Pipe::start(&gateway.world, &gateway.config, &[]),
-            Era::LEGACY,
-        )
-    };
+    let start = || Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::LEGACY);
     let (mut first, mut second) = (start(), start());
-    let (a, b) = (
-        first.call("fx__env", json!({})).text(),
-        second.call("fx__env", json!({})).text(),
-    );
+    let (a, b) = (first.call("fx__env", json!({})).text(), second.call("fx__env", json!({})).text());
     assert_eq!(pid_in(&a), pid_in(&b));
 }
 
@@ -130,9 +106,7 @@ fn an_upstream_can_be_given_on_the_command_line_and_served_transparently() {
     let argument = format!("up={}", server.url);
     let pipe = Pipe::start(&world, &config, &["--upstream", &argument, "--transparent"]);
     let mut client = Mcp::stdio(pipe, Era::Modern);
-    eventually("echo is listed bare", || {
-        client.tool_names().iter().any(|name| name == "echo")
-    });
+    eventually("echo is listed bare", || client.tool_names().iter().any(|name| name == "echo"));
     assert_eq!(client.call("echo", json!({"text": "bare"})).text(), "bare");
 }
 
@@ -149,26 +123,12 @@ fn a_profile_shows_its_part_of_the_catalog_and_no_more() {
         let at = |path: &str| Mcp::http_at(gateway.address, gateway.token(), era, path, json!({}));
         let mut reader = at("/mcp/reader");
         let listed = reader.tool_names();
-        assert!(
-            listed.contains(&"fx__echo".to_owned()),
-            "{era:?}: {listed:?}"
-        );
-        assert!(
-            listed.iter().all(|name| name.starts_with("fx__e")),
-            "{era:?}: {listed:?}"
-        );
-        assert_eq!(
-            reader.call("fx__write", json!({})).code(),
-            Some(-32602),
-            "{era:?}"
-        );
+        assert!(listed.contains(&"fx__echo".to_owned()), "{era:?}: {listed:?}");
+        assert!(listed.iter().all(|name| name.starts_with("fx__e")), "{era:?}: {listed:?}");
+        assert_eq!(reader.call("fx__write", json!({})).code(), Some(-32602), "{era:?}");
         let mut bare = at("/mcp/bare");
         assert!(bare.tool_names().contains(&"echo".to_owned()), "{era:?}");
-        assert_eq!(
-            bare.call("echo", json!({"text": "bare"})).text(),
-            "bare",
-            "{era:?}"
-        );
+        assert_eq!(bare.call("echo", json!({"text": "bare"})).text(), "bare", "{era:?}");
     }
 }
 
@@ -180,10 +140,7 @@ fn a_changed_list_is_announced_to_both_eras() {
     let mut stream = legacy.listen();
     assert_eq!(stream.head().status, 200);
     let mut modern = gateway.modern();
-    let mut listening = modern.open(
-        "subscriptions/listen",
-        json!({"notifications": {"toolsListChanged": true}}),
-    );
+    let mut listening = modern.open("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     let first = listening.next().unwrap();
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
     assert!(!legacy.call("fx__mutate", json!({})).is_error());
@@ -191,10 +148,7 @@ fn a_changed_list_is_announced_to_both_eras() {
     assert_eq!(legacy_notice["method"], "notifications/tools/list_changed");
     let modern_notice = listening.next().expect("the subscription stays open");
     assert_eq!(modern_notice["method"], "notifications/tools/list_changed");
-    assert_eq!(
-        modern_notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
-        listening.id
-    );
+    assert_eq!(modern_notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], listening.id);
 }
 
 /// One daemon, a client of each era, every request.
@@ -214,31 +168,20 @@ fn behind_http(setup: Setup, era: &str, answers: &str) -> (Setup, Option<Listeni
 
 /// A gateway alone lists what its upstreams gave so far; the test wants it all.
 fn wait_for_echo(client: &mut Mcp) {
-    eventually("echo is listed", || {
-        client.tool_names().iter().any(|name| name == "fx__echo")
-    });
+    eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
 }
 
 /// The digits after `pid` in what the tool `env` says.
 pub(crate) fn pid_in(text: &str) -> u32 {
-    let at = text
-        .find("pid")
-        .unwrap_or_else(|| panic!("no pid in {text}"));
+    let at = text.find("pid").unwrap_or_else(|| panic!("no pid in {text}"));
     let digits = text[at..].trim_start_matches(|c: char| !c.is_ascii_digit());
-    let end = digits
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(digits.len());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().unwrap()
 }
 
 /// The pid of the process behind an upstream that `fake-upstream` plays.
 pub(crate) fn upstream_pid(gateway: &Gateway, name: &str) -> u32 {
-    pid_in(
-        &gateway
-            .modern()
-            .call(&format!("{name}__env"), json!({}))
-            .text(),
-    )
+    pid_in(&gateway.modern().call(&format!("{name}__env"), json!({})).text())
 }
 
 fn everything_works(client: &mut Mcp, era: Era, http: bool, at: &str) {
@@ -252,140 +195,62 @@ fn everything_works(client: &mut Mcp, era: Era, http: bool, at: &str) {
 fn greets(client: &mut Mcp, era: Era, http: bool, at: &str) {
     if era == Era::Modern {
         let answer = client.request("server/discover", json!({}));
-        let versions = answer.result()["supportedVersions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+        let versions = answer.result()["supportedVersions"].as_array().cloned().unwrap_or_default();
         assert!(versions.contains(&json!(MODERN)), "{at}: {}", answer.raw);
-        assert!(
-            answer.result()["capabilities"]["tools"].is_object(),
-            "{at}: {}",
-            answer.raw
-        );
+        assert!(answer.result()["capabilities"]["tools"].is_object(), "{at}: {}", answer.raw);
         let ping = client.request("ping", json!({}));
         assert_eq!(ping.code(), Some(-32601), "{at}: {}", ping.raw);
         assert!(!http || ping.status == 404, "{at}: {}", ping.status);
     } else {
-        assert_eq!(
-            client.greeting["serverInfo"]["name"], "headend",
-            "{at}: {}",
-            client.greeting
-        );
-        assert!(
-            client.greeting["capabilities"]["tools"].is_object(),
-            "{at}: {}",
-            client.greeting
-        );
-        assert_eq!(
-            client.request("ping", json!({})).result(),
-            &json!({}),
-            "{at}"
-        );
+        assert_eq!(client.greeting["serverInfo"]["name"], "headend", "{at}: {}", client.greeting);
+        assert!(client.greeting["capabilities"]["tools"].is_object(), "{at}: {}", client.greeting);
+        assert_eq!(client.request("ping", json!({})).result(), &json!({}), "{at}");
     }
 }
 
 fn lists(client: &mut Mcp, at: &str) {
     let tools = client.tool_names();
-    assert!(
-        TOOLS
-            .iter()
-            .all(|tool| tools.iter().any(|name| name == tool)),
-        "{at}: {tools:?}"
-    );
-    assert!(
-        names(&client.list("prompts/list", "prompts")).contains(&"fx__p".to_owned()),
-        "{at}"
-    );
+    assert!(TOOLS.iter().all(|tool| tools.iter().any(|name| name == tool)), "{at}: {tools:?}");
+    assert!(names(&client.list("prompts/list", "prompts")).contains(&"fx__p".to_owned()), "{at}");
     let resources = client.list("resources/list", "resources");
-    assert!(
-        resources
-            .iter()
-            .any(|resource| resource["uri"] == "fx://doc/1"),
-        "{at}: {resources:?}"
-    );
+    assert!(resources.iter().any(|resource| resource["uri"] == "fx://doc/1"), "{at}: {resources:?}");
     let templates = client.list("resources/templates/list", "resourceTemplates");
-    assert!(
-        templates
-            .iter()
-            .any(|template| template["uriTemplate"] == "fx://doc/{id}"),
-        "{at}: {templates:?}"
-    );
+    assert!(templates.iter().any(|template| template["uriTemplate"] == "fx://doc/{id}"), "{at}: {templates:?}");
 }
 
 fn calls(client: &mut Mcp, era: Era, at: &str) {
     let echo = client.call("fx__echo", json!({"text": "grüße \"quoted\" \u{1f600}"}));
     assert_eq!(echo.text(), "grüße \"quoted\" \u{1f600}", "{at}");
     if era == Era::Modern {
-        assert_eq!(
-            echo.result()["resultType"],
-            "complete",
-            "{at}: {}",
-            echo.raw
-        );
+        assert_eq!(echo.result()["resultType"], "complete", "{at}: {}", echo.raw);
     }
     let failed = client.call("fx__fail", json!({}));
     assert!(failed.is_error(), "{at}: {}", failed.raw);
-    let prompt = client.request(
-        "prompts/get",
-        json!({"name": "fx__p", "arguments": {"a": "blue"}}),
-    );
-    assert!(
-        prompt.result()["messages"].to_string().contains("blue"),
-        "{at}: {}",
-        prompt.raw
-    );
+    let prompt = client.request("prompts/get", json!({"name": "fx__p", "arguments": {"a": "blue"}}));
+    assert!(prompt.result()["messages"].to_string().contains("blue"), "{at}: {}", prompt.raw);
     for uri in ["fx://doc/1", "fx://doc/77"] {
         let read = client.request("resources/read", json!({"uri": uri}));
-        assert_eq!(
-            read.result()["contents"][0]["uri"],
-            uri,
-            "{at}: {}",
-            read.raw
-        );
+        assert_eq!(read.result()["contents"][0]["uri"], uri, "{at}: {}", read.raw);
     }
     let reference = json!({"ref": {"type": "ref/prompt", "name": "fx__p"}, "argument": {"name": "a", "value": "b"}});
     let completion = client.request("completion/complete", reference);
-    assert!(
-        completion.result()["completion"]["values"].is_array(),
-        "{at}: {}",
-        completion.raw
-    );
+    assert!(completion.result()["completion"]["values"].is_array(), "{at}: {}", completion.raw);
 }
 
 fn refuses(client: &mut Mcp, era: Era, http: bool, at: &str) {
     for (label, method, params) in [
-        (
-            "unknown tool",
-            "tools/call",
-            json!({"name": "fx__nope", "arguments": {}}),
-        ),
-        (
-            "a tool by its upstream's name",
-            "tools/call",
-            json!({"name": "echo", "arguments": {}}),
-        ),
+        ("unknown tool", "tools/call", json!({"name": "fx__nope", "arguments": {}})),
+        ("a tool by its upstream's name", "tools/call", json!({"name": "echo", "arguments": {}})),
         ("unknown prompt", "prompts/get", json!({"name": "fx__nope"})),
         ("no name", "tools/call", json!({"arguments": {}})),
     ] {
-        assert_eq!(
-            client.request(method, params).code(),
-            Some(-32602),
-            "{at}: {label}"
-        );
+        assert_eq!(client.request(method, params).code(), Some(-32602), "{at}: {label}");
     }
     let unread = client.request("resources/read", json!({"uri": "nowhere://x"}));
-    assert!(
-        matches!(unread.code(), Some(-32002 | -32602)),
-        "{at}: {}",
-        unread.raw
-    );
+    assert!(matches!(unread.code(), Some(-32002 | -32602)), "{at}: {}", unread.raw);
     let unknown = client.request("no/such/method", json!({}));
     assert_eq!(unknown.code(), Some(-32601), "{at}: {}", unknown.raw);
     if http {
-        assert_eq!(
-            unknown.status,
-            if era == Era::Modern { 404 } else { 200 },
-            "{at}"
-        );
+        assert_eq!(unknown.status, if era == Era::Modern { 404 } else { 200 }, "{at}");
     }
 }

@@ -18,10 +18,7 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
     let mut setup = Setup::new();
     let good: Vec<String> = (1..=6).map(|n| format!("good{n}")).collect();
     for (n, name) in good.iter().enumerate() {
-        setup = setup.fake(
-            name,
-            &Fake::stdio(if n % 2 == 0 { "legacy" } else { "modern" }),
-        );
+        setup = setup.fake(name, &Fake::stdio(if n % 2 == 0 { "legacy" } else { "modern" }));
     }
     let bad = |behaviour: &str| Fake::stdio("legacy").behaving(behaviour);
     let gateway = setup
@@ -41,11 +38,7 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
         }
     }
     let took = begun.elapsed();
-    assert!(
-        took < Duration::from_secs(2),
-        "all six took {took:?}\n{}",
-        gateway.story()
-    );
+    assert!(took < Duration::from_secs(2), "all six took {took:?}\n{}", gateway.story());
 }
 
 #[test]
@@ -56,11 +49,7 @@ fn a_missing_program_is_a_state_and_not_a_failed_start() {
         .start();
     gateway.wait_for_tools(&["fx__echo"]);
     let status = gateway.run(&["status", "--json"]);
-    assert!(
-        status.status.success(),
-        "{}",
-        String::from_utf8_lossy(&status.stderr)
-    );
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     let text = status.to_string();
     assert!(text.contains("gone") && text.contains("refused"), "{text}");
@@ -78,11 +67,7 @@ fn an_endless_line_costs_bounded_memory_and_nobody_elses_calls() {
         let until = Instant::now() + Duration::from_secs(2);
         let mut client = gateway.modern();
         while Instant::now() < until {
-            assert_eq!(
-                client.call("fx__echo", json!({"text": "calm"})).text(),
-                "calm",
-                "{behaviour}"
-            );
+            assert_eq!(client.call("fx__echo", json!({"text": "calm"})).text(), "calm", "{behaviour}");
         }
         let grown = gateway.resident().saturating_sub(before) / (1024 * 1024);
         assert!(grown < 96, "{behaviour}: grew by {grown} MiB");
@@ -94,9 +79,7 @@ fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none()
     const CALLS: usize = 100;
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
-    let gateway = setup
-        .fake("fx", &Fake::stdio("legacy").logging(&record))
-        .start();
+    let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep", "fx__env"]);
     let pid = upstream_pid(&gateway, "fx");
     let before = record.count("tools/call");
@@ -107,81 +90,47 @@ fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none()
             move || {
                 let era = Era::BOTH[n % 2];
                 let mut client = Mcp::http(address, token, era);
-                client
-                    .call("fx__sleep", json!({"ms": 200, "tag": format!("tag-{n}-")}))
-                    .message
+                client.call("fx__sleep", json!({"ms": 200, "tag": format!("tag-{n}-")})).message
             }
         };
         let threads: Vec<_> = (0..CALLS).map(|n| scope.spawn(call(n))).collect();
-        eventually("ten calls arrive", || {
-            record.count("tools/call") >= before + 10
-        });
-        kill_process(
-            Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
-            Signal::KILL,
-        )
-        .unwrap();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        eventually("ten calls arrive", || record.count("tools/call") >= before + 10);
+        kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(answers.len(), CALLS);
     let (mut good, mut refused) = (0, 0);
     for answer in &answers {
-        let failed = answer.pointer("/result/isError") == Some(&json!(true))
-            || answer.get("error").is_some();
+        let failed = answer.pointer("/result/isError") == Some(&json!(true)) || answer.get("error").is_some();
         *(if failed { &mut refused } else { &mut good }) += 1;
-        assert!(
-            answer.get("result").is_some() != answer.get("error").is_some(),
-            "one outcome: {answer}"
-        );
+        assert!(answer.get("result").is_some() != answer.get("error").is_some(), "one outcome: {answer}");
     }
-    assert!(
-        refused > 0,
-        "the calls in flight cannot have succeeded ({good} good)"
-    );
+    assert!(refused > 0, "the calls in flight cannot have succeeded ({good} good)");
     let mut executed: HashMap<usize, usize> = HashMap::new();
     for n in 0..CALLS {
-        executed.insert(
-            n,
-            record
-                .lines_with(&["tools/call", &format!("tag-{n}-")])
-                .len(),
-        );
+        executed.insert(n, record.lines_with(&["tools/call", &format!("tag-{n}-")]).len());
     }
     let twice: Vec<_> = executed.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "executed more than once: {twice:?}");
-    within(
-        Duration::from_secs(20),
-        "calls work after the restart",
-        || {
-            let answer = gateway.modern().call("fx__echo", json!({"text": "back"}));
-            answer.message.get("result").is_some() && answer.text() == "back"
-        },
-    );
+    within(Duration::from_secs(20), "calls work after the restart", || {
+        let answer = gateway.modern().call("fx__echo", json!({"text": "back"}));
+        answer.message.get("result").is_some() && answer.text() == "back"
+    });
     assert_ne!(upstream_pid(&gateway, "fx"), pid, "another process answers");
 }
 
 #[test]
 fn an_upstream_that_crashes_again_and_again_keeps_answering_between_its_crashes() {
-    let gateway = Setup::new()
-        .fake("fx", &Fake::stdio("legacy").behaving("crash-after=5"))
-        .start();
-    within(
-        Duration::from_secs(30),
-        "eight calls succeed over at least one crash",
-        {
-            let mut succeeded = 0;
-            let gateway = &gateway;
-            move || {
-                let answer = gateway.modern().call("fx__echo", json!({"text": "x"}));
-                succeeded +=
-                    usize::from(answer.message.get("result").is_some() && !answer.is_error());
-                succeeded >= 8
-            }
-        },
-    );
+    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy").behaving("crash-after=5")).start();
+    within(Duration::from_secs(30), "eight calls succeed over at least one crash", {
+        let mut succeeded = 0;
+        let gateway = &gateway;
+        move || {
+            let answer = gateway.modern().call("fx__echo", json!({"text": "x"}));
+            succeeded += usize::from(answer.message.get("result").is_some() && !answer.is_error());
+            succeeded >= 8
+        }
+    });
 }
 
 #[test]
@@ -189,11 +138,7 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_upstream() {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
     let command = Fake::stdio("legacy").logging(&record).command();
-    let gateway = setup
-        .toml(&format!(
-            "[upstreams.fx]\ncommand = {command}\ncall-timeout = \"1s\""
-        ))
-        .start();
+    let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}\ncall-timeout = \"1s\"")).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     for era in Era::BOTH {
         let answer = gateway.client(era).call("fx__sleep", json!({"ms": 30_000}));
@@ -201,30 +146,18 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_upstream() {
         let refusal = &answer.result()["_meta"]["headend/refusal"];
         assert_eq!(refusal["executed"], "unknown", "{era:?}: {}", answer.raw);
     }
-    eventually("both are cancelled", || {
-        record.count("notifications/cancelled") == 2
-    });
+    eventually("both are cancelled", || record.count("notifications/cancelled") == 2);
 }
 
 #[test]
 fn an_upstreams_environment_holds_what_was_given_to_it_and_no_secret_of_ours() {
-    let command = toml_array([
-        example("fake-upstream").to_str().unwrap(),
-        "stdio",
-        "--era",
-        "both",
-    ]);
+    let command = toml_array([example("fake-upstream").to_str().unwrap(), "stdio", "--era", "both"]);
     let gateway = Setup::new()
-        .toml(&format!(
-            "[upstreams.fx]\ncommand = {command}\nenv = {{ GIVEN = \"yes-given\" }}"
-        ))
+        .toml(&format!("[upstreams.fx]\ncommand = {command}\nenv = {{ GIVEN = \"yes-given\" }}"))
         .env("HIDDEN_SECRET", "canary-4711")
         .start();
     gateway.wait_for_tools(&["fx__env"]);
     let text = gateway.modern().call("fx__env", json!({})).text();
     assert!(text.contains("yes-given"), "{text}");
-    assert!(
-        !text.contains("canary-4711") && !text.contains("XDG_STATE_HOME"),
-        "{text}"
-    );
+    assert!(!text.contains("canary-4711") && !text.contains("XDG_STATE_HOME"), "{text}");
 }

@@ -33,10 +33,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("headend-it-")
-            .tempdir()
-            .unwrap();
+        let dir = tempfile::Builder::new().prefix("headend-it-").tempdir().unwrap();
         for name in ["home", "config", "state", "run", "work"] {
             let folder = dir.path().join(name);
             fs::create_dir(&folder).unwrap();
@@ -68,42 +65,27 @@ impl World {
             ("XDG_RUNTIME_DIR".to_owned(), folder("run")),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ];
-        environment.extend(
-            std::env::var("PATH")
-                .ok()
-                .map(|path| ("PATH".to_owned(), path)),
-        );
+        environment.extend(std::env::var("PATH").ok().map(|path| ("PATH".to_owned(), path)));
         environment
     }
 
     /// A command that sees this world only.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command
-            .env_clear()
-            .envs(self.environment())
-            .current_dir(self.path("work"))
-            .stdin(Stdio::null());
+        command.env_clear().envs(self.environment()).current_dir(self.path("work")).stdin(Stdio::null());
         command
     }
 
     /// Runs `headend` to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         let mut command = self.command(headend());
-        let child = command
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         output_within(child, Duration::from_secs(30), &format!("headend {args:?}"))
     }
 
     /// The bearer token that the daemon made on its first start.
     pub(crate) fn token(&self) -> Option<String> {
-        fs::read_to_string(self.path("state/headend/token"))
-            .ok()
-            .map(|token| token.trim().to_owned())
+        fs::read_to_string(self.path("state/headend/token")).ok().map(|token| token.trim().to_owned())
     }
 }
 
@@ -203,25 +185,13 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Starts `headend ARGS [--config CONFIG]` in that world.
-    pub(crate) fn start(
-        world: World,
-        config: Option<PathBuf>,
-        args: &[&str],
-        more: &[(String, String)],
-    ) -> Self {
+    pub(crate) fn start(world: World, config: Option<PathBuf>, args: &[&str], more: &[(String, String)]) -> Self {
         let mut command = world.command(headend());
-        command
-            .args(args)
-            .envs(more.iter().cloned())
-            .process_group(0);
+        command.args(args).envs(more.iter().cloned()).process_group(0);
         if let Some(config) = &config {
             command.arg("--config").arg(config);
         }
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = Lines::of(child.stdout.take().unwrap());
         let stderr = Lines::of(child.stderr.take().unwrap());
         let ready = |lines: &[String]| lines.iter().find_map(|line| listening(line));
@@ -234,15 +204,7 @@ impl Gateway {
                 stderr.all()
             );
         };
-        Self {
-            world,
-            config: config.unwrap_or_default(),
-            address,
-            metrics,
-            stdout,
-            stderr,
-            child,
-        }
+        Self { world, config: config.unwrap_or_default(), address, metrics, stdout, stderr, child }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -281,18 +243,12 @@ impl Gateway {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             last = client.tool_names();
-            if names
-                .iter()
-                .all(|name| last.iter().any(|listed| listed == name))
-            {
+            if names.iter().all(|name| last.iter().any(|listed| listed == name)) {
                 return;
             }
             thread::sleep(Duration::from_millis(20));
         }
-        panic!(
-            "not all of {names:?} were listed, only {last:?}\n{}",
-            self.story()
-        );
+        panic!("not all of {names:?} were listed, only {last:?}\n{}", self.story());
     }
 
     /// What it printed, for a failure's message.
@@ -334,11 +290,7 @@ impl Gateway {
     }
 }
 
-fn wait_ready<T>(
-    child: &mut Child,
-    stdout: &Lines,
-    ready: impl Fn(&[String]) -> Option<T>,
-) -> Option<T> {
+fn wait_ready<T>(child: &mut Child, stdout: &Lines, ready: impl Fn(&[String]) -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + START;
     while Instant::now() < deadline {
         if let Some(found) = stdout.wait_for(Duration::from_millis(200), &ready) {
@@ -353,15 +305,9 @@ fn wait_ready<T>(
 
 /// Reads `listening http://ADDRESS/mcp [metrics http://ADDRESS/metrics]`.
 fn listening(line: &str) -> Option<(SocketAddr, Option<SocketAddr>)> {
-    let words: Vec<&str> = line
-        .strip_prefix("listening ")?
-        .split_whitespace()
-        .collect();
+    let words: Vec<&str> = line.strip_prefix("listening ")?.split_whitespace().collect();
     let address = |url: &str| url.strip_prefix("http://")?.split('/').next()?.parse().ok();
-    let metrics = words
-        .iter()
-        .position(|word| *word == "metrics")
-        .and_then(|at| address(words.get(at + 1)?));
+    let metrics = words.iter().position(|word| *word == "metrics").and_then(|at| address(words.get(at + 1)?));
     Some((address(words.first()?)?, metrics))
 }
 

@@ -21,16 +21,12 @@ pub(crate) struct Head {
 impl Head {
     /// The first field of that name, whatever its case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
     /// Whether the answer is an event stream.
     pub(crate) fn is_stream(&self) -> bool {
-        self.header("content-type")
-            .is_some_and(|kind| kind.starts_with("text/event-stream"))
+        self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
     }
 }
 
@@ -72,12 +68,7 @@ impl Conn {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self {
-            stream,
-            buffer: Vec::new(),
-            framing: Framing::Done,
-            deadline: Instant::now() + PATIENCE,
-        })
+        Ok(Self { stream, buffer: Vec::new(), framing: Framing::Done, deadline: Instant::now() + PATIENCE })
     }
 
     /// Sets the time within which everything that follows must arrive.
@@ -133,8 +124,7 @@ impl Conn {
         loop {
             let line = self.line()?;
             let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
-            let status: u16 =
-                status.ok_or_else(|| io::Error::other(format!("not a status line: {line:?}")))?;
+            let status: u16 = status.ok_or_else(|| io::Error::other(format!("not a status line: {line:?}")))?;
             let mut headers = Vec::new();
             loop {
                 let line = self.line()?;
@@ -148,11 +138,7 @@ impl Conn {
                 interim.push(status);
                 continue;
             }
-            let head = Head {
-                status,
-                headers,
-                interim,
-            };
+            let head = Head { status, headers, interim };
             self.framing = framing(&head);
             return Ok(head);
         }
@@ -188,8 +174,8 @@ impl Conn {
     fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = self.line()?;
         let digits = line.split(';').next().unwrap_or_default().trim();
-        let size = usize::from_str_radix(digits, 16)
-            .map_err(|_| io::Error::other(format!("not a chunk size: {line:?}")))?;
+        let size =
+            usize::from_str_radix(digits, 16).map_err(|_| io::Error::other(format!("not a chunk size: {line:?}")))?;
         if size == 0 {
             while !self.line()?.is_empty() {}
             self.framing = Framing::Done;
@@ -232,16 +218,10 @@ fn framing(head: &Head) -> Framing {
     if matches!(head.status, 204 | 304) {
         return Framing::Done;
     }
-    if head
-        .header("transfer-encoding")
-        .is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
-    {
+    if head.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
         return Framing::Chunked;
     }
-    match head
-        .header("content-length")
-        .and_then(|value| value.parse().ok())
-    {
+    match head.header("content-length").and_then(|value| value.parse().ok()) {
         Some(length) => Framing::Length(length),
         None => Framing::UntilClose,
     }
@@ -272,9 +252,7 @@ impl Events {
                 }
             }
             match conn.piece()? {
-                Some(piece) => self
-                    .text
-                    .extend(piece.into_iter().filter(|byte| *byte != b'\r')),
+                Some(piece) => self.text.extend(piece.into_iter().filter(|byte| *byte != b'\r')),
                 None => return Ok(None),
             }
         }
@@ -300,23 +278,15 @@ fn parse_event(block: &str) -> Event {
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack
-        .windows(needle.len())
-        .position(|window| window == needle)
+    haystack.windows(needle.len()).position(|window| window == needle)
 }
 
 /// The bytes of a request; a length is added when the fields name neither a length nor an encoding.
-pub(crate) fn request(
-    method: &str,
-    path: &str,
-    headers: &[(String, String)],
-    body: &[u8],
-) -> Vec<u8> {
+pub(crate) fn request(method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
     let mut framed = matches!(method, "GET" | "DELETE" | "OPTIONS") && body.is_empty();
     for (name, value) in headers {
-        framed |= name.eq_ignore_ascii_case("content-length")
-            || name.eq_ignore_ascii_case("transfer-encoding");
+        framed |= name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("transfer-encoding");
         bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     }
     if !framed {
@@ -330,10 +300,7 @@ pub(crate) fn request(
 /// One GET on a connection of its own.
 pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     let mut conn = Conn::open(address)?;
-    let headers = [
-        ("Host".to_owned(), address.to_string()),
-        ("Connection".to_owned(), "close".to_owned()),
-    ];
+    let headers = [("Host".to_owned(), address.to_string()), ("Connection".to_owned(), "close".to_owned())];
     conn.send(&request("GET", path, &headers, b""))?;
     conn.response()
 }

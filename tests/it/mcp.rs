@@ -71,12 +71,7 @@ impl Mcp {
         path: &str,
         capabilities: Value,
     ) -> Self {
-        let link = Link::Http(Http {
-            address,
-            token,
-            conn: None,
-            session: None,
-        });
+        let link = Link::Http(Http { address, token, conn: None, session: None });
         Self::new(link, era, path, capabilities)
     }
 
@@ -150,11 +145,7 @@ impl Mcp {
             ("Content-Type", "application/json".to_owned()),
             ("Accept", "application/json, text/event-stream".to_owned()),
         ];
-        headers.extend(
-            http.token
-                .as_ref()
-                .map(|token| ("Authorization", format!("Bearer {token}"))),
-        );
+        headers.extend(http.token.as_ref().map(|token| ("Authorization", format!("Bearer {token}"))));
         match self.era {
             Era::Modern => {
                 headers.push(("MCP-Protocol-Version", MODERN.to_owned()));
@@ -164,11 +155,7 @@ impl Mcp {
                     "resources/read" => params.get("uri"),
                     _ => None,
                 };
-                headers.extend(
-                    named
-                        .and_then(Value::as_str)
-                        .map(|name| ("Mcp-Name", name.to_owned())),
-                );
+                headers.extend(named.and_then(Value::as_str).map(|name| ("Mcp-Name", name.to_owned())));
             }
             Era::Legacy(revision) => {
                 if let Some(session) = &http.session {
@@ -177,10 +164,7 @@ impl Mcp {
                 }
             }
         }
-        headers
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+        headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn fresh_id(&mut self) -> Value {
@@ -198,18 +182,12 @@ impl Mcp {
     pub(crate) fn request_as(&mut self, id: &Value, method: &str, params: Value) -> Answer {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
-        let body =
-            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         self.exchange(id, &headers, &body)
     }
 
     /// One request with that very body.
-    pub(crate) fn exchange(
-        &mut self,
-        id: &Value,
-        headers: &[(String, String)],
-        body: &str,
-    ) -> Answer {
+    pub(crate) fn exchange(&mut self, id: &Value, headers: &[(String, String)], body: &str) -> Answer {
         match &mut self.link {
             Link::Stdio(pipe) => {
                 pipe.send(body.as_bytes());
@@ -218,15 +196,9 @@ impl Mcp {
             Link::Http(http) => {
                 let (address, conn) = (http.address, http.conn.take());
                 let mut conn = conn.unwrap_or_else(|| Conn::open(address).unwrap());
-                conn.send(&http::request("POST", &self.path, headers, body.as_bytes()))
-                    .unwrap();
-                let answer = read_answer(&mut conn)
-                    .unwrap_or_else(|error| panic!("no answer to {body}: {error}"));
-                if answer
-                    .head
-                    .header("connection")
-                    .is_none_or(|value| !value.eq_ignore_ascii_case("close"))
-                {
+                conn.send(&http::request("POST", &self.path, headers, body.as_bytes())).unwrap();
+                let answer = read_answer(&mut conn).unwrap_or_else(|error| panic!("no answer to {body}: {error}"));
+                if answer.head.header("connection").is_none_or(|value| !value.eq_ignore_ascii_case("close")) {
                     http.conn = Some(conn);
                 }
                 answer
@@ -243,16 +215,8 @@ impl Mcp {
             Link::Stdio(pipe) => pipe.send(body.as_bytes()),
             Link::Http(http) => {
                 let address = http.address;
-                let conn = http
-                    .conn
-                    .get_or_insert_with(|| Conn::open(address).unwrap());
-                conn.send(&http::request(
-                    "POST",
-                    &self.path,
-                    &headers,
-                    body.as_bytes(),
-                ))
-                .unwrap();
+                let conn = http.conn.get_or_insert_with(|| Conn::open(address).unwrap());
+                conn.send(&http::request("POST", &self.path, &headers, body.as_bytes())).unwrap();
                 let answer = conn.response().unwrap();
                 assert_eq!(answer.head.status, 202, "{method}: {}", answer.text());
             }
@@ -269,22 +233,10 @@ impl Mcp {
     pub(crate) fn open_as(&self, id: &Value, method: &str, params: Value) -> Open {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
-        let body =
-            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         let mut conn = self.connect();
-        conn.send(&http::request(
-            "POST",
-            &self.path,
-            &headers,
-            body.as_bytes(),
-        ))
-        .unwrap();
-        Open {
-            id: id.clone(),
-            conn,
-            head: None,
-            events: Events::default(),
-        }
+        conn.send(&http::request("POST", &self.path, &headers, body.as_bytes())).unwrap();
+        Open { id: id.clone(), conn, head: None, events: Events::default() }
     }
 
     /// The stream of a legacy session for what belongs to no request.
@@ -292,14 +244,8 @@ impl Mcp {
         let mut headers = self.headers("", &Value::Null);
         headers.retain(|(name, _)| name != "Content-Type");
         let mut conn = self.connect();
-        conn.send(&http::request("GET", &self.path, &headers, b""))
-            .unwrap();
-        Open {
-            id: Value::Null,
-            conn,
-            head: None,
-            events: Events::default(),
-        }
+        conn.send(&http::request("GET", &self.path, &headers, b"")).unwrap();
+        Open { id: Value::Null, conn, head: None, events: Events::default() }
     }
 
     fn connect(&self) -> Conn {
@@ -313,8 +259,7 @@ impl Mcp {
     pub(crate) fn end_session(&self) -> u16 {
         let headers = self.headers("", &Value::Null);
         let mut conn = self.connect();
-        conn.send(&http::request("DELETE", &self.path, &headers, b""))
-            .unwrap();
+        conn.send(&http::request("DELETE", &self.path, &headers, b"")).unwrap();
         conn.head().unwrap().status
     }
 
@@ -328,11 +273,7 @@ impl Mcp {
         let mut items = Vec::new();
         let mut cursor = Value::Null;
         loop {
-            let params = if cursor.is_null() {
-                json!({})
-            } else {
-                json!({"cursor": cursor})
-            };
+            let params = if cursor.is_null() { json!({}) } else { json!({"cursor": cursor}) };
             let answer = self.request(method, params);
             let result = answer.result();
             items.extend(result[member].as_array().cloned().unwrap_or_default());
@@ -351,8 +292,5 @@ impl Mcp {
 
 /// The `name` of each.
 pub(crate) fn names(items: &[Value]) -> Vec<String> {
-    items
-        .iter()
-        .filter_map(|item| item["name"].as_str().map(str::to_owned))
-        .collect()
+    items.iter().filter_map(|item| item["name"].as_str().map(str::to_owned)).collect()
 }

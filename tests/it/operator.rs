@@ -18,8 +18,7 @@ use crate::upstream::Fake;
 fn the_commands_answer_from_the_running_daemon() {
     let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let status: Value =
-        serde_json::from_slice(&ok(&gateway, &["status", "--json"]).stdout).unwrap();
+    let status: Value = serde_json::from_slice(&ok(&gateway, &["status", "--json"]).stdout).unwrap();
     assert!(status.to_string().contains("\"fx\""), "{status}");
     assert!(!ok(&gateway, &["status"]).stdout.is_empty());
     let tools: Value = serde_json::from_slice(&ok(&gateway, &["tools", "--json"]).stdout).unwrap();
@@ -28,13 +27,7 @@ fn the_commands_answer_from_the_running_daemon() {
     assert!(String::from_utf8_lossy(&called.stdout).contains("by hand"));
     assert_eq!(gateway.run(&["call", "fx__fail"]).status.code(), Some(1));
     assert!(!gateway.run(&["call", "fx__nope"]).status.success());
-    for args in [
-        &["approvals"][..],
-        &["grants"],
-        &["pins"],
-        &["audit", "verify"],
-        &["reload"],
-    ] {
+    for args in [&["approvals"][..], &["grants"], &["pins"], &["audit", "verify"], &["reload"]] {
         ok(&gateway, args);
     }
 }
@@ -45,32 +38,19 @@ fn the_token_is_made_once_and_only_its_owner_reads_it() {
     let token = gateway.token().unwrap();
     assert!(token.len() >= 20, "{} characters", token.len());
     let path = gateway.world.path("state/headend/token");
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     gateway.signal(Signal::TERM);
     assert!(gateway.wait(Duration::from_secs(10)).is_some());
-    let again = Gateway::start(
-        gateway.world.clone(),
-        Some(gateway.config.clone()),
-        &["serve"],
-        &[],
-    );
+    let again = Gateway::start(gateway.world.clone(), Some(gateway.config.clone()), &["serve"], &[]);
     assert_eq!(again.token(), Some(token));
-    assert!(
-        again.modern().tool_names().is_empty(),
-        "the old token is good for the new daemon"
-    );
+    assert!(again.modern().tool_names().is_empty(), "the old token is good for the new daemon");
 }
 
 #[test]
 fn check_prints_every_problem_at_once_and_exits_with_78() {
     let (world, _) = Setup::new().write();
-    let path = world.write(
-        "bad.toml",
-        "[upstreams.Bad]\ncommand = []\n[upstreams.ok]\nurl = \"ftp://x\"\nnonsense = 1\n",
-    );
+    let path =
+        world.write("bad.toml", "[upstreams.Bad]\ncommand = []\n[upstreams.ok]\nurl = \"ftp://x\"\nnonsense = 1\n");
     let refused = world.run(&["check", "--config", path.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(78), "{}", said(&refused));
     let serve = world.run(&["serve", "--config", path.to_str().unwrap()]);
@@ -80,21 +60,11 @@ fn check_prints_every_problem_at_once_and_exits_with_78() {
         .toml("[upstreams.docs]\nurl = \"https://docs.example.com/mcp\"\nheaders = { Authorization = { env = \"DOCS_AUTH\" } }");
     let (world, path) = secret.write();
     let mut command = world.command(headend());
-    command
-        .args(["check", "--config", path.to_str().unwrap()])
-        .env("DOCS_AUTH", "Bearer canary-4711");
+    command.args(["check", "--config", path.to_str().unwrap()]).env("DOCS_AUTH", "Bearer canary-4711");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let good = output_within(
-        command.spawn().unwrap(),
-        Duration::from_secs(20),
-        "headend check",
-    );
+    let good = output_within(command.spawn().unwrap(), Duration::from_secs(20), "headend check");
     assert!(good.status.success(), "{}", said(&good));
-    assert!(
-        String::from_utf8_lossy(&good.stdout).contains("docs.example.com"),
-        "{}",
-        said(&good)
-    );
+    assert!(String::from_utf8_lossy(&good.stdout).contains("docs.example.com"), "{}", said(&good));
     assert!(!said(&good).contains("canary-4711"), "secrets are redacted");
 }
 
@@ -109,17 +79,9 @@ fn configurations_of_known_hosts_import_to_files_that_check_accepts() {
         (
             ".mcp.json",
             r#"{"mcpServers":{"docs":{"type":"http","url":"https://docs.example.com/mcp","headers":{"Authorization":"Bearer ${DOCS_TOKEN}"}},"time":{"type":"stdio","command":"mcp-server-time","args":[]}}}"#,
-            &[
-                "upstreams.docs",
-                "https://docs.example.com/mcp",
-                "upstreams.time",
-            ],
+            &["upstreams.docs", "https://docs.example.com/mcp", "upstreams.time"],
         ),
-        (
-            "cursor-mcp.json",
-            r#"{"mcpServers":{"web":{"url":"https://web.example.com/mcp"}}}"#,
-            &["upstreams.web"],
-        ),
+        ("cursor-mcp.json", r#"{"mcpServers":{"web":{"url":"https://web.example.com/mcp"}}}"#, &["upstreams.web"]),
         (
             "vscode-mcp.json",
             "{\n  // a comment\n  \"servers\": {\"git\": {\"type\": \"stdio\", \"command\": \"uvx\", \"args\": [\"mcp-server-git\"]},},\n  \"inputs\": []\n}",
@@ -135,18 +97,11 @@ fn configurations_of_known_hosts_import_to_files_that_check_accepts() {
     let mut inputs: Vec<(String, Vec<String>)> = Vec::new();
     for (name, text, wanted) in SAMPLES {
         let path = world.write(&format!("work/{name}"), text);
-        inputs.push((
-            path.to_str().unwrap().to_owned(),
-            wanted.iter().map(|&w| w.to_owned()).collect(),
-        ));
+        inputs.push((path.to_str().unwrap().to_owned(), wanted.iter().map(|&w| w.to_owned()).collect()));
     }
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/import");
     for entry in fs::read_dir(shipped).into_iter().flatten().flatten() {
-        if entry
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if entry.path().extension().is_some_and(|extension| extension == "json") {
             inputs.push((entry.path().to_str().unwrap().to_owned(), Vec::new()));
         }
     }
@@ -154,26 +109,13 @@ fn configurations_of_known_hosts_import_to_files_that_check_accepts() {
         let imported = world.run(&["import", &path]);
         assert!(imported.status.success(), "{path}: {}", said(&imported));
         let toml = String::from_utf8(imported.stdout).unwrap();
-        assert!(
-            wanted.iter().all(|text| toml.contains(text.as_str())),
-            "{path}: {wanted:?} in\n{toml}"
-        );
+        assert!(wanted.iter().all(|text| toml.contains(text.as_str())), "{path}: {wanted:?} in\n{toml}");
         let file = world.write("imported.toml", &toml);
         let mut command = world.command(headend());
-        command
-            .args(["check", "--config", file.to_str().unwrap()])
-            .env("DOCS_TOKEN", "x");
+        command.args(["check", "--config", file.to_str().unwrap()]).env("DOCS_TOKEN", "x");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let checked = output_within(
-            command.spawn().unwrap(),
-            Duration::from_secs(20),
-            "headend check",
-        );
-        assert!(
-            checked.status.success(),
-            "{path}: {}\n{toml}",
-            said(&checked)
-        );
+        let checked = output_within(command.spawn().unwrap(), Duration::from_secs(20), "headend check");
+        assert!(checked.status.success(), "{path}: {}\n{toml}", said(&checked));
     }
 }
 
@@ -185,11 +127,7 @@ fn client_text_never_becomes_a_series() {
     let mut burst = |rounds: usize| {
         let (mut modern, mut legacy) = (gateway.modern(), gateway.legacy());
         for round in 0..rounds {
-            let client = if round % 2 == 0 {
-                &mut modern
-            } else {
-                &mut legacy
-            };
+            let client = if round % 2 == 0 { &mut modern } else { &mut legacy };
             client.user_agent = format!("agent-{:x}", noise.next());
             let answer = client.call(&format!("fx__{:x}", noise.next()), json!({}));
             assert_eq!(answer.code(), Some(-32602));
@@ -211,53 +149,34 @@ fn the_metrics_page_passes_its_linter_and_the_probes_answer() {
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__echo", json!({"text": "x"}));
     let page = gateway.scrape();
-    for family in [
-        "headend_build_info{",
-        "headend_config_last_reload_successful 1",
-    ] {
+    for family in ["headend_build_info{", "headend_config_last_reload_successful 1"] {
         assert!(page.contains(family), "{family} is missing:\n{page}");
     }
     let metrics = gateway.metrics.unwrap();
     for path in ["/healthz", "/readyz"] {
         assert_eq!(http::get(metrics, path).unwrap().head.status, 200, "{path}");
     }
-    assert_ne!(
-        http::get(gateway.address, "/metrics").unwrap().head.status,
-        200,
-        "not on the public listener"
-    );
+    assert_ne!(http::get(gateway.address, "/metrics").unwrap().head.status, 200, "not on the public listener");
     if !installed("promtool") {
         left_out("promtool check metrics", "promtool is not installed");
         return;
     }
     let file = gateway.world.write("metrics.txt", &page);
     let mut command = gateway.world.command("promtool");
-    command
-        .args(["check", "metrics"])
-        .stdin(fs::File::open(file).unwrap());
+    command.args(["check", "metrics"]).stdin(fs::File::open(file).unwrap());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let linted = output_within(
-        command.spawn().unwrap(),
-        Duration::from_secs(30),
-        "promtool",
-    );
+    let linted = output_within(command.spawn().unwrap(), Duration::from_secs(30), "promtool");
     assert!(linted.status.success(), "{}\n{page}", said(&linted));
 }
 
 #[test]
 fn it_serves_within_a_second_of_its_start_with_no_upstream_up() {
     let begun = Instant::now();
-    let gateway = Setup::new()
-        .fake("slow", &Fake::stdio("legacy").behaving("never-answer"))
-        .start();
+    let gateway = Setup::new().fake("slow", &Fake::stdio("legacy").behaving("never-answer")).start();
     let answer = gateway.modern().request("server/discover", json!({}));
     assert!(answer.message.get("result").is_some(), "{}", answer.raw);
     // The promise is one second; a loaded machine with a debug build gets three.
-    assert!(
-        begun.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
 /// Marsaglia's xorshift: names nobody has seen, the same ones in every run.
@@ -273,17 +192,11 @@ impl Noise {
 }
 
 fn series(page: &str) -> usize {
-    page.lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .count()
+    page.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count()
 }
 
 fn ok(gateway: &Gateway, args: &[&str]) -> Output {
     let output = gateway.run(args);
-    assert!(
-        output.status.success(),
-        "headend {args:?}: {}",
-        said(&output)
-    );
+    assert!(output.status.success(), "headend {args:?}: {}", said(&output));
     output
 }

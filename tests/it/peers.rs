@@ -66,28 +66,20 @@ fn the_inspector_uses_every_real_server_over_both_faces() {
             jobs.extend(bench.calls.iter().map(|call| (face, era, Some(call))));
         }
     }
-    in_two_lanes(&jobs, |(face, era, call)| {
-        bench.inspector(*face, era, *call)
-    });
+    in_two_lanes(&jobs, |(face, era, call)| bench.inspector(*face, era, *call));
 }
 
 #[test]
 fn the_official_rust_client_uses_every_real_server_over_both_faces() {
     let Some(bench) = Bench::start() else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for modern in [false, true] {
         let config = StreamableHttpClientTransportConfig::with_uri(bench.url())
             .auth_header(bench.gateway.token().unwrap_or_default());
         let http = || StreamableHttpClientTransport::from_config(config);
         runtime.block_on(async { Box::pin(bench.rmcp(http(), modern, "http")).await });
         let mut command = tokio::process::Command::new(headend());
-        command
-            .args(&bench.command(Face::Attached)[1..])
-            .env_clear()
-            .envs(bench.gateway.world.environment());
+        command.args(&bench.command(Face::Attached)[1..]).env_clear().envs(bench.gateway.world.environment());
         let stdio = || TokioChildProcess::new(command).unwrap();
         runtime.block_on(async { Box::pin(bench.rmcp(stdio(), modern, "stdio")).await });
     }
@@ -110,10 +102,7 @@ fn in_two_lanes<T: Sync>(jobs: &[T], run: impl Fn(&T) -> Vec<String> + Sync) {
             wrong
         };
         let lanes = [scope.spawn(lane), scope.spawn(lane)];
-        lanes
-            .into_iter()
-            .flat_map(|lane| lane.join().unwrap())
-            .collect()
+        lanes.into_iter().flat_map(|lane| lane.join().unwrap()).collect()
     });
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

@@ -12,34 +12,19 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Waits for a child with piped outputs, and ends it when it takes too long.
 pub(crate) fn output_within(mut child: Child, patience: Duration, what: &str) -> Output {
-    let stdout = child
-        .stdout
-        .take()
-        .map(|pipe| thread::spawn(move || read_all(pipe)));
-    let stderr = child
-        .stderr
-        .take()
-        .map(|pipe| thread::spawn(move || read_all(pipe)));
+    let stdout = child.stdout.take().map(|pipe| thread::spawn(move || read_all(pipe)));
+    let stderr = child.stderr.take().map(|pipe| thread::spawn(move || read_all(pipe)));
     let status = wait(&mut child, patience);
     if status.is_none() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let collect = |reader: Option<thread::JoinHandle<Vec<u8>>>| {
-        reader.map(|r| r.join().unwrap()).unwrap_or_default()
-    };
+    let collect = |reader: Option<thread::JoinHandle<Vec<u8>>>| reader.map(|r| r.join().unwrap()).unwrap_or_default();
     let (stdout, stderr) = (collect(stdout), collect(stderr));
     let Some(status) = status else {
-        panic!(
-            "{what} did not end within {patience:?}\n{}",
-            String::from_utf8_lossy(&stderr)
-        );
+        panic!("{what} did not end within {patience:?}\n{}", String::from_utf8_lossy(&stderr));
     };
-    Output {
-        status,
-        stdout,
-        stderr,
-    }
+    Output { status, stdout, stderr }
 }
 
 fn read_all(mut pipe: impl Read) -> Vec<u8> {
@@ -91,11 +76,7 @@ impl Lines {
             let mut reader = BufReader::new(pipe);
             let mut line = Vec::new();
             while matches!(reader.read_until(b'\n', &mut line), Ok(read) if read > 0) {
-                shared
-                    .0
-                    .lock()
-                    .unwrap()
-                    .push(String::from_utf8_lossy(&line).trim_end().to_owned());
+                shared.0.lock().unwrap().push(String::from_utf8_lossy(&line).trim_end().to_owned());
                 shared.1.notify_all();
                 line.clear();
             }
@@ -108,11 +89,7 @@ impl Lines {
     }
 
     /// Waits until `find` sees what it wants in the lines so far.
-    pub(crate) fn wait_for<T>(
-        &self,
-        patience: Duration,
-        find: impl Fn(&[String]) -> Option<T>,
-    ) -> Option<T> {
+    pub(crate) fn wait_for<T>(&self, patience: Duration, find: impl Fn(&[String]) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
         let mut lines = self.shared.0.lock().unwrap();
         loop {
@@ -124,12 +101,7 @@ impl Lines {
                 return None;
             }
             // Short waits, so that a child that ended is noticed by the caller's own probe.
-            lines = self
-                .shared
-                .1
-                .wait_timeout(lines, left.min(Duration::from_millis(100)))
-                .unwrap()
-                .0;
+            lines = self.shared.1.wait_timeout(lines, left.min(Duration::from_millis(100))).unwrap().0;
         }
     }
 }
@@ -137,16 +109,8 @@ impl Lines {
 /// The resident memory of a process, in bytes.
 pub(crate) fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap_or_default();
-    line.trim()
-        .trim_end_matches(" kB")
-        .trim()
-        .parse::<u64>()
-        .unwrap_or(0)
-        * 1024
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }
 
 /// The processes that have this one as an ancestor.
@@ -156,17 +120,9 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     while next < found.len() {
         let parent = found[next];
         next += 1;
-        for task in fs::read_dir(format!("/proc/{parent}/task"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
+        for task in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
             let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            found.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|child| child.parse::<u32>().ok()),
-            );
+            found.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
         }
     }
     found.remove(0);
@@ -176,10 +132,7 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
 /// Whether a process of that id still runs (a zombie does not).
 pub(crate) fn alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')')
-        .next()
-        .and_then(|rest| rest.split_whitespace().next())
-        .is_some_and(|state| state != "Z")
+    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
 }
 
 pub(crate) fn pid_of(child: &Child) -> Pid {
@@ -188,11 +141,7 @@ pub(crate) fn pid_of(child: &Child) -> Pid {
 
 /// Ends a daemon: politely, then firmly, then for certain.
 pub(crate) fn end(child: &mut Child) {
-    for (signal, patience) in [
-        (Signal::TERM, 1500),
-        (Signal::TERM, 3000),
-        (Signal::KILL, 5000),
-    ] {
+    for (signal, patience) in [(Signal::TERM, 1500), (Signal::TERM, 3000), (Signal::KILL, 5000)] {
         if wait(child, Duration::ZERO).is_some() {
             return;
         }

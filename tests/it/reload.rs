@@ -15,52 +15,28 @@ use crate::upstream::{Fake, Log};
 #[test]
 fn reload_adds_and_removes_upstreams_and_leaves_the_others_running() {
     let keep = Fake::stdio("both");
-    let setup = Setup::new()
-        .fake("keep", &keep)
-        .fake("old", &Fake::stdio("legacy"));
+    let setup = Setup::new().fake("keep", &keep).fake("old", &Fake::stdio("legacy"));
     let gateway = setup.start();
     gateway.wait_for_tools(&["keep__env", "old__env"]);
-    let (kept, old) = (
-        upstream_pid(&gateway, "keep"),
-        upstream_pid(&gateway, "old"),
-    );
+    let (kept, old) = (upstream_pid(&gateway, "keep"), upstream_pid(&gateway, "old"));
 
-    let next = Setup::new()
-        .fake("keep", &keep)
-        .fake("new", &Fake::stdio("modern"))
-        .text();
+    let next = Setup::new().fake("keep", &keep).fake("new", &Fake::stdio("modern")).text();
     let plan = gateway.reload(&next);
     assert!(plan.status.success(), "{}", said(&plan));
     gateway.wait_for_tools(&["keep__echo", "new__echo"]);
     eventually("the removed upstream's tools leave", || {
-        !gateway
-            .modern()
-            .tool_names()
-            .contains(&"old__echo".to_owned())
+        !gateway.modern().tool_names().contains(&"old__echo".to_owned())
     });
     eventually("the removed upstream ends", || !alive(old));
-    assert_eq!(
-        upstream_pid(&gateway, "keep"),
-        kept,
-        "an unchanged upstream keeps its process"
-    );
-    assert_eq!(
-        gateway
-            .modern()
-            .call("old__echo", json!({"text": "x"}))
-            .code(),
-        Some(-32602)
-    );
+    assert_eq!(upstream_pid(&gateway, "keep"), kept, "an unchanged upstream keeps its process");
+    assert_eq!(gateway.modern().call("old__echo", json!({"text": "x"})).code(), Some(-32602));
 }
 
 #[test]
 fn a_changed_file_is_noticed_without_being_told() {
     let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let next = Setup::new()
-        .fake("fx", &Fake::stdio("both"))
-        .fake("more", &Fake::stdio("both"))
-        .text();
+    let next = Setup::new().fake("fx", &Fake::stdio("both")).fake("more", &Fake::stdio("both")).text();
     let fresh = gateway.world.write("headend.toml.new", &next);
     fs::rename(fresh, &gateway.config).unwrap();
     gateway.wait_for_tools(&["fx__echo", "more__echo"]);
@@ -73,61 +49,32 @@ fn a_refused_file_changes_nothing() {
     let pid = upstream_pid(&gateway, "fx");
     for (label, text) in [
         ("not TOML", "[upstreams".to_owned()),
-        (
-            "unknown key",
-            format!("{}\n[nonsense]\nx = 1\n", Setup::new().text()),
-        ),
-        (
-            "bad name",
-            "[upstreams.Bad_Name]\ncommand = [\"/bin/true\"]\n".to_owned(),
-        ),
+        ("unknown key", format!("{}\n[nonsense]\nx = 1\n", Setup::new().text())),
+        ("bad name", "[upstreams.Bad_Name]\ncommand = [\"/bin/true\"]\n".to_owned()),
     ] {
         let refused = gateway.reload(&text);
-        assert_eq!(
-            refused.status.code(),
-            Some(1),
-            "{label}: {}",
-            said(&refused)
-        );
+        assert_eq!(refused.status.code(), Some(1), "{label}: {}", said(&refused));
         assert_eq!(upstream_pid(&gateway, "fx"), pid, "{label}");
-        assert_eq!(
-            gateway
-                .modern()
-                .call("fx__echo", json!({"text": label}))
-                .text(),
-            label
-        );
+        assert_eq!(gateway.modern().call("fx__echo", json!({"text": label})).text(), label);
     }
     gateway.signal(Signal::HUP);
     assert_eq!(upstream_pid(&gateway, "fx"), pid, "SIGHUP with a bad file");
-    assert!(
-        gateway
-            .scrape()
-            .contains("headend_config_last_reload_successful 0")
-    );
+    assert!(gateway.scrape().contains("headend_config_last_reload_successful 0"));
 }
 
 #[test]
 fn a_call_in_flight_survives_a_reload_that_removes_its_upstream() {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
-    let gateway = setup
-        .fake("fx", &Fake::stdio("legacy").logging(&record))
-        .start();
+    let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let mut client = gateway.modern();
-    let mut call = client.open(
-        "tools/call",
-        json!({"name": "fx__sleep", "arguments": {"ms": 1000}}),
-    );
+    let mut call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1000}}));
     eventually("the call arrives", || record.count("tools/call") == 1);
     let plan = gateway.reload(&Setup::new().text());
     assert!(plan.status.success(), "{}", said(&plan));
     let response = call.response();
-    assert!(
-        response["result"].is_object() && response["result"]["isError"] != json!(true),
-        "{response}"
-    );
+    assert!(response["result"].is_object() && response["result"]["isError"] != json!(true), "{response}");
 }
 
 #[test]
@@ -135,41 +82,23 @@ fn sigterm_finishes_the_calls_in_flight_and_leaves_no_process() {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
     let stubborn = Fake::stdio("legacy").logging(&record);
-    let mut gateway = setup
-        .fake("fx", &stubborn)
-        .fake("two", &Fake::stdio("modern"))
-        .start();
+    let mut gateway = setup.fake("fx", &stubborn).fake("two", &Fake::stdio("modern")).start();
     gateway.wait_for_tools(&["fx__sleep", "two__echo"]);
     let children = descendants(gateway.pid());
     assert!(children.len() >= 2, "{children:?}");
     let mut client = gateway.modern();
-    let mut call = client.open(
-        "tools/call",
-        json!({"name": "fx__sleep", "arguments": {"ms": 700}}),
-    );
+    let mut call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 700}}));
     let legacy = gateway.legacy();
     let stream = legacy.listen();
     eventually("the call arrives", || record.count("tools/call") == 1);
     gateway.signal(Signal::TERM);
     let response = call.response();
-    assert!(
-        response["result"].is_object() && response["result"]["isError"] != json!(true),
-        "{response}"
-    );
+    assert!(response["result"].is_object() && response["result"]["isError"] != json!(true), "{response}");
     let status = gateway.wait(Duration::from_secs(15));
-    assert_eq!(
-        status.and_then(|status| status.code()),
-        Some(0),
-        "{}",
-        gateway.story()
-    );
+    assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", gateway.story());
     drop(stream);
     for child in children {
-        within(
-            Duration::from_secs(2),
-            &format!("process {child} is gone"),
-            || !alive(child),
-        );
+        within(Duration::from_secs(2), &format!("process {child} is gone"), || !alive(child));
     }
 }
 
@@ -177,31 +106,18 @@ fn sigterm_finishes_the_calls_in_flight_and_leaves_no_process() {
 fn a_second_signal_ends_it_at_once() {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
-    let mut gateway = setup
-        .fake("fx", &Fake::stdio("legacy").logging(&record))
-        .start();
+    let mut gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let children = descendants(gateway.pid());
     let mut client = gateway.modern();
-    let call = client.open(
-        "tools/call",
-        json!({"name": "fx__sleep", "arguments": {"ms": 60_000}}),
-    );
+    let call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 60_000}}));
     eventually("the call arrives", || record.count("tools/call") == 1);
     gateway.signal(Signal::TERM);
     thread::sleep(Duration::from_millis(200));
     gateway.signal(Signal::TERM);
-    assert!(
-        gateway.wait(Duration::from_secs(5)).is_some(),
-        "{}",
-        gateway.story()
-    );
+    assert!(gateway.wait(Duration::from_secs(5)).is_some(), "{}", gateway.story());
     drop(call);
     for child in children {
-        within(
-            Duration::from_secs(2),
-            &format!("process {child} is gone"),
-            || !alive(child),
-        );
+        within(Duration::from_secs(2), &format!("process {child} is gone"), || !alive(child));
     }
 }

@@ -17,20 +17,13 @@ fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
     gateway.wait_for_tools(&["fx__echo"]);
     for era in Era::BOTH {
         let mut client = gateway.client(era);
-        assert!(
-            !client.tool_names().contains(&"fx__denied".to_owned()),
-            "{era:?}"
-        );
+        assert!(!client.tool_names().contains(&"fx__denied".to_owned()), "{era:?}");
         let denied = client.call("fx__denied", json!({}));
         let unknown = client.call("fx__nobody", json!({}));
         assert_eq!(denied.code(), Some(-32602), "{era:?}: {}", denied.raw);
         assert_eq!(denied.status, unknown.status, "{era:?}");
         let plain = |answer: &crate::mcp::Answer| answer.message["error"]["message"].to_string();
-        assert_eq!(
-            plain(&denied).replace("denied", "nobody"),
-            plain(&unknown),
-            "{era:?}"
-        );
+        assert_eq!(plain(&denied).replace("denied", "nobody"), plain(&unknown), "{era:?}");
     }
     assert_eq!(record.count("tools/call"), 0);
 }
@@ -44,19 +37,10 @@ fn a_deny_that_looks_at_arguments_answers_as_a_tool_and_keeps_the_tool_listed() 
     gateway.wait_for_tools(&["fx__echo"]);
     for era in Era::BOTH {
         let mut client = gateway.client(era);
-        assert_eq!(
-            client.call("fx__echo", json!({"text": "plain"})).text(),
-            "plain",
-            "{era:?}"
-        );
+        assert_eq!(client.call("fx__echo", json!({"text": "plain"})).text(), "plain", "{era:?}");
         let denied = client.call("fx__echo", json!({"text": "secret plan"}));
         assert!(denied.is_error(), "{era:?}: {}", denied.raw);
-        assert_eq!(
-            denied.result()["_meta"]["headend/refusal"]["executed"],
-            "no",
-            "{era:?}: {}",
-            denied.raw
-        );
+        assert_eq!(denied.result()["_meta"]["headend/refusal"]["executed"], "no", "{era:?}: {}", denied.raw);
     }
 }
 
@@ -72,27 +56,13 @@ fn what_no_rule_names_follows_the_default() {
         gateway.wait_for_tools(&["fx__env"]);
         for era in Era::BOTH {
             let mut client = gateway.client(era);
-            assert_eq!(
-                client.tool_names().contains(&"fx__echo".to_owned()),
-                listed,
-                "{default} {era:?}"
-            );
-            assert!(
-                !client.call("fx__env", json!({})).is_error(),
-                "{default} {era:?}"
-            );
+            assert_eq!(client.tool_names().contains(&"fx__echo".to_owned()), listed, "{default} {era:?}");
+            assert!(!client.call("fx__env", json!({})).is_error(), "{default} {era:?}");
             let refused = client.call("fx__echo", json!({"text": "x"}));
             let hidden = refused.code() == Some(-32602);
-            assert!(
-                if listed { refused.is_error() } else { hidden },
-                "{default} {era:?}: {}",
-                refused.raw
-            );
+            assert!(if listed { refused.is_error() } else { hidden }, "{default} {era:?}: {}", refused.raw);
         }
-        assert!(
-            record.lines_with(&["tools/call", "\"echo\""]).is_empty(),
-            "{default}: nothing was called"
-        );
+        assert!(record.lines_with(&["tools/call", "\"echo\""]).is_empty(), "{default}: nothing was called");
     }
 }
 
@@ -110,18 +80,11 @@ fn a_limited_call_is_told_when_to_come_back() {
     let limited = client.call("fx__echo", json!({"text": "over"}));
     assert!(limited.is_error(), "{}", limited.raw);
     let text = limited.text();
-    assert!(
-        text.chars().any(|c| c.is_ascii_digit()),
-        "it says how many seconds: {text}"
-    );
+    assert!(text.chars().any(|c| c.is_ascii_digit()), "it says how many seconds: {text}");
     let refusal = &limited.result()["_meta"]["headend/refusal"];
     assert_eq!(refusal["reason"], "limited", "{}", limited.raw);
     assert_eq!(refusal["executed"], "no", "{}", limited.raw);
     let wait = refusal["retry-after-ms"].as_u64().unwrap_or_default();
     assert!((1..=30_000).contains(&wait), "{}", limited.raw);
-    assert_eq!(
-        gateway.legacy().call("fx__fail", json!({})).result()["isError"],
-        true,
-        "other tools are not limited"
-    );
+    assert_eq!(gateway.legacy().call("fx__fail", json!({})).result()["isError"], true, "other tools are not limited");
 }

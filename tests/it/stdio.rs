@@ -27,21 +27,12 @@ impl Pipe {
     pub(crate) fn start(world: &World, config: &Path, args: &[&str]) -> Self {
         let mut command = world.command(headend());
         command.arg("stdio").arg("--config").arg(config).args(args);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = Lines::of(child.stdout.take().unwrap());
         let stderr = Lines::of(child.stderr.take().unwrap());
-        Self {
-            child,
-            stdin,
-            stdout,
-            stderr,
-            read: 0,
-        }
+        Self { child, stdin, stdout, stderr, read: 0 }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -50,8 +41,7 @@ impl Pipe {
 
     /// Writes one line.
     pub(crate) fn send(&mut self, line: &[u8]) {
-        self.try_send(line)
-            .unwrap_or_else(|error| panic!("write: {error}\n{}", self.story()));
+        self.try_send(line).unwrap_or_else(|error| panic!("write: {error}\n{}", self.story()));
     }
 
     /// Writes one line; the other side may be gone.
@@ -67,9 +57,7 @@ impl Pipe {
     /// The next line, `None` when none came in time.
     pub(crate) fn line(&mut self, patience: Duration) -> Option<String> {
         let at = self.read;
-        let line = self
-            .stdout
-            .wait_for(patience, |lines| lines.get(at).cloned())?;
+        let line = self.stdout.wait_for(patience, |lines| lines.get(at).cloned())?;
         self.read += 1;
         Some(line)
     }
@@ -78,16 +66,10 @@ impl Pipe {
     pub(crate) fn answer(&mut self, id: &Value, patience: Duration) -> Answer {
         let mut notices = Vec::new();
         while let Some(raw) = self.line(patience) {
-            let message: Value = serde_json::from_str(&raw)
-                .unwrap_or_else(|error| panic!("stdout is the protocol: {error}: {raw}"));
+            let message: Value =
+                serde_json::from_str(&raw).unwrap_or_else(|error| panic!("stdout is the protocol: {error}: {raw}"));
             if message.get("method").is_none() && message.get("id") == Some(id) {
-                return Answer {
-                    status: 200,
-                    head: Head::default(),
-                    message,
-                    raw,
-                    notices,
-                };
+                return Answer { status: 200, head: Head::default(), message, raw, notices };
             }
             notices.push(message);
         }

@@ -12,18 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["wire", "mcp", "catalog", "policy"]),
     ("config", &["mcp", "catalog", "policy"]),
     ("telemetry", &["mcp", "catalog", "policy", "engine"]),
-    (
-        "runtime",
-        &[
-            "wire",
-            "mcp",
-            "catalog",
-            "policy",
-            "engine",
-            "config",
-            "telemetry",
-        ],
-    ),
+    ("runtime", &["wire", "mcp", "catalog", "policy", "engine", "config", "telemetry"]),
     ("demo", &[]),
     ("cli", &["config", "telemetry", "runtime", "demo"]),
 ];
@@ -68,10 +57,7 @@ fn every_source_file_is_short_and_says_what_it_is_for() {
             let text = fs::read_to_string(&file).unwrap();
             let lines = text.lines().count();
             if lines > MAX_LINES {
-                broken.push(format!(
-                    "{}: {lines} lines, over {MAX_LINES}",
-                    file.display()
-                ));
+                broken.push(format!("{}: {lines} lines, over {MAX_LINES}", file.display()));
             }
             if !text.trim_start().starts_with("//!") && !text.contains("#![doc = include_str!") {
                 broken.push(format!("{}: no module doc", file.display()));
@@ -87,17 +73,12 @@ fn every_source_file_is_short_and_says_what_it_is_for() {
 #[test]
 fn every_module_belongs_to_a_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let known = |name: &str| {
-        matches!(name, "lib" | "main") || LAYERS.iter().any(|(layer, _)| *layer == name)
-    };
+    let known = |name: &str| matches!(name, "lib" | "main") || LAYERS.iter().any(|(layer, _)| *layer == name);
     for entry in fs::read_dir(root).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() || path.extension().is_some_and(|extension| extension == "rs") {
             let name = path.file_stem().unwrap().to_str().unwrap();
-            assert!(
-                known(name),
-                "src/{name} is in no layer: add it to LAYERS and to the architecture text"
-            );
+            assert!(known(name), "src/{name} is in no layer: add it to LAYERS and to the architecture text");
         }
     }
 }
@@ -105,24 +86,14 @@ fn every_module_belongs_to_a_layer() {
 fn check_layer(layer: &str, may_use: &[&str], file: &Path, broken: &mut Vec<String>) {
     let text = fs::read_to_string(file).unwrap();
     let at = |n: usize| format!("{}:{}", file.display(), n + 1);
-    for (n, line) in text
-        .lines()
-        .take_while(|line| line.trim() != "#[cfg(test)]")
-        .enumerate()
-    {
+    for (n, line) in text.lines().take_while(|line| line.trim() != "#[cfg(test)]").enumerate() {
         let code = line.split("//").next().unwrap_or_default();
         for (i, matched) in code.match_indices("crate::") {
             let rest = &code[i + matched.len()..];
             if rest.starts_with('{') {
-                broken.push(format!(
-                    "{}: write one `use crate::layer::..` per layer",
-                    at(n)
-                ));
+                broken.push(format!("{}: write one `use crate::layer::..` per layer", at(n)));
             }
-            let to = rest
-                .split(|c: char| !c.is_alphanumeric() && c != '_')
-                .next()
-                .unwrap_or_default();
+            let to = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             let is_layer = LAYERS.iter().any(|(name, _)| *name == to);
             if is_layer && to != layer && !may_use.contains(&to) {
                 broken.push(format!("{}: {layer} may not use {to}", at(n)));
@@ -151,9 +122,7 @@ fn sources(layer: &str) -> Vec<PathBuf> {
 fn test_only(file: &Path) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let inside = file.strip_prefix(root).unwrap_or(file);
-    let in_tests = inside
-        .components()
-        .any(|part| part.as_os_str() == "tests" || part.as_os_str() == "sim");
+    let in_tests = inside.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "sim");
     file.ends_with("tests.rs") || file.ends_with("sim.rs") || in_tests
 }
 
@@ -161,12 +130,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        for path in fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-        {
+        for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -11,11 +11,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
     let path = profile.join("examples").join(name);
-    assert!(
-        path.exists(),
-        "{} is missing: `cargo test` and `cargo build --examples` build it",
-        path.display()
-    );
+    assert!(path.exists(), "{} is missing: `cargo test` and `cargo build --examples` build it", path.display());
     path
 }
 
@@ -28,24 +24,17 @@ pub(crate) struct Fake {
 impl Fake {
     /// A stdio server of that era (`legacy`, `modern` or `both`).
     pub(crate) fn stdio(era: &str) -> Self {
-        Self {
-            args: vec!["stdio".into(), "--era".into(), era.into()],
-        }
+        Self { args: vec!["stdio".into(), "--era".into(), era.into()] }
     }
 
     /// The same behind HTTP; [`Fake::spawn`] starts it.
     pub(crate) fn http(era: &str) -> Self {
-        Self {
-            args: ["http", "--listen", "127.0.0.1:0", "--era", era]
-                .map(str::to_owned)
-                .into(),
-        }
+        Self { args: ["http", "--listen", "127.0.0.1:0", "--era", era].map(str::to_owned).into() }
     }
 
     /// Adds an option with its value.
     pub(crate) fn with(mut self, option: &str, value: impl AsRef<str>) -> Self {
-        self.args
-            .extend([option.to_owned(), value.as_ref().to_owned()]);
+        self.args.extend([option.to_owned(), value.as_ref().to_owned()]);
         self
     }
 
@@ -62,8 +51,7 @@ impl Fake {
     /// As a `command = [...]` value.
     pub(crate) fn command(&self) -> String {
         let program = example("fake-upstream");
-        let words =
-            std::iter::once(program.to_str().unwrap()).chain(self.args.iter().map(String::as_str));
+        let words = std::iter::once(program.to_str().unwrap()).chain(self.args.iter().map(String::as_str));
         toml_array(words)
     }
 
@@ -97,16 +85,9 @@ impl Listening {
             .spawn()
             .unwrap_or_else(|error| panic!("start {}: {error}", program.display()));
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let url = line
-            .split_whitespace()
-            .find(|word| word.starts_with("http://"))
-            .map(str::to_owned);
-        let url = url.unwrap_or_else(|| {
-            panic!("{} {args:?} printed no URL but {line:?}", program.display())
-        });
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
+        let url = url.unwrap_or_else(|| panic!("{} {args:?} printed no URL but {line:?}", program.display()));
         Self { child, url }
     }
 }
@@ -127,37 +108,23 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new(folder: &Path, name: &str) -> Self {
-        Self {
-            path: folder.join(format!("{name}.log")),
-        }
+        Self { path: folder.join(format!("{name}.log")) }
     }
 
     /// The lines that contain all of these texts, spaces around colons aside.
     pub(crate) fn lines_with(&self, needles: &[&str]) -> Vec<String> {
         let text = fs::read(&self.path).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).replace("\": ", "\":");
-        text.lines()
-            .filter(|line| needles.iter().all(|needle| line.contains(needle)))
-            .map(str::to_owned)
-            .collect()
+        text.lines().filter(|line| needles.iter().all(|needle| line.contains(needle))).map(str::to_owned).collect()
     }
 
     /// How many messages of that method arrived.
     pub(crate) fn count(&self, method: &str) -> usize {
-        self.lines_with(&[&format!("\"method\":\"{method}\"")])
-            .len()
+        self.lines_with(&[&format!("\"method\":\"{method}\"")]).len()
     }
 
     /// How many requests arrived that only a client's own request can cause.
     pub(crate) fn work(&self) -> usize {
-        [
-            "tools/call",
-            "prompts/get",
-            "resources/read",
-            "completion/complete",
-        ]
-        .iter()
-        .map(|m| self.count(m))
-        .sum()
+        ["tools/call", "prompts/get", "resources/read", "completion/complete"].iter().map(|m| self.count(m)).sum()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::stream::{self, FuturesUnordered};
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
@@ -120,7 +120,8 @@ impl Asked<'_> {
         let is_json = self.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
             value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
         });
-        let encoded = self.headers.get(CONTENT_ENCODING).is_some_and(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let encoded =
+            self.headers.get(CONTENT_ENCODING).is_some_and(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
         if !is_json || encoded {
             let text = "the body must be application/json without a content encoding";
             return reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
@@ -174,7 +175,9 @@ impl Asked<'_> {
             return self.legacy_request(request).await;
         }
         let (Ok(params), Some(meta)) = (params, meta) else {
-            return answer(Answer::error(code::INVALID_PARAMS, "params and params._meta must be objects", None).with_status(400));
+            return answer(
+                Answer::error(code::INVALID_PARAMS, "params and params._meta must be objects", None).with_status(400),
+            );
         };
         match meta.modern() {
             Err(error) => answer(Answer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400)),
@@ -195,11 +198,10 @@ impl Asked<'_> {
             return modern::listen(&self.front.service, &client, &request, params, self.front.keepalive);
         }
         self.front.settled().await;
-        if method == Method::ToolsCall {
-            if let Err(refused) = modern::check_param_headers(&self.front.service, &client, self.headers, params) {
+        if method == Method::ToolsCall
+            && let Err(refused) = modern::check_param_headers(&self.front.service, &client, self.headers, params) {
                 return answer(refused);
             }
-        }
         self.serve(&client, request, None).await
     }
 
@@ -233,7 +235,8 @@ impl Asked<'_> {
     /// Rung 13: the session, and a version header that fits it.
     fn session_of_header(&self) -> Result<Arc<Session>, Box<Reply>> {
         let Some(id) = self.headers.get(SESSION_HEADER) else {
-            let text = "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of 2026-07-28";
+            let text =
+                "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of 2026-07-28";
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
         };
         let found = id.to_str().ok().and_then(|id| self.front.sessions.find(id, &self.caller));
@@ -244,7 +247,8 @@ impl Asked<'_> {
         let version = self.headers.get(VERSION_HEADER).map(|v| v.to_str().unwrap_or_default().trim());
         let fits = version.is_none_or(|v| Revision::parse(v).is_some_and(|r| r.era() == Era::Legacy));
         if !fits {
-            let text = format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
+            let text =
+                format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
         }
         Ok(session)
@@ -276,12 +280,12 @@ impl Asked<'_> {
         };
         match self.front.service.handle(client, &request) {
             Handled::Answer(answer) => reply::answer(request.id.raw(), answer),
-            Handled::Overloaded => {
-                reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight")
-            }
+            Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
             Handled::Call(call) => {
                 let keep = self.front.keepalive;
-                Conversation { call: Some(call), id: request.id, entered, keepalive: keep }.respond(self.accepts_events).await
+                Conversation { call: Some(call), id: request.id, entered, keepalive: keep }
+                    .respond(self.accepts_events)
+                    .await
             }
         }
     }
@@ -297,11 +301,10 @@ impl Asked<'_> {
         match self.session_of_header() {
             Err(response) => *response,
             Ok(session) => {
-                if notification.method == "notifications/cancelled" {
-                    if let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
+                if notification.method == "notifications/cancelled"
+                    && let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
                         session.in_flight().cancel(&id.key());
                     }
-                }
                 reply::accepted()
             }
         }
@@ -321,7 +324,9 @@ impl Asked<'_> {
     async fn batch(&self, frame: &Frame) -> Reply {
         const MAX_MESSAGES: usize = 100;
         let refuse = |text| reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
-        let Ok(parts) = elements(&RawJson::trusted(frame.bytes().clone())) else { return bad_frame(FrameError::Syntax) };
+        let Ok(parts) = elements(&RawJson::trusted(frame.bytes().clone())) else {
+            return bad_frame(FrameError::Syntax);
+        };
         let session = self.session_of_header().ok().filter(|s| s.client.revision == Revision::V2025_03_26);
         let Some(session) = session else { return refuse("batches are not accepted in this protocol version") };
         if parts.is_empty() || parts.len() > MAX_MESSAGES {
@@ -329,7 +334,7 @@ impl Asked<'_> {
         }
         self.front.settled().await;
         let mut answers: Vec<Bytes> = Vec::new();
-        let mut running = futures_util::stream::FuturesUnordered::new();
+        let mut running = FuturesUnordered::new();
         for part in parts {
             let message = Frame::from_client(part.into_bytes(), self.front.bounds).map(|frame| Message::parse(&frame));
             match message {
@@ -339,7 +344,8 @@ impl Asked<'_> {
                 Ok(Ok(Message::Notification(notification))) => drop(self.notification(&notification)),
                 Ok(Ok(Message::Response(_))) => {}
                 Ok(Ok(Message::Request(_)) | Err(_)) | Err(_) => {
-                    let error = message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);
+                    let error =
+                        message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);
                     answers.push(message::encode_error(None, &error));
                 }
             }
@@ -411,7 +417,11 @@ impl Asked<'_> {
 async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
     let limit = front.max_body_bytes;
     let too_large = || {
-        Box::new(reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, "the body is too large"))
+        Box::new(reply::refusal_and_close(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            code::INVALID_REQUEST,
+            "the body is too large",
+        ))
     };
     let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
@@ -427,7 +437,11 @@ async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Re
         match tokio::time::timeout_at(until, body.frame()).await {
             Err(_) => {
                 let text = "the body came too slowly";
-                return Err(Box::new(reply::refusal_and_close(StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST, text)));
+                return Err(Box::new(reply::refusal_and_close(
+                    StatusCode::REQUEST_TIMEOUT,
+                    code::INVALID_REQUEST,
+                    text,
+                )));
             }
             Ok(None) => break,
             Ok(Some(Err(_))) => {

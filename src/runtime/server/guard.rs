@@ -127,7 +127,11 @@ impl Guard {
     ///
     /// # Errors
     /// 401 with a challenge. Which part was wrong is not told.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap, host: Option<&HeaderValue>) -> Result<Arc<str>, Box<Response<ReplyBody>>> {
+    pub(crate) fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        host: Option<&HeaderValue>,
+    ) -> Result<Arc<str>, Box<Response<ReplyBody>>> {
         let Some(tokens) = &self.tokens else { return Ok(Arc::clone(&self.local)) };
         let presented = headers.get(AUTHORIZATION);
         let token = presented.and_then(|value| {
@@ -177,7 +181,12 @@ mod tests {
 
     fn guard() -> Guard {
         let tokens = vec![("secret".to_owned(), Arc::from("ci"))];
-        Guard::new("127.0.0.1:8627".parse().unwrap(), &["gw.example".to_owned()], &["https://app.example".to_owned()], Some(tokens))
+        Guard::new(
+            "127.0.0.1:8627".parse().unwrap(),
+            &["gw.example".to_owned()],
+            &["https://app.example".to_owned()],
+            Some(tokens),
+        )
     }
 
     #[test]
@@ -198,7 +207,11 @@ mod tests {
             ("configured origin", vec![("host", "localhost:8627"), ("origin", "https://app.example")], 0),
             ("foreign origin", vec![("host", "localhost:8627"), ("origin", "https://evil.example")], 403),
             ("null origin", vec![("host", "localhost:8627"), ("origin", "null")], 403),
-            ("two origins", vec![("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")], 403),
+            (
+                "two origins",
+                vec![("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")],
+                403,
+            ),
             ("two tokens", vec![("host", "localhost"), ("authorization", "a"), ("authorization", "b")], 400),
         ] {
             let got = guard().admit(&head(&headers)).err().map_or(0, |response| response.status().as_u16());

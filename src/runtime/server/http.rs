@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
@@ -105,6 +106,10 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
     let stop = stop.clone();
     front.service.tasks.clone().spawn("connection", async move {
         let place = Counted(&front.connections);
+        let connected = front.service.metrics.connected("http");
+        let (received, sent) = (connected.received(), connected.sent());
+        let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
+        let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
         let service = service_fn(|request| {
             let front = &front;
             async move { Ok::<_, Infallible>(finish(endpoint::handle(front, request).await)) }
@@ -115,7 +120,7 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
             .max_buf_size(front.limits.head_bytes.max(8192))
             .max_headers(front.limits.header_fields + 1)
             .pipeline_flush(true)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(counted), service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -127,7 +132,7 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
         if let Err(error) = ended {
             tracing::debug!(client.address = %peer, error = %error, "connection ended");
         }
-        drop(place);
+        drop((place, connected));
     });
 }
 
@@ -145,12 +150,15 @@ fn finish(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     response
 }
 
+/// The text of a path, if there is one.
+pub(crate) type Pages = dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync;
+
 /// Serves one text document at fixed paths: metrics and health, on a listener of their own.
 pub(crate) async fn serve_pages(
     listener: TcpListener,
     stop: CancellationToken,
     tasks: crate::runtime::tasks::TaskGroup,
-    pages: Arc<dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync>,
+    pages: Arc<Pages>,
     guard: Arc<Guard>,
 ) {
     loop {
@@ -183,7 +191,7 @@ pub(crate) async fn serve_pages(
 fn page(
     guard: &Guard,
     head: &Parts,
-    pages: &(dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync),
+    pages: &Pages,
 ) -> Response<ReplyBody> {
     if let Err(response) = guard.admit(head) {
         return *response;

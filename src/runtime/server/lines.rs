@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
+use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::route::params_object;
@@ -48,13 +49,17 @@ pub(crate) struct LineClient {
 /// is the end of the client.
 pub(crate) async fn serve(
     client: LineClient,
-    mut reader: impl AsyncRead + Unpin,
+    reader: impl AsyncRead + Unpin,
     writer: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
     let tasks = TaskGroup::default();
     let (out, outbound) = mpsc::channel(OUTBOUND);
     let written = TaskGroup::default();
+    let connected = client.service.metrics.connected("stdio");
+    let (received, sent) = (connected.received(), connected.sent());
+    let mut reader = InspectReader::new(reader, move |bytes| received.inc_by(bytes.len() as u64));
+    let writer = InspectWriter::new(writer, move |bytes| sent.inc_by(bytes.len() as u64));
     written.spawn("writer", write(writer, outbound));
     let mut decoder = LineDecoder::new(client.max_line_bytes);
     let connection = Arc::new(Connection {
@@ -91,6 +96,7 @@ pub(crate) async fn serve(
     drop(connection);
     tasks.join().await;
     written.join().await;
+    drop(connected);
 }
 
 /// Writes what has gathered in one go.
@@ -137,7 +143,9 @@ impl Connection {
             Line::Full(line) => match Frame::from_client(line, self.bounds) {
                 Ok(frame) if frame.bytes().first() == Some(&b'[') => self.batch(&frame).await,
                 Ok(frame) => self.message(&frame).await,
-                Err(FrameError::NotUtf8 | FrameError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
+                Err(FrameError::NotUtf8 | FrameError::Syntax) => {
+                    self.complain(code::PARSE_ERROR, "not valid JSON").await
+                }
                 Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
             },
             Line::Oversize { .. } => self.complain(code::INVALID_REQUEST, "the message is too large").await,
@@ -218,7 +226,9 @@ impl Connection {
         let meta = Meta::of(&params).unwrap_or_default();
         if meta.has_claim() {
             return match meta.modern() {
-                Err(error) => self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await,
+                Err(error) => {
+                    self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await
+                }
                 Ok(envelope) => self.modern(request, method, &params, &envelope.version).await,
             };
         }

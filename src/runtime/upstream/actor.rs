@@ -108,8 +108,8 @@ pub(crate) async fn run(context: Context) {
         };
         handle.restarts.fetch_add(1, Ordering::Relaxed);
         handle.metrics.restarted();
-        handle.last_error.store(Arc::new(run.why.clone()));
-        handle.set_state(LinkState::Down { why: run.why, until: clock::now() + wait });
+        handle.last_error.store(Arc::new(run.why));
+        handle.set_state(LinkState::Down { until: clock::now() + wait });
         context.report(News::State).await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -155,7 +155,7 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     };
     let mut ready_at: Option<Instant> = None;
     let ended = {
-        let connection = stdio::run(stdin, stdout, options, &context.stop, &mut tell);
+        let connection = stdio::run(stdin, stdout, options, &handle.metrics, &context.stop, &mut tell);
         tokio::pin!(connection);
         let mut agreed: Option<Agreed> = None;
         loop {

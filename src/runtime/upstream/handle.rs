@@ -27,7 +27,6 @@ pub(crate) enum LinkState {
     Starting,
     Ready(Link),
     Down {
-        why: String,
         /// When it is tried again.
         until: Instant,
     },
@@ -79,8 +78,6 @@ pub(crate) struct Handle {
     pub(crate) in_flight: AtomicUsize,
     pub(crate) restarts: AtomicU64,
     pub(crate) incarnation: AtomicU64,
-    /// Set once the first attempt to start has ended, well or badly.
-    settled: std::sync::atomic::AtomicBool,
     /// Last words of the process, or the last error.
     pub(crate) last_error: ArcSwap<String>,
 }
@@ -113,7 +110,6 @@ impl Handle {
             in_flight: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
-            settled: std::sync::atomic::AtomicBool::new(false),
             last_error: ArcSwap::from_pointee(String::new()),
         }
     }
@@ -123,17 +119,9 @@ impl Handle {
     }
 
     pub(crate) fn set_state(&self, state: LinkState) {
-        if matches!(state, LinkState::Ready(_) | LinkState::Down { .. }) {
-            self.settled.store(true, Ordering::Release);
-        }
         self.metrics.set_state(state.as_str());
         self.state.store(Arc::new(state));
         self.changed.notify_waiters();
-    }
-
-    /// Whether the first start has succeeded or failed.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire) || matches!(*self.state(), LinkState::Idle)
     }
 
     /// Waits for the way to the upstream, within the upstream's queue time.

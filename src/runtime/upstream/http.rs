@@ -25,6 +25,7 @@ use crate::mcp::version::{Era, Revision};
 use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::MAX_LINE_BYTES;
+use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::headers::{ParamHeaders, encode_value};
@@ -57,7 +58,8 @@ pub(crate) fn client() -> Result<HttpClient, rustls::Error> {
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(CONNECT_TIME));
     tcp.set_keepalive(Some(Duration::from_secs(15)));
-    let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
+    let https =
+        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
     Ok(Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIME)
@@ -77,6 +79,7 @@ pub(crate) struct HttpLink {
     ids: AtomicU64,
     hop: HopMeta,
     tasks: TaskGroup,
+    metrics: UpstreamMetrics,
 }
 
 impl std::fmt::Debug for HttpLink {
@@ -109,7 +112,14 @@ impl std::fmt::Display for HttpError {
 }
 
 impl HttpLink {
-    pub(crate) fn new(client: HttpClient, uri: Uri, fixed: HeaderMap, agreed: Agreed, tasks: TaskGroup) -> Self {
+    pub(crate) fn new(
+        client: HttpClient,
+        uri: Uri,
+        fixed: HeaderMap,
+        agreed: Agreed,
+        tasks: TaskGroup,
+        metrics: UpstreamMetrics,
+    ) -> Self {
         Self {
             agreed,
             client,
@@ -120,7 +130,12 @@ impl HttpLink {
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
             tasks,
+            metrics,
         }
+    }
+
+    pub(crate) fn metrics(&self) -> &UpstreamMetrics {
+        &self.metrics
     }
 
     pub(crate) fn hop(&self) -> &HopMeta {
@@ -136,8 +151,14 @@ impl HttpLink {
     }
 
     /// A request with everything that this hop demands. `name` is the value of `Mcp-Name`.
-    pub(crate) fn request(&self, http: HttpMethod, body: Bytes, method: Option<(Method, Option<&str>)>) -> Request<Full<Bytes>> {
+    pub(crate) fn request(
+        &self,
+        http: HttpMethod,
+        body: Bytes,
+        method: Option<(Method, Option<&str>)>,
+    ) -> Request<Full<Bytes>> {
         let empty = body.is_empty();
+        self.metrics.sent(body.len());
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http;
         *request.uri_mut() = self.uri.clone();
@@ -226,7 +247,7 @@ impl HttpLink {
         if current.as_deref() != lost.as_deref() {
             return Ok(());
         }
-        let (agreed, session) = initialize(&self.client, &self.uri, &self.fixed).await?;
+        let (agreed, session) = initialize(&self.client, &self.uri, &self.fixed, &self.metrics).await?;
         if agreed.revision != self.agreed.revision {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
@@ -253,6 +274,7 @@ pub(crate) async fn initialize(
     client: &HttpClient,
     uri: &Uri,
     fixed: &HeaderMap,
+    metrics: &UpstreamMetrics,
 ) -> Result<(Agreed, Option<HeaderValue>), HttpError> {
     let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&initialize_params()));
     let mut request = Request::new(Full::new(body));
@@ -263,7 +285,7 @@ pub(crate) async fn initialize(
     request.headers_mut().insert(CONTENT_TYPE, JSON);
     let response = client.request(request).await.map_err(|error| transport_error(&error))?;
     let session = response.headers().get(SESSION).cloned();
-    let mut reader = Reader::of(response).await?;
+    let mut reader = Reader::of(response, metrics).await?;
     loop {
         match reader.next().await? {
             Message::Response(answer) => {
@@ -289,6 +311,7 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
 pub(crate) struct Reader {
     body: Incoming,
     format: Format,
+    metrics: UpstreamMetrics,
 }
 
 enum Format {
@@ -301,20 +324,23 @@ impl Reader {
     ///
     /// # Errors
     /// [`HttpError::Status`] unless a JSON-RPC body is to be expected.
-    pub(crate) async fn of(response: Response<Incoming>) -> Result<Self, HttpError> {
+    pub(crate) async fn of(response: Response<Incoming>, metrics: &UpstreamMetrics) -> Result<Self, HttpError> {
         let status = response.status();
+        let metrics = metrics.clone();
         let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let is = |media: &[u8]| {
             content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
         };
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(MAX_LINE_BYTES));
-            return Ok(Self { body: response.into_body(), format: Format::Sse { decoder } });
+            return Ok(Self { body: response.into_body(), format: Format::Sse { decoder }, metrics });
         }
         // A JSON-RPC error may come under an error status; anything else under one is the status alone.
-        let body_expected = status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
+        let body_expected =
+            status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
         if is(b"application/json") && body_expected {
-            return Ok(Self { body: response.into_body(), format: Format::Json { collected: BytesMut::new() } });
+            let format = Format::Json { collected: BytesMut::new() };
+            return Ok(Self { body: response.into_body(), format, metrics });
         }
         drain(response.into_body()).await;
         Err(HttpError::Status(status))
@@ -338,6 +364,7 @@ impl Reader {
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
+                    self.metrics.received(data.len());
                     match &mut self.format {
                         Format::Sse { decoder } => decoder.push(data),
                         Format::Json { collected } => {
@@ -442,7 +469,9 @@ impl HttpExchange {
                     Err(error) => return self.end(Step::Failed(transport_error(&error), None)),
                 },
                 Stage::Renew(renewal) => match renewal.await {
-                    Ok(()) => Stage::Head(self.link.send(self.link.request(HttpMethod::POST, self.bytes.clone(), None))),
+                    Ok(()) => {
+                        Stage::Head(self.link.send(self.link.request(HttpMethod::POST, self.bytes.clone(), None)))
+                    }
                     Err(error) => return self.end(Step::Failed(HttpError::Connect(error.to_string()), None)),
                 },
                 Stage::Body(reader) => match reader.next().await {
@@ -471,7 +500,7 @@ impl HttpExchange {
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        match Reader::of(response).await {
+        match Reader::of(response, &self.link.metrics).await {
             Ok(reader) => Ok(Stage::Body(Box::new(reader))),
             Err(error) => Err(Step::Failed(error, wait.map(Duration::from_secs))),
         }

@@ -36,7 +36,8 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
     let Ok(uri) = url.as_str().parse::<Uri>() else { return down("its URL is no HTTP URI".to_owned(), None) };
     let mut fixed = HeaderMap::new();
     for (name, value) in headers {
-        let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose())) else {
+        let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose()))
+        else {
             return down(format!("its header `{name}` is no HTTP header"), None);
         };
         value.set_sensitive(true);
@@ -67,8 +68,10 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
 
 /// Finds the era and agrees. Errors are sentences for the operator.
 async fn open(context: &Context, uri: &Uri, fixed: &HeaderMap, hint: EraHint) -> Result<Arc<HttpLink>, String> {
+    let metrics = &context.handle.metrics;
     let new_link = |agreed| {
-        Arc::new(HttpLink::new(context.http.clone(), uri.clone(), fixed.clone(), agreed, context.tasks.clone()))
+        let (client, tasks) = (context.http.clone(), context.tasks.clone());
+        Arc::new(HttpLink::new(client, uri.clone(), fixed.clone(), agreed, tasks, metrics.clone()))
     };
     if hint != EraHint::Legacy {
         let modern = Agreed { revision: Revision::LATEST, offers: Offers::default() };
@@ -76,13 +79,15 @@ async fn open(context: &Context, uri: &Uri, fixed: &HeaderMap, hint: EraHint) ->
         match discover(&probe, hint).await? {
             Some(agreed) => return Ok(new_link(agreed)),
             None if hint == EraHint::Modern => {
-                return Err("configured as modern, but `server/discover` is not answered as 2026-07-28 demands".to_owned());
+                return Err(
+                    "configured as modern, but `server/discover` is not answered as 2026-07-28 demands".to_owned()
+                );
             }
             None => {}
         }
     }
-    let (agreed, session) =
-        initialize(&context.http, uri, fixed).await.map_err(|error| format!("`initialize`: {error}"))?;
+    let opened = initialize(&context.http, uri, fixed, metrics).await;
+    let (agreed, session) = opened.map_err(|error| format!("`initialize`: {error}"))?;
     let link = new_link(agreed);
     link.adopt_session(session);
     link.tell(message::encode_notification("notifications/initialized", None)).await;
@@ -258,7 +263,7 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         drain(response.into_body()).await;
         return if passing { Changes::Failed } else { Changes::None };
     }
-    Reader::of(response).await.map_or(Changes::Failed, Changes::Stream)
+    Reader::of(response, link.metrics()).await.map_or(Changes::Failed, Changes::Stream)
 }
 
 /// Waits for a change; `false` when the stream has ended.

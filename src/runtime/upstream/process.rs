@@ -102,11 +102,14 @@ impl Process {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound if launch.cwd.as_ref().is_none_or(|cwd| cwd.is_dir()) => {
+        let mut child = command.spawn().map_err(|source| {
+            let missing = source.kind() == std::io::ErrorKind::NotFound;
+            // A missing working directory gives the same error.
+            if missing && launch.cwd.as_ref().is_none_or(|cwd| cwd.is_dir()) {
                 SpawnError::NotFound { program: program.clone() }
+            } else {
+                SpawnError::Start { program: program.clone(), source }
             }
-            _ => SpawnError::Start { program: program.clone(), source },
         })?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
@@ -142,17 +145,10 @@ impl Reaper {
         status
     }
 
-    /// Kills the whole group at once.
-    pub(crate) async fn kill(mut self) -> Option<ExitStatus> {
-        self.signal(Signal::KILL);
-        self.group = None;
-        self.child.wait().await.ok()
-    }
-
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
             // The group may be empty already.
-            drop(rustix::process::kill_process_group(group, signal));
+            let _gone = rustix::process::kill_process_group(group, signal);
         }
     }
 }

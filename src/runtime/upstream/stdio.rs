@@ -17,6 +17,7 @@ use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerTimes};
 use crate::runtime::clock;
 use crate::runtime::exchange::{Command, Port, StdioExchange, stdio_call};
+use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::lines::{Line, LineDecoder};
 
 /// Bytes that may wait to be written to a child before its calls wait in their channel.
@@ -84,6 +85,7 @@ enum Event {
 }
 
 struct Connection<'a> {
+    metrics: &'a UpstreamMetrics,
     peer: Peer<Port>,
     decoder: LineDecoder,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
@@ -102,6 +104,7 @@ pub(crate) async fn run(
     mut stdin: ChildStdin,
     mut stdout: ChildStdout,
     options: StdioOptions,
+    metrics: &UpstreamMetrics,
     stop: &CancellationToken,
     news: &mut (dyn FnMut(StdioNews) + Send),
 ) -> Ended {
@@ -110,6 +113,7 @@ pub(crate) async fn run(
     let (cancels_in, mut cancels) = mpsc::unbounded_channel::<u64>();
     let now = clock::now();
     let mut connection = Connection {
+        metrics,
         peer: Peer::new(options.hint, options.times, ListBounds::default(), now),
         decoder: LineDecoder::new(options.max_line_bytes),
         news,
@@ -164,12 +168,21 @@ impl Connection<'_> {
 
     fn handle(&mut self, event: Event) -> ControlFlow<()> {
         match event {
-            Event::Read(Ok(0)) => self.end("its standard output ended"),
+            Event::Read(Ok(0)) => {
+                if self.decoder.finish().is_some() {
+                    (self.news)(StdioNews::Fault(Fault::Garbage));
+                }
+                self.end("its standard output ended")
+            }
             Event::Read(Err(error)) => self.end(&format!("its standard output failed: {error}")),
             Event::Wrote(Err(error)) => self.end(&format!("its standard input failed: {error}")),
             Event::Stop => self.end("stopped"),
-            Event::Read(Ok(_)) => self.lines(),
-            Event::Wrote(Ok(_)) => {
+            Event::Read(Ok(bytes)) => {
+                self.metrics.received(bytes);
+                self.lines()
+            }
+            Event::Wrote(Ok(bytes)) => {
+                self.metrics.sent(bytes);
                 self.stalled_since = None;
                 ControlFlow::Continue(())
             }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use expect_test::expect;
 use proptest::prelude::*;
 
-use super::{SseDecoder, SseError, SseEvent, comment, event, priming};
+use super::{SseDecoder, SseError, SseEvent, comment, event};
 
 type Outcome = Result<SseEvent, SseError>;
 
@@ -17,7 +17,6 @@ fn encoder_output_is_stable() {
         event(Some("s1-3"), Some("endpoint"), &[b"/messages"]),
         event(None, Some("message"), &[]),
         comment("keep-alive"),
-        priming("s1-0", Duration::from_secs(3)),
     ];
     let all: String = cases.iter().map(|case| format!("{:?}\n", String::from_utf8_lossy(case))).collect();
     expect![[r#"
@@ -26,7 +25,6 @@ fn encoder_output_is_stable() {
         "id: s1-3\nevent: endpoint\ndata: /messages\n\n"
         "event: message\ndata: \n\n"
         ": keep-alive\n\n"
-        "id: s1-0\nretry: 3000\ndata: \n\n"
     "#]]
     .assert_eq(&all);
 }

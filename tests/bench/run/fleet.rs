@@ -9,8 +9,8 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::budget::{
-    ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND,
-    HEADEND_RULES, HEADEND_TEN, LIST_C4, MODERN_C16, NGINX, PROGRESS_C4, STDIO_C1, STDIO_C16,
+    ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND, HEADEND_RULES, HEADEND_TEN,
+    LIST_C4, MODERN_C16, NGINX, PROGRESS_C4, STDIO_C1, STDIO_C16,
 };
 use crate::gateway::{Gateway, Nginx, Setup};
 use crate::process::{Process, Server};
@@ -71,18 +71,8 @@ impl Who {
     }
 }
 
-const PLAIN: &[Who] = &[
-    Who::Direct,
-    Who::Floor,
-    Who::Nginx,
-    Who::Headend(Front::Legacy),
-];
-const MODERN: &[Who] = &[
-    Who::Direct,
-    Who::Floor,
-    Who::Nginx,
-    Who::Headend(Front::Modern),
-];
+const PLAIN: &[Who] = &[Who::Direct, Who::Floor, Who::Nginx, Who::Headend(Front::Legacy)];
+const MODERN: &[Who] = &[Who::Direct, Who::Floor, Who::Nginx, Who::Headend(Front::Modern)];
 const ALL_FRONTS: &[Who] = &[
     Who::Direct,
     Who::Floor,
@@ -94,30 +84,15 @@ const ALL_FRONTS: &[Who] = &[
 const LISTS: &[Who] = &[Who::DirectLong, Who::Headend(Front::Ten)];
 const STDIO: &[Who] = &[Who::Headend(Front::Stdio)];
 
-const fn row(
-    name: &'static str,
-    scenario: Scenario,
-    in_flight: u64,
-    targets: &'static [Who],
-) -> Row {
-    Row {
-        name,
-        scenario,
-        era: Era::Legacy,
-        in_flight,
-        quiet: in_flight == 1,
-        targets,
-    }
+const fn row(name: &'static str, scenario: Scenario, in_flight: u64, targets: &'static [Who]) -> Row {
+    Row { name, scenario, era: Era::Legacy, in_flight, quiet: in_flight == 1, targets }
 }
 
 /// The run.
 pub(crate) const ROWS: &[Row] = &[
     row(CALL_C16, Scenario::Call, 16, ALL_FRONTS),
     row(CALL_C64, Scenario::Call, 64, PLAIN),
-    Row {
-        era: Era::Modern,
-        ..row(MODERN_C16, Scenario::Call, 16, MODERN)
-    },
+    Row { era: Era::Modern, ..row(MODERN_C16, Scenario::Call, 16, MODERN) },
     row(CALL_C1, Scenario::Call, 1, PLAIN),
     row(LIST_C4, Scenario::List, 4, LISTS),
     row(BIG64K_C8, Scenario::Big64k, 8, PLAIN),
@@ -168,30 +143,15 @@ impl Fleet {
             None => eprintln!("nginx is not installed: ratios to it are not measured"),
             Some(nginx) => {
                 let (target, process) = (nginx.target.clone(), nginx.server.process_tree());
-                fleet.seats.push(Seat {
-                    who: Who::Nginx,
-                    target,
-                    process,
-                    prefixes: Vec::new(),
-                    tools: TOOLS,
-                });
+                fleet.seats.push(Seat { who: Who::Nginx, target, process, prefixes: Vec::new(), tools: TOOLS });
                 fleet.nginx = Some(nginx);
             }
         }
         let Some(binary) = binary else {
             return Ok(fleet);
         };
-        for front in [
-            Front::Legacy,
-            Front::Modern,
-            Front::Rules,
-            Front::Ten,
-            Front::Stdio,
-        ] {
-            if !rows
-                .iter()
-                .any(|row| row.targets.contains(&Who::Headend(front)))
-            {
+        for front in [Front::Legacy, Front::Modern, Front::Rules, Front::Ten, Front::Stdio] {
+            if !rows.iter().any(|row| row.targets.contains(&Who::Headend(front))) {
                 continue;
             }
             if let Err(error) = fleet.gateway(binary, front, &upstream).await {
@@ -209,10 +169,7 @@ impl Fleet {
         let (server, address) = start_upstreams("both", 1, tools)?;
         self.sit(who, &url(address.first())?, server.process(), tools)?;
         self.servers.push(server);
-        address
-            .into_iter()
-            .next()
-            .context("an upstream without an address")
+        address.into_iter().next().context("an upstream without an address")
     }
 
     async fn gateway(&mut self, binary: &Path, front: Front, modern: &str) -> anyhow::Result<()> {
@@ -220,11 +177,7 @@ impl Fleet {
             Front::Modern => Setup::of(&[modern.to_owned()], TOOLS),
             Front::Stdio => Setup::stdio(TOOLS)?,
             Front::Legacy | Front::Rules | Front::Ten => {
-                let (count, tools) = if front == Front::Ten {
-                    (MANY, TOOLS_OF_MANY)
-                } else {
-                    (1, TOOLS)
-                };
+                let (count, tools) = if front == Front::Ten { (MANY, TOOLS_OF_MANY) } else { (1, TOOLS) };
                 let (server, addresses) = start_upstreams("legacy", count, tools)?;
                 self.servers.push(server);
                 let mut setup = Setup::of(&addresses, tools);
@@ -249,38 +202,21 @@ impl Fleet {
     }
 
     fn sit(&mut self, who: Who, url: &str, process: Process, tools: usize) -> anyhow::Result<()> {
-        self.seats.push(Seat {
-            who,
-            target: Target::new(url, None)?,
-            process,
-            prefixes: Vec::new(),
-            tools,
-        });
+        self.seats.push(Seat { who, target: Target::new(url, None)?, process, prefixes: Vec::new(), tools });
         Ok(())
     }
 }
 
 /// The arguments of a floor in front of the server at `upstream`.
 pub(crate) fn floor_arguments(upstream: &str) -> [&str; 6] {
-    [
-        "floor",
-        "--listen",
-        "127.0.0.1:0",
-        "--until-eof",
-        "--to",
-        upstream,
-    ]
+    ["floor", "--listen", "127.0.0.1:0", "--until-eof", "--to", upstream]
 }
 
 /// Starts `count` upstreams in one process; returns their addresses.
 ///
 /// # Errors
 /// When they do not start.
-pub(crate) fn start_upstreams(
-    eras: &str,
-    count: usize,
-    tools: usize,
-) -> anyhow::Result<(Server, Vec<String>)> {
+pub(crate) fn start_upstreams(eras: &str, count: usize, tools: usize) -> anyhow::Result<(Server, Vec<String>)> {
     let tools = tools.to_string();
     let mut arguments = vec!["upstream", "--until-eof", "--eras", eras, "--tools", &tools];
     for _ in 0..count {
@@ -291,8 +227,5 @@ pub(crate) fn start_upstreams(
 
 /// The endpoint at an address that a child named.
 pub(crate) fn url(address: Option<&String>) -> anyhow::Result<String> {
-    Ok(format!(
-        "http://{}/mcp",
-        address.context("a server without an address")?
-    ))
+    Ok(format!("http://{}/mcp", address.context("a server without an address")?))
 }

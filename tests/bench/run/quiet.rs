@@ -22,11 +22,7 @@ impl Quiet {
     /// Makes the machine quiet as far as its tools allow; says what is missing.
     pub(crate) fn begin(upstream: Option<Process>) -> Self {
         let spinners = spinners();
-        let mut quiet = Self {
-            _spinners: spinners,
-            held: Vec::new(),
-            allowed: allowed_cpus(),
-        };
+        let mut quiet = Self { _spinners: spinners, held: Vec::new(), allowed: allowed_cpus() };
         let cpus = split(&quiet.allowed);
         let processes = [Some(std::process::id()), upstream.map(Process::pid)];
         match cpus.as_slice() {
@@ -37,9 +33,7 @@ impl Quiet {
                     }
                 }
             }
-            _ => eprintln!(
-                "no taskset, or a single CPU: what one call takes will depend on who shares a CPU"
-            ),
+            _ => eprintln!("no taskset, or a single CPU: what one call takes will depend on who shares a CPU"),
         }
         quiet
     }
@@ -58,12 +52,7 @@ impl Drop for Quiet {
 /// Children that take only time that nobody else wants.
 fn spinners() -> Option<Server> {
     let program = std::env::current_exe().ok().filter(|_| on_path("chrt"))?;
-    let spinners = Server::start(
-        Command::new("chrt")
-            .args(["--idle", "0"])
-            .arg(program)
-            .arg("spin"),
-    );
+    let spinners = Server::start(Command::new("chrt").args(["--idle", "0"]).arg(program).arg("spin"));
     if spinners.is_err() {
         eprintln!("no chrt: what one call takes will include waking up CPUs");
     }
@@ -73,18 +62,14 @@ fn spinners() -> Option<Server> {
 /// Holds the main thread of a process on these CPUs; the load and the upstream have no other that works.
 fn hold(pid: u32, cpus: &str) -> bool {
     let mut command = Command::new("taskset");
-    command
-        .args(["--pid", "--cpu-list", cpus, &pid.to_string()])
-        .stdout(Stdio::null());
+    command.args(["--pid", "--cpu-list", cpus, &pid.to_string()]).stdout(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
 /// The CPUs this process may use, as `taskset` writes them: `0-3,6`.
 fn allowed_cpus() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let list = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.unwrap_or_default().trim().to_owned()
 }
 
@@ -94,9 +79,5 @@ fn split(list: &str) -> Vec<String> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some(first.parse::<u32>().ok()?..=last.parse().ok()?)
     });
-    ranges
-        .flatten()
-        .take(2)
-        .map(|cpu| cpu.to_string())
-        .collect()
+    ranges.flatten().take(2).map(|cpu| cpu.to_string()).collect()
 }

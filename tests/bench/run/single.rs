@@ -31,16 +31,10 @@ pub(crate) async fn memory(
 ) -> anyhow::Result<()> {
     eprintln!("memory");
     let (upstream, addresses) = start_upstreams("legacy", 1, TOOLS)?;
-    let address = addresses
-        .first()
-        .context("an upstream without an address")?;
+    let address = addresses.first().context("an upstream without an address")?;
     let (floor, addresses) = Server::start_own(&floor_arguments(address), 1)?;
     let target = Target::new(&url(addresses.first())?, None)?;
-    singles.floor = Some(
-        memory_of(&target, floor.process())
-            .await
-            .context("memory of the floor")?,
-    );
+    singles.floor = Some(memory_of(&target, floor.process()).await.context("memory of the floor")?);
     drop((floor, upstream));
     let Some(binary) = binary else { return Ok(()) };
     match gateway_memory(binary).await {
@@ -67,23 +61,15 @@ async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> 
     let mut open = Vec::new();
     for number in 0..SESSIONS {
         let session = Session::open(target.clone(), Era::Legacy, &mut connection).await?;
-        session
-            .count_tools(&mut connection, u64::from(number))
-            .await?;
-        let stream = Connection::open(&target.authority)
-            .await?
-            .subscribe(&session.get_stream())
-            .await;
+        session.count_tools(&mut connection, u64::from(number)).await?;
+        let stream = Connection::open(&target.authority).await?.subscribe(&session.get_stream()).await;
         open.push(stream.with_context(|| format!("open the stream of session {number}"))?);
     }
     sleep(SETTLE).await;
     let full = process.rss_kib()?;
     drop(open);
     let kib = |value: u64| u32::try_from(value).map_or(f64::INFINITY, f64::from);
-    Ok(Memory {
-        idle_mib: kib(idle) / 1024.0,
-        session_kib: (kib(full) - kib(idle)) / f64::from(SESSIONS),
-    })
+    Ok(Memory { idle_mib: kib(idle) / 1024.0, session_kib: (kib(full) - kib(idle)) / f64::from(SESSIONS) })
 }
 
 /// From the gateway's start to the full list of ten upstreams that are already up: with nothing on disk, and with the state
@@ -91,11 +77,7 @@ async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> 
 ///
 /// # Errors
 /// When the gateway does not come up.
-pub(crate) async fn start(
-    binary: &Path,
-    rounds: usize,
-    singles: &mut Singles,
-) -> anyhow::Result<()> {
+pub(crate) async fn start(binary: &Path, rounds: usize, singles: &mut Singles) -> anyhow::Result<()> {
     let (_upstreams, addresses) = start_upstreams("legacy", MANY, TOOLS_OF_MANY)?;
     let setup = Setup::of(&addresses, TOOLS_OF_MANY);
     let (mut fresh, mut again) = (Vec::new(), Vec::new());

@@ -93,11 +93,7 @@ struct Meta<'r> {
 
 impl Script {
     pub(crate) fn new(tools: usize, eras: Eras) -> Self {
-        Self {
-            eras,
-            tools: Bytes::from(tool_list(tools)),
-            filler: Bytes::from(vec![b'x'; BIG_MAX]),
-        }
+        Self { eras, tools: Bytes::from(tool_list(tools)), filler: Bytes::from(vec![b'x'; BIG_MAX]) }
     }
 
     /// Answers one message.
@@ -120,11 +116,7 @@ impl Script {
                 true,
             ),
             "initialize" if !modern => {
-                let version = params
-                    .version
-                    .as_deref()
-                    .filter(|version| *version < "2026")
-                    .unwrap_or("2025-11-25");
+                let version = params.version.as_deref().filter(|version| *version < "2026").unwrap_or("2025-11-25");
                 Reply::Opened(vec![Bytes::from(format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"bench-upstream","version":"1"}}}}}}"#
                 ))])
@@ -135,26 +127,14 @@ impl Script {
 
     fn list(&self, id: &str, modern: bool) -> Reply {
         let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":"#);
-        let tail = if modern {
-            format!(r#","ttlMs":3600000,"cacheScope":"public"{MODERN_TAIL}}}}}"#)
-        } else {
-            "}}".into()
-        };
-        Reply::Message(vec![
-            Bytes::from(head),
-            self.tools.clone(),
-            Bytes::from(tail),
-        ])
+        let tail =
+            if modern { format!(r#","ttlMs":3600000,"cacheScope":"public"{MODERN_TAIL}}}}}"#) } else { "}}".into() };
+        Reply::Message(vec![Bytes::from(head), self.tools.clone(), Bytes::from(tail)])
     }
 
     fn call(&self, id: &str, params: &Params<'_>, modern: bool) -> Reply {
         let arguments = &params.arguments;
-        match (
-            params.name.as_deref(),
-            arguments.text,
-            arguments.bytes,
-            arguments.n,
-        ) {
+        match (params.name.as_deref(), arguments.text, arguments.bytes, arguments.n) {
             (Some("echo"), Some(text), ..) => text_result(id, text.get(), modern),
             (Some("length"), Some(text), ..) => {
                 let summary = TextSummary::of(text.get().trim_matches('"').as_bytes());
@@ -164,15 +144,9 @@ impl Script {
                 let mut head = text_head(id);
                 head.push('"');
                 let tail = format!(r#""{}"#, text_tail(modern));
-                Reply::Message(vec![
-                    Bytes::from(head),
-                    self.filler.slice(..bytes),
-                    Bytes::from(tail),
-                ])
+                Reply::Message(vec![Bytes::from(head), self.filler.slice(..bytes), Bytes::from(tail)])
             }
-            (Some("progress"), _, _, Some(n)) => {
-                progress(id, params.meta.progress_token, n, modern)
-            }
+            (Some("progress"), _, _, Some(n)) => progress(id, params.meta.progress_token, n, modern),
             _ => error(id, -32602, "unknown tool or missing argument"),
         }
     }
@@ -193,22 +167,14 @@ fn progress(id: &str, token: Option<&RawValue>, n: u32, modern: bool) -> Reply {
 
 fn text_head(id: &str) -> String {
     let mut head = String::with_capacity(256);
-    for piece in [
-        r#"{"jsonrpc":"2.0","id":"#,
-        id,
-        r#","result":{"content":[{"type":"text","text":"#,
-    ] {
+    for piece in [r#"{"jsonrpc":"2.0","id":"#, id, r#","result":{"content":[{"type":"text","text":"#] {
         head.push_str(piece);
     }
     head
 }
 
 fn text_tail(modern: bool) -> String {
-    if modern {
-        format!("}}]{MODERN_TAIL}}}}}")
-    } else {
-        "}]}}".into()
-    }
+    if modern { format!("}}]{MODERN_TAIL}}}}}") } else { "}]}}".into() }
 }
 
 /// A result of one text, given as the JSON string that the caller sent.
@@ -221,9 +187,7 @@ fn text_result(id: &str, text: &str, modern: bool) -> Reply {
 
 fn result(id: &str, members: &str, modern: bool) -> Reply {
     let tail = if modern { MODERN_TAIL } else { "" };
-    Reply::Message(vec![Bytes::from(format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{tail}}}}}"#
-    ))])
+    Reply::Message(vec![Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{tail}}}}}"#))])
 }
 
 fn error(id: &str, code: i32, message: &str) -> Reply {
@@ -236,9 +200,7 @@ fn error(id: &str, code: i32, message: &str) -> Reply {
 fn tool_list(count: usize) -> String {
     let mut list = String::from("[");
     let callable = ["echo", "length", "big", "progress"].map(String::from);
-    let names = callable
-        .into_iter()
-        .chain((4..count).map(|n| format!("look_up_record_{n:03}")));
+    let names = callable.into_iter().chain((4..count).map(|n| format!("look_up_record_{n:03}")));
     for (n, name) in names.enumerate() {
         let comma = if n == 0 { "" } else { "," };
         let written = write!(

@@ -15,10 +15,7 @@ const MISSING: &[(&str, &str)] = &[
     ("auth mode jwt", "callers by JWT are not built"),
     ("${STATE", "consent over the protocol is not built"),
     ("${ELICIT_ID_B}", "consent over the protocol is not built"),
-    (
-        "state already consumed",
-        "consent over the protocol is not built",
-    ),
+    ("state already consumed", "consent over the protocol is not built"),
     ("[policy.ask]", "consent over the protocol is not built"),
     ("${TASK", "tasks are not built"),
     ("2025-11-25 unknown task", "tasks are not built"),
@@ -40,33 +37,18 @@ pub(super) struct Case {
 impl Case {
     pub(super) fn load() -> Vec<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-inputs.jsonl");
-        fs::read_to_string(path)
-            .unwrap()
-            .lines()
-            .map(Self::parse)
-            .collect()
+        fs::read_to_string(path).unwrap().lines().map(Self::parse).collect()
     }
 
     fn parse(line: &str) -> Self {
         let value: Value = serde_json::from_str(line).unwrap();
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let mut haystack = line.to_owned();
-        for encoded in [
-            &value["raw_b64"],
-            &value["body_b64"],
-            &value["raw_gen"]["prefix_b64"],
-        ] {
+        for encoded in [&value["raw_b64"], &value["body_b64"], &value["raw_gen"]["prefix_b64"]] {
             haystack.push_str(&String::from_utf8_lossy(&decode(encoded)));
         }
         let (id, transport, era, why) = (text("id"), text("transport"), text("era"), text("why"));
-        Self {
-            id,
-            transport,
-            era,
-            why,
-            value,
-            haystack,
-        }
+        Self { id, transport, era, why, value, haystack }
     }
 
     pub(super) fn is_http(&self) -> bool {
@@ -79,10 +61,7 @@ impl Case {
 
     /// Why it cannot be played.
     pub(super) fn needs_what_is_missing(&self) -> Option<&'static str> {
-        MISSING
-            .iter()
-            .find(|(text, _)| self.mentions(text))
-            .map(|(_, why)| *why)
+        MISSING.iter().find(|(text, _)| self.mentions(text)).map(|(_, why)| *why)
     }
 
     pub(super) fn mentions(&self, text: &str) -> bool {
@@ -108,17 +87,12 @@ impl Case {
 
     /// Within what the answer or the end must come, in milliseconds.
     pub(super) fn within_ms(&self) -> u64 {
-        self.expect("within_ms")
-            .and_then(Value::as_u64)
-            .unwrap_or(SOON_MS)
+        self.expect("within_ms").and_then(Value::as_u64).unwrap_or(SOON_MS)
     }
 
     /// The revision of a session that the case wants.
     pub(super) fn revision(&self) -> &'static str {
-        ["2024-11-05", "2025-03-26", "2025-06-18"]
-            .into_iter()
-            .find(|known| *known == self.era)
-            .unwrap_or("2025-11-25")
+        ["2024-11-05", "2025-03-26", "2025-06-18"].into_iter().find(|known| *known == self.era).unwrap_or("2025-11-25")
     }
 
     /// The bytes of a raw case, placeholders still in them.
@@ -147,17 +121,9 @@ impl Case {
         let count = usize::try_from(generated["count"].as_u64().unwrap_or(0)).unwrap();
         let inner = match text("kind") {
             "repeat" => text("unit").repeat(count),
-            "nest" => format!(
-                "{}{}{}",
-                text("open").repeat(count),
-                text("leaf"),
-                text("close").repeat(count)
-            ),
+            "nest" => format!("{}{}{}", text("open").repeat(count), text("leaf"), text("close").repeat(count)),
             "gzip-bomb" => return gzip_of_zeros(generated["inflated"].as_u64().unwrap()),
-            other => panic!(
-                "{}: the runner does not know how to generate {other}",
-                self.id
-            ),
+            other => panic!("{}: the runner does not know how to generate {other}", self.id),
         };
         let body = match generated["wrap"].as_str() {
             Some(wrap) => wrap.replacen('@', &inner, 1),
@@ -176,19 +142,14 @@ impl Case {
 const SOON_MS: u64 = 5_000;
 
 fn decode(text: &Value) -> Vec<u8> {
-    text.as_str()
-        .map(|text| BASE64.decode(text.as_bytes()).unwrap())
-        .unwrap_or_default()
+    text.as_str().map(|text| BASE64.decode(text.as_bytes()).unwrap()).unwrap_or_default()
 }
 
 /// A gzip member that inflates to that many zero bytes: one literal, then copies of 258 bytes at distance one.
 ///
 /// The checksum is left out; nobody should get as far as looking at it.
 fn gzip_of_zeros(inflated: u64) -> Vec<u8> {
-    let mut bits = Bits {
-        bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255],
-        bit: 0,
-    };
+    let mut bits = Bits { bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255], bit: 0 };
     bits.push(0b011, 3); // The last block, fixed codes.
     bits.push_code(0x30, 8); // Literal 0.
     for _ in 0..inflated / 258 {

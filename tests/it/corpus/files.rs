@@ -13,11 +13,7 @@ use crate::harness::{Setup, World};
 pub(super) fn play(case: &Case, running: &Stage) -> Vec<String> {
     let mut wrong = Vec::new();
     let open_to_all = case.text("document").contains("mode 0666");
-    let text = if open_to_all {
-        Setup::new().text()
-    } else {
-        case.text("document").to_owned()
-    };
+    let text = if open_to_all { Setup::new().text() } else { case.text("document").to_owned() };
     let world = World::new();
     let path = world.write("case.toml", &text);
     if open_to_all {
@@ -27,10 +23,7 @@ pub(super) fn play(case: &Case, running: &Stage) -> Vec<String> {
     let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
     let wanted = case.expect("exit_code").and_then(Value::as_i64);
     if output.status.code().map(i64::from) != wanted {
-        wrong.push(format!(
-            "exit {:?}, not {wanted:?}: {said}",
-            output.status.code()
-        ));
+        wrong.push(format!("exit {:?}, not {wanted:?}: {said}", output.status.code()));
     }
     if let Some(word) = case.expect("stderr").and_then(Value::as_str)
         && !said.contains(word)
@@ -42,12 +35,7 @@ pub(super) fn play(case: &Case, running: &Stage) -> Vec<String> {
         if reloaded.status.code() != Some(1) {
             wrong.push(format!("reload gave {:?}", reloaded.status));
         }
-        if !running
-            .gateway
-            .modern()
-            .tool_names()
-            .contains(&"fx__echo".to_owned())
-        {
+        if !running.gateway.modern().tool_names().contains(&"fx__echo".to_owned()) {
             wrong.push("the running configuration changed".to_owned());
         }
     }

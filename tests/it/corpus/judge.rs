@@ -22,9 +22,7 @@ pub(super) fn http(case: &Case, outcome: &Outcome) -> Vec<String> {
     if case.expects("close") && !outcome.closed {
         wrong.push("the connection stays open".to_owned());
     }
-    if case.expect("within_ms").is_some()
-        && outcome.elapsed > Duration::from_millis(case.within_ms() + 500)
-    {
+    if case.expect("within_ms").is_some() && outcome.elapsed > Duration::from_millis(case.within_ms() + 500) {
         wrong.push(format!("took {:?}", outcome.elapsed));
     }
     let Some(response) = &outcome.response else {
@@ -34,24 +32,16 @@ pub(super) fn http(case: &Case, outcome: &Outcome) -> Vec<String> {
     if let Some(accepted) = case.expect("http_status").and_then(Value::as_array)
         && !accepted.contains(&json!(status))
     {
-        wrong.push(format!(
-            "status {status}, not {accepted:?}: {}",
-            start(&response.text())
-        ));
+        wrong.push(format!("status {status}, not {accepted:?}: {}", start(&response.text())));
     }
     if let Some(forbidden) = case.expect("forbid_interim").and_then(Value::as_u64)
-        && response
-            .head
-            .interim
-            .iter()
-            .any(|code| u64::from(*code) == forbidden)
+        && response.head.interim.iter().any(|code| u64::from(*code) == forbidden)
     {
         wrong.push(format!("an interim {forbidden} was sent"));
     }
     wrong.extend(headers(case, response));
     let message: Value = serde_json::from_slice(&response.body).unwrap_or(Value::Null);
-    let succeeded =
-        case.expect("http_status").and_then(|list| list[0].as_u64()) == Some(200) && status == 200;
+    let succeeded = case.expect("http_status").and_then(|list| list[0].as_u64()) == Some(200) && status == 200;
     if case.expect("jsonrpc_code").is_some() || case.expect("jsonrpc_id").is_some() {
         wrong.extend(rpc(case, &message, succeeded));
     }
@@ -82,9 +72,7 @@ pub(super) fn rpc(case: &Case, message: &Value, may_succeed: bool) -> Vec<String
             Some("absent-or-1") => id.is_none() || id == Some(&json!(1)),
             _ => id == Some(accepted),
         };
-        let fit = accepted
-            .as_array()
-            .map_or_else(|| fits(accepted), |list| list.iter().any(fits));
+        let fit = accepted.as_array().map_or_else(|| fits(accepted), |list| list.iter().any(fits));
         if !fit {
             wrong.push(format!("id {id:?}, not {accepted}"));
         }
@@ -94,20 +82,13 @@ pub(super) fn rpc(case: &Case, message: &Value, may_succeed: bool) -> Vec<String
 
 fn headers(case: &Case, response: &Response) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (name, pattern) in case
-        .expect("headers")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
+    for (name, pattern) in case.expect("headers").and_then(Value::as_object).into_iter().flatten() {
         let pattern = pattern.as_str().unwrap();
         let value = response.head.header(name);
         let fits = match (pattern, value) {
             (_, None) => false,
             ("present", Some(_)) => true,
-            ("[0-9]+", Some(value)) => {
-                !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
-            }
+            ("[0-9]+", Some(value)) => !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()),
             (pattern, Some(value)) => {
                 let plain = !pattern.contains(['*', '+', '[', '(', '\\', '|', '^', '$']);
                 assert!(plain, "{}: teach the runner the pattern {pattern}", case.id);
@@ -118,12 +99,7 @@ fn headers(case: &Case, response: &Response) -> Vec<String> {
             wrong.push(format!("{name}: {value:?}, not {pattern}"));
         }
     }
-    for name in case
-        .expect("forbid_headers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    for name in case.expect("forbid_headers").and_then(Value::as_array).into_iter().flatten() {
         if let Some(value) = response.head.header(name.as_str().unwrap()) {
             wrong.push(format!("{name} is {value}"));
         }
@@ -133,41 +109,20 @@ fn headers(case: &Case, response: &Response) -> Vec<String> {
 
 fn members(case: &Case, message: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (name, value) in case
-        .expect("result_field")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
+    for (name, value) in case.expect("result_field").and_then(Value::as_object).into_iter().flatten() {
         if &message["result"][name] != value {
-            wrong.push(format!(
-                "result.{name} is {}, not {value}",
-                message["result"][name]
-            ));
+            wrong.push(format!("result.{name} is {}, not {value}", message["result"][name]));
         }
     }
-    for name in case
-        .expect("data_has")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        if message["error"]["data"]
-            .get(name.as_str().unwrap())
-            .is_none()
-        {
+    for name in case.expect("data_has").and_then(Value::as_array).into_iter().flatten() {
+        if message["error"]["data"].get(name.as_str().unwrap()).is_none() {
             wrong.push(format!("error.data has no {name}"));
         }
     }
     if let Some(codes) = case.expect("array_codes").and_then(Value::as_array) {
         let mut found: Vec<Value> = Vec::new();
         for answer in message.as_array().into_iter().flatten() {
-            found.push(
-                answer
-                    .pointer("/error/code")
-                    .cloned()
-                    .unwrap_or(Value::Null),
-            );
+            found.push(answer.pointer("/error/code").cloned().unwrap_or(Value::Null));
         }
         let sorted = |list: &[Value]| {
             let mut texts: Vec<String> = list.iter().map(Value::to_string).collect();
@@ -187,10 +142,7 @@ pub(super) fn same(one: &Outcome, other: &Outcome, whole: bool) -> Option<String
         return Some("one of them has no answer".to_owned());
     };
     if one.head.status != other.head.status {
-        return Some(format!(
-            "status {} and {}",
-            one.head.status, other.head.status
-        ));
+        return Some(format!("status {} and {}", one.head.status, other.head.status));
     }
     let fields = |response: &Response| {
         let mut fields: Vec<String> = Vec::new();
@@ -214,16 +166,10 @@ fn plain(response: &Response) -> String {
     if message.is_null() {
         return response.text();
     }
-    if let Some(data) = message
-        .pointer_mut("/error/data")
-        .and_then(Value::as_object_mut)
-    {
+    if let Some(data) = message.pointer_mut("/error/data").and_then(Value::as_object_mut) {
         data.retain(|name, _| !name.starts_with("call"));
     }
-    message
-        .to_string()
-        .replace("fx__denied", "NAME")
-        .replace("fx__nope", "NAME")
+    message.to_string().replace("fx__denied", "NAME").replace("fx__nope", "NAME")
 }
 
 fn start(text: &str) -> String {

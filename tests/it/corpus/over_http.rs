@@ -31,10 +31,7 @@ pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
     }
     outcome.wrong.extend(judge::http(case, &outcome));
     if case.expects("no_upstream_call") && stage.log.work() > calls {
-        outcome.wrong.push(format!(
-            "{} calls reached the upstream",
-            stage.log.work() - calls
-        ));
+        outcome.wrong.push(format!("{} calls reached the upstream", stage.log.work() - calls));
     }
     if let Some(most) = case.expect("log_lines_delta").and_then(Value::as_u64) {
         let new = stage.gateway.stderr.all().split_off(lines);
@@ -47,46 +44,25 @@ pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
 }
 
 fn bytes(case: &Case, prepared: &Prepared) -> Sent {
-    let drip = case.member("drip")["every_ms"]
-        .as_u64()
-        .map(Duration::from_millis);
+    let drip = case.member("drip")["every_ms"].as_u64().map(Duration::from_millis);
     if case.transport == "http-raw" {
-        return Sent {
-            first: prepared.filled(&case.raw()),
-            drip,
-        };
+        return Sent { first: prepared.filled(&case.raw()), drip };
     }
     let filled = |text: &str| String::from_utf8(prepared.filled(text.as_bytes())).unwrap();
     let mut headers: Vec<(String, String)> = Vec::new();
     for pair in case.member("headers").as_array().into_iter().flatten() {
-        headers.push((
-            pair[0].as_str().unwrap().to_owned(),
-            filled(pair[1].as_str().unwrap()),
-        ));
+        headers.push((pair[0].as_str().unwrap().to_owned(), filled(pair[1].as_str().unwrap())));
     }
     let mut body = prepared.filled(&case.body());
     if case.chunked() {
         headers.push(("Transfer-Encoding".to_owned(), "chunked".to_owned()));
         body = chunks(&body);
     }
-    let whole = http::request(
-        case.text("method"),
-        &filled(case.text("path")),
-        &headers,
-        &body,
-    );
+    let whole = http::request(case.text("method"), &filled(case.text("path")), &headers, &body);
     // A case that bounds what is read gets no more than that: the answer must come without the rest.
-    let most = case
-        .expect("max_body_read")
-        .and_then(Value::as_u64)
-        .map(|most| usize::try_from(most).unwrap());
-    let end = most.map_or(whole.len(), |most| {
-        (whole.len() - body.len() + most).min(whole.len())
-    });
-    Sent {
-        first: whole[..end].to_vec(),
-        drip,
-    }
+    let most = case.expect("max_body_read").and_then(Value::as_u64).map(|most| usize::try_from(most).unwrap());
+    let end = most.map_or(whole.len(), |most| (whole.len() - body.len() + most).min(whole.len()));
+    Sent { first: whole[..end].to_vec(), drip }
 }
 
 fn chunks(body: &[u8]) -> Vec<u8> {
@@ -123,9 +99,7 @@ fn exchange(case: &Case, stage: &Stage, sent: &Sent) -> Outcome {
             }
         }
         if case.expects("close") {
-            let left = patience
-                .saturating_sub(begun.elapsed())
-                .max(Duration::from_secs(2));
+            let left = patience.saturating_sub(begun.elapsed()).max(Duration::from_secs(2));
             outcome.closed = conn.closes_within(left);
         }
         answered.store(true, Ordering::SeqCst);

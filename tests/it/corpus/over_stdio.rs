@@ -20,23 +20,13 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     let (world, config) = setup.fake("fx", &Fake::stdio("both").logging(&log)).write();
     let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
     let session = case.era.as_str() < "2026" && case.era != "any";
-    let era = if session {
-        Era::Legacy(case.revision())
-    } else {
-        Era::Modern
-    };
+    let era = if session { Era::Legacy(case.revision()) } else { Era::Modern };
     let mut client = Mcp::stdio(pipe, era);
     if !session {
         // Only the modern face lists without a handshake that the case may want to make itself.
-        eventually("fx is listed", || {
-            client.tool_names().contains(&"fx__echo".to_owned())
-        });
+        eventually("fx is listed", || client.tool_names().contains(&"fx__echo".to_owned()));
     }
-    let line = if case.transport == "stdio" {
-        case.raw()
-    } else {
-        case.body()
-    };
+    let line = if case.transport == "stdio" { case.raw() } else { case.body() };
     let before = resident(client.pipe().pid());
     let (calls, lines) = (log.work(), client.pipe().stderr.all().len());
     client.pipe().send(&line);
@@ -65,14 +55,9 @@ pub(super) fn play(case: &Case) -> Vec<String> {
 
 /// What came before the answer to a request that is certainly good.
 fn replies(case: &Case, client: &mut Mcp, session: bool) -> Result<Vec<Value>, String> {
-    let (method, params) = if session {
-        ("ping", json!({}))
-    } else {
-        ("tools/list", json!({}))
-    };
+    let (method, params) = if session { ("ping", json!({})) } else { ("tools/list", json!({})) };
     let params = client.dress(params);
-    let probe =
-        json!({"jsonrpc": "2.0", "id": "probe", "method": method, "params": params}).to_string();
+    let probe = json!({"jsonrpc": "2.0", "id": "probe", "method": method, "params": params}).to_string();
     if let Err(error) = client.pipe().try_send(probe.as_bytes()) {
         return Err(format!("the input was closed: {error}"));
     }
@@ -81,13 +66,9 @@ fn replies(case: &Case, client: &mut Mcp, session: bool) -> Result<Vec<Value>, S
     let mut probed = false;
     while !probed || (replies.len() as u64) < wanted {
         let Some(line) = client.pipe().line(Duration::from_secs(10)) else {
-            return Err(format!(
-                "not served on: {replies:?}\n{}",
-                client.pipe().story()
-            ));
+            return Err(format!("not served on: {replies:?}\n{}", client.pipe().story()));
         };
-        let message: Value =
-            serde_json::from_str(&line).map_err(|error| format!("{error} in {line}"))?;
+        let message: Value = serde_json::from_str(&line).map_err(|error| format!("{error} in {line}"))?;
         if message["id"] == "probe" {
             probed = true;
         } else if message.get("method").is_none() {
@@ -100,25 +81,16 @@ fn replies(case: &Case, client: &mut Mcp, session: bool) -> Result<Vec<Value>, S
 fn judged(case: &Case, replies: &[Value], blank: bool) -> Vec<String> {
     if blank {
         // A blank line separates messages; it is none.
-        return replies
-            .iter()
-            .map(|reply| format!("a blank line is answered {reply}"))
-            .collect();
+        return replies.iter().map(|reply| format!("a blank line is answered {reply}")).collect();
     }
     let mut wrong: Vec<String> = Vec::new();
     if let Some(count) = case.expect("replies").and_then(Value::as_u64)
         && replies.len() as u64 != count
     {
-        wrong.push(format!(
-            "{} replies, not {count}: {replies:?}",
-            replies.len()
-        ));
+        wrong.push(format!("{} replies, not {count}: {replies:?}", replies.len()));
     }
     if case.expects("type_exact_ids") {
-        let mut ids: Vec<String> = replies
-            .iter()
-            .map(|reply| reply["id"].to_string())
-            .collect();
+        let mut ids: Vec<String> = replies.iter().map(|reply| reply["id"].to_string()).collect();
         ids.sort();
         if ids != ["\"1\"", "1"] {
             wrong.push(format!("ids {ids:?}"));
@@ -129,11 +101,7 @@ fn judged(case: &Case, replies: &[Value], blank: bool) -> Vec<String> {
         wrong.push("no reply".to_owned());
     }
     if expected {
-        wrong.extend(
-            replies
-                .iter()
-                .flat_map(|reply| judge::rpc(case, reply, false)),
-        );
+        wrong.extend(replies.iter().flat_map(|reply| judge::rpc(case, reply, false)));
     }
     wrong
 }
@@ -141,14 +109,6 @@ fn judged(case: &Case, replies: &[Value], blank: bool) -> Vec<String> {
 /// The most memory that a process ever had resident, in bytes.
 fn peak(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap_or_default();
-    line.trim()
-        .trim_end_matches(" kB")
-        .trim()
-        .parse::<u64>()
-        .unwrap_or(0)
-        * 1024
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }

@@ -60,8 +60,7 @@ impl Stage {
         let many = setup.contains("many-caller") || case.mentions("_B}");
         if many {
             let mut setup = Setup::new().env("SECOND_TOKEN", TOKEN_B);
-            let mut tables =
-                "[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }\n".to_owned();
+            let mut tables = "[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }\n".to_owned();
             if let Some(caps) = case.member("caps").as_object() {
                 tables.push_str("[server.limits]\n");
                 for (key, value) in caps {
@@ -80,12 +79,8 @@ impl Stage {
                 let setup = Setup::new();
                 let log = Log::new(&setup.world.path("work"), "fx");
                 let command = toml_array([headend(), "demo", "time"]);
-                let gateway = setup
-                    .toml(&format!("[upstreams.fx]\ncommand = {command}"))
-                    .start();
-                eventually("the demo is up", || {
-                    !gateway.modern().tool_names().is_empty()
-                });
+                let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+                eventually("the demo is up", || !gateway.modern().tool_names().is_empty());
                 Some(Self { gateway, log })
             }
             _ => None,
@@ -100,25 +95,19 @@ impl Stage {
     pub(super) fn prepare(&self, case: &Case) -> Prepared {
         let mut prepared = Prepared::default();
         let era = Era::Legacy(case.revision());
-        let mut fill =
-            |name: &str, value: String| prepared.fill.push((format!("${{{name}}}"), value));
+        let mut fill = |name: &str, value: String| prepared.fill.push((format!("${{{name}}}"), value));
         fill("HOST", self.gateway.address.to_string());
         fill("TOKEN", self.gateway.token().unwrap_or_default());
         fill("TOKEN_B", TOKEN_B.to_owned());
         if case.mentions("${SESSION_DELETED}") {
             let ended = self.gateway.client(era);
-            assert!(
-                matches!(ended.end_session(), 200..=204),
-                "a session can be ended"
-            );
+            assert!(matches!(ended.end_session(), 200..=204), "a session can be ended");
             fill("SESSION_DELETED", ended.session().unwrap());
         }
         if case.mentions("${CURSOR_B}") {
             let page = self.second(Era::Modern).request("tools/list", json!({}));
-            let cursor = page.result()["nextCursor"]
-                .as_str()
-                .expect("a list of 1900 tools has a second page")
-                .to_owned();
+            let cursor =
+                page.result()["nextCursor"].as_str().expect("a list of 1900 tools has a second page").to_owned();
             fill("CURSOR_B", cursor);
         }
         if case.mentions("${10000_URIS}") {
@@ -128,15 +117,11 @@ impl Stage {
         if case.mentions("${SESSION_B}") {
             let client = self.second(era);
             fill("SESSION_B", client.session().unwrap());
-            prepared
-                .undisturbed
-                .push(Undisturbed::Session(Box::new(client)));
+            prepared.undisturbed.push(Undisturbed::Session(Box::new(client)));
         }
         if case.mentions("${SESSION}") {
             let client = self.gateway.client(era);
-            prepared
-                .fill
-                .push(("${SESSION}".to_owned(), client.session().unwrap()));
+            prepared.fill.push(("${SESSION}".to_owned(), client.session().unwrap()));
             prepared.clients.push(client);
         }
         self.arrange(case, &mut prepared);
@@ -171,8 +156,7 @@ impl Stage {
             }
             "many-caller configuration; the caller's bucket emptied" => {
                 let mut client = self.gateway.modern();
-                let emptied =
-                    (0..400).any(|_| client.request("tools/list", json!({})).status == 429);
+                let emptied = (0..400).any(|_| client.request("tools/list", json!({})).status == 429);
                 assert!(emptied, "400 requests at once are over any limit of 20/s");
             }
             _ => {
@@ -192,10 +176,7 @@ impl Prepared {
             return bytes;
         }
         for (name, value) in &self.fill {
-            while let Some(at) = bytes
-                .windows(name.len())
-                .position(|window| window == name.as_bytes())
-            {
+            while let Some(at) = bytes.windows(name.len()).position(|window| window == name.as_bytes()) {
                 bytes.splice(at..at + name.len(), value.bytes());
             }
         }
@@ -204,10 +185,7 @@ impl Prepared {
 
     /// What the case disturbed although it must not.
     pub(super) fn disturbed(&mut self) -> Vec<String> {
-        self.undisturbed
-            .iter_mut()
-            .filter_map(Undisturbed::look)
-            .collect()
+        self.undisturbed.iter_mut().filter_map(Undisturbed::look).collect()
     }
 }
 
@@ -221,15 +199,12 @@ impl Undisturbed {
             },
             Self::Call(call) => {
                 let response = call.response();
-                let good = response
-                    .get("result")
-                    .is_some_and(|result| result["isError"] != Value::Bool(true));
+                let good = response.get("result").is_some_and(|result| result["isError"] != Value::Bool(true));
                 (!good).then(|| format!("the other call was answered {response}"))
             }
             Self::Session(client) => {
                 let answer = client.request("ping", json!({}));
-                (answer.result() != &json!({}))
-                    .then(|| format!("the other session got {}", answer.raw))
+                (answer.result() != &json!({})).then(|| format!("the other session got {}", answer.raw))
             }
         }
     }

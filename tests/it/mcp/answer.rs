@@ -23,9 +23,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// The result; fails when there is none.
     pub(crate) fn result(&self) -> &Value {
-        self.message
-            .get("result")
-            .unwrap_or_else(|| panic!("no result but {} {}", self.status, self.raw))
+        self.message.get("result").unwrap_or_else(|| panic!("no result but {} {}", self.status, self.raw))
     }
 
     /// The error's code, when it is one.
@@ -35,24 +33,13 @@ impl Answer {
 
     /// Whether a tool said that it failed.
     pub(crate) fn is_error(&self) -> bool {
-        self.message
-            .pointer("/result/isError")
-            .and_then(Value::as_bool)
-            .unwrap_or(false)
+        self.message.pointer("/result/isError").and_then(Value::as_bool).unwrap_or(false)
     }
 
     /// The texts of a tool's result.
     pub(crate) fn text(&self) -> String {
-        let content = self
-            .result()
-            .get("content")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        content
-            .iter()
-            .filter_map(|part| part.get("text")?.as_str().map(str::to_owned))
-            .collect()
+        let content = self.result().get("content").and_then(Value::as_array).cloned().unwrap_or_default();
+        content.iter().filter_map(|part| part.get("text")?.as_str().map(str::to_owned)).collect()
     }
 }
 
@@ -122,15 +109,8 @@ pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
                 last = Some((message, event.data));
             }
         }
-        let (message, raw) =
-            last.ok_or_else(|| std::io::Error::other("a stream without a response"))?;
-        return Ok(Answer {
-            status: head.status,
-            head,
-            message,
-            raw,
-            notices,
-        });
+        let (message, raw) = last.ok_or_else(|| std::io::Error::other("a stream without a response"))?;
+        return Ok(Answer { status: head.status, head, message, raw, notices });
     }
     let mut body = Vec::new();
     while let Some(piece) = conn.piece()? {
@@ -138,11 +118,5 @@ pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
     }
     let raw = String::from_utf8_lossy(&body).into_owned();
     let message = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Ok(Answer {
-        status: head.status,
-        head,
-        message,
-        raw,
-        notices,
-    })
+    Ok(Answer { status: head.status, head, message, raw, notices })
 }

@@ -38,19 +38,11 @@ impl Peers {
         let target = test.ancestors().nth(3).unwrap().join("peers");
         let root = std::env::var_os("HEADEND_TEST_PEERS").map_or(target, PathBuf::from);
         let peers = Self { root };
-        let needed = [
-            peers.node(),
-            peers.package("sdk"),
-            peers.package("server-everything"),
-            peers.python("python"),
-        ];
+        let needed = [peers.node(), peers.package("sdk"), peers.package("server-everything"), peers.python("python")];
         if let Some(missing) = needed.iter().find(|path| !path.exists()) {
             left_out(
                 "real peers",
-                &format!(
-                    "{} is missing; tests/README.md says how to install them",
-                    missing.display()
-                ),
+                &format!("{} is missing; tests/README.md says how to install them", missing.display()),
             );
             return None;
         }
@@ -63,9 +55,7 @@ impl Peers {
     }
 
     fn package(&self, name: &str) -> PathBuf {
-        self.root
-            .join("node/node_modules/@modelcontextprotocol")
-            .join(name)
+        self.root.join("node/node_modules/@modelcontextprotocol").join(name)
     }
 
     fn python(&self, program: &str) -> PathBuf {
@@ -98,24 +88,12 @@ impl Bench {
         }
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let node = |package: &str, arguments: &[&str]| {
-            let program = [
-                text(&peers.node()),
-                text(&peers.package(package).join("dist/index.js")),
-            ];
-            toml_array(
-                program
-                    .iter()
-                    .map(String::as_str)
-                    .chain(arguments.iter().copied()),
-            )
+            let program = [text(&peers.node()), text(&peers.package(package).join("dist/index.js"))];
+            toml_array(program.iter().map(String::as_str).chain(arguments.iter().copied()))
         };
         let python = |program: &str, arguments: &[&str]| {
             let program = text(&peers.python(program));
-            toml_array(
-                [program.as_str()]
-                    .into_iter()
-                    .chain(arguments.iter().copied()),
-            )
+            toml_array([program.as_str()].into_iter().chain(arguments.iter().copied()))
         };
         let fixture = |era: &str| {
             let arguments = ["http", "--listen", "127.0.0.1:0", "--era", era].map(str::to_owned);
@@ -124,59 +102,26 @@ impl Bench {
         let (old, new) = (fixture("legacy"), fixture("modern"));
         let repository = text(&repository);
         let gateway = setup
-            .toml(&format!(
-                "[upstreams.every]\ncommand = {}",
-                node("server-everything", &["stdio"])
-            ))
-            .toml(&format!(
-                "[upstreams.files]\ncommand = {}",
-                node("server-filesystem", &[&text(&folder)])
-            ))
-            .toml(&format!(
-                "[upstreams.time]\ncommand = {}",
-                python("mcp-server-time", &[])
-            ))
-            .toml(&format!(
-                "[upstreams.git]\ncommand = {}",
-                python("mcp-server-git", &["--repository", &repository])
-            ))
+            .toml(&format!("[upstreams.every]\ncommand = {}", node("server-everything", &["stdio"])))
+            .toml(&format!("[upstreams.files]\ncommand = {}", node("server-filesystem", &[&text(&folder)])))
+            .toml(&format!("[upstreams.time]\ncommand = {}", python("mcp-server-time", &[])))
+            .toml(&format!("[upstreams.git]\ncommand = {}", python("mcp-server-git", &["--repository", &repository])))
             .url("old", &old.url)
             .url("new", &new.url)
             .start();
         let note = text(&fs::canonicalize(note).unwrap());
-        let call = |name, arguments, wanted| Call {
-            name,
-            arguments,
-            wanted,
-        };
+        let call = |name, arguments, wanted| Call { name, arguments, wanted };
         let calls = vec![
-            call(
-                "every__echo",
-                json!({"message": "hello there"}),
-                "hello there",
-            ),
-            call(
-                "files__read_text_file",
-                json!({"path": note}),
-                "written for the test",
-            ),
+            call("every__echo", json!({"message": "hello there"}), "hello there"),
+            call("files__read_text_file", json!({"path": note}), "written for the test"),
             call("time__get_current_time", json!({"timezone": "UTC"}), "UTC"),
-            call(
-                "git__git_status",
-                json!({"repo_path": repository}),
-                "Repository status",
-            ),
+            call("git__git_status", json!({"repo_path": repository}), "Repository status"),
             call("old__test_simple_text", json!({}), ""),
             call("new__test_simple_text", json!({}), ""),
         ];
         let names: Vec<&str> = calls.iter().map(|call| call.name).collect();
         gateway.wait_for_tools_within(Duration::from_secs(90), &names);
-        Some(Self {
-            peers,
-            gateway,
-            calls,
-            _listening: vec![old, new],
-        })
+        Some(Self { peers, gateway, calls, _listening: vec![old, new] })
     }
 
     pub(super) fn url(&self) -> String {
@@ -185,14 +130,8 @@ impl Bench {
 
     /// The command line of a face over stdio.
     pub(super) fn command(&self, face: Face) -> Vec<String> {
-        let mut words = [
-            headend(),
-            "stdio",
-            "--config",
-            self.gateway.config.to_str().unwrap(),
-        ]
-        .map(str::to_owned)
-        .to_vec();
+        let mut words =
+            [headend(), "stdio", "--config", self.gateway.config.to_str().unwrap()].map(str::to_owned).to_vec();
         if face == Face::Alone {
             words.push("--no-daemon".to_owned());
         }
@@ -200,12 +139,7 @@ impl Bench {
     }
 
     fn environment(&self) -> Value {
-        self.gateway
-            .world
-            .environment()
-            .into_iter()
-            .map(|(name, value)| (name, Value::String(value)))
-            .collect()
+        self.gateway.world.environment().into_iter().map(|(name, value)| (name, Value::String(value))).collect()
     }
 
     fn target(&self, face: Face) -> Value {
@@ -220,33 +154,16 @@ impl Bench {
     /// One of the clients in `tests/peers`.
     pub(super) fn script(&self, face: Face, (script, era, protocol): &Script) -> Vec<String> {
         let at = format!("{script} ({era}) over {face:?}");
-        let calls: Vec<Value> = self
-            .calls
-            .iter()
-            .map(|call| json!({"name": call.name, "arguments": call.arguments}))
-            .collect();
+        let calls: Vec<Value> =
+            self.calls.iter().map(|call| json!({"name": call.name, "arguments": call.arguments})).collect();
         let job = json!({"era": era, "target": self.target(face), "calls": calls}).to_string();
-        let python = Path::new(script)
-            .extension()
-            .is_some_and(|extension| extension == "py");
-        let program = if python {
-            self.peers.python("python")
-        } else {
-            self.peers.node()
-        };
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/peers")
-            .join(script);
+        let python = Path::new(script).extension().is_some_and(|extension| extension == "py");
+        let program = if python { self.peers.python("python") } else { self.peers.node() };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script);
         let output = self.run(Command::new(program).arg(path).arg(job), &at);
-        let report = String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .next_back()
-            .map(serde_json::from_str::<Value>);
+        let report = String::from_utf8_lossy(&output.stdout).lines().next_back().map(serde_json::from_str::<Value>);
         let Some(Ok(report)) = report else {
-            return vec![format!(
-                "{at}: no report\n{}",
-                String::from_utf8_lossy(&output.stderr)
-            )];
+            return vec![format!("{at}: no report\n{}", String::from_utf8_lossy(&output.stderr))];
         };
         let mut wrong = Vec::new();
         if let Some(protocol) = protocol
@@ -254,35 +171,20 @@ impl Bench {
         {
             wrong.push(format!("{at}: speaks {}", report["protocol"]));
         }
-        for (call, result) in self
-            .calls
-            .iter()
-            .zip(report["calls"].as_array().cloned().unwrap_or_default())
-        {
-            let good = result["isError"] == false
-                && result["text"]
-                    .as_str()
-                    .is_some_and(|t| t.contains(call.wanted));
+        for (call, result) in self.calls.iter().zip(report["calls"].as_array().cloned().unwrap_or_default()) {
+            let good = result["isError"] == false && result["text"].as_str().is_some_and(|t| t.contains(call.wanted));
             if !good {
                 wrong.push(format!("{at}: {} gave {result}", call.name));
             }
         }
-        let listed: Vec<&str> = report["tools"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let listed: Vec<&str> = report["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         wrong.extend(self.unlisted(&listed, &at));
         wrong
     }
 
     /// The Inspector's command line: one list or one call a run.
     pub(super) fn inspector(&self, face: Face, era: &str, call: Option<&Call>) -> Vec<String> {
-        let at = format!(
-            "inspector ({era}) over {face:?}: {}",
-            call.map_or("tools/list", |call| call.name)
-        );
+        let at = format!("inspector ({era}) over {face:?}: {}", call.map_or("tools/list", |call| call.name));
         let server = match face {
             Face::Http => {
                 let bearer = format!("Bearer {}", self.gateway.token().unwrap_or_default());
@@ -294,26 +196,10 @@ impl Bench {
             }
         };
         let file = format!("work/inspector-{face:?}.json");
-        let file = self.gateway.world.write(
-            &file,
-            &json!({"mcpServers": {"gateway": server}}).to_string(),
-        );
+        let file = self.gateway.world.write(&file, &json!({"mcpServers": {"gateway": server}}).to_string());
         let mut command = Command::new(self.peers.node());
-        command.arg(
-            self.peers
-                .package("inspector")
-                .join("clients/launcher/build/index.js"),
-        );
-        command
-            .args([
-                "--cli",
-                "--server",
-                "gateway",
-                "--protocol-era",
-                era,
-                "--config",
-            ])
-            .arg(file);
+        command.arg(self.peers.package("inspector").join("clients/launcher/build/index.js"));
+        command.args(["--cli", "--server", "gateway", "--protocol-era", era, "--config"]).arg(file);
         match call {
             None => command.args(["--method", "tools/list"]),
             Some(call) => command
@@ -322,29 +208,18 @@ impl Bench {
         };
         let output = self.run(&mut command, &at);
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-        let told = || {
-            format!(
-                "{at}: {:?} {answer}\n{}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr)
-            )
-        };
+        let told = || format!("{at}: {:?} {answer}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
             return vec![told()];
         }
         match call {
             None => {
-                let listed: Vec<&str> = answer["tools"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|tool| tool["name"].as_str())
-                    .collect();
+                let listed: Vec<&str> =
+                    answer["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
                 self.unlisted(&listed, &at)
             }
             Some(call) => {
-                let good = answer["isError"] != true
-                    && answer["content"].to_string().contains(call.wanted);
+                let good = answer["isError"] != true && answer["content"].to_string().contains(call.wanted);
                 if good { Vec::new() } else { vec![told()] }
             }
         }
@@ -358,47 +233,29 @@ impl Bench {
     {
         let at = format!("rmcp (modern: {modern}) over {face}");
         let lifecycle = if modern {
-            ClientLifecycleMode::Discover {
-                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            }
+            ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
         } else {
             ClientLifecycleMode::Initialize
         };
         let client = serve_client_with_lifecycle((), transport, lifecycle).await;
-        let client =
-            client.unwrap_or_else(|error| panic!("{at}: {error}\n{}", self.gateway.story()));
-        let tools = client
-            .list_all_tools()
-            .await
-            .unwrap_or_else(|error| panic!("{at}: {error}"));
+        let client = client.unwrap_or_else(|error| panic!("{at}: {error}\n{}", self.gateway.story()));
+        let tools = client.list_all_tools().await.unwrap_or_else(|error| panic!("{at}: {error}"));
         let listed: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         assert_eq!(self.unlisted(&listed, &at), Vec::<String>::new());
         for call in &self.calls {
             let arguments = call.arguments.as_object().cloned().unwrap_or_default();
             let params = CallToolRequestParams::new(call.name).with_arguments(arguments);
-            let result = client
-                .call_tool(params)
-                .await
-                .unwrap_or_else(|error| panic!("{at}: {}: {error}", call.name));
+            let result = client.call_tool(params).await.unwrap_or_else(|error| panic!("{at}: {}: {error}", call.name));
             let result = serde_json::to_value(&result).unwrap();
             assert!(result["isError"] != true, "{at}: {}: {result}", call.name);
-            assert!(
-                result["content"].to_string().contains(call.wanted),
-                "{at}: {}: {result}",
-                call.name
-            );
+            assert!(result["content"].to_string().contains(call.wanted), "{at}: {}: {result}", call.name);
         }
         client.cancel().await.unwrap();
     }
 
     fn unlisted(&self, listed: &[&str], at: &str) -> Vec<String> {
-        let missing = self
-            .calls
-            .iter()
-            .filter(|call| !listed.contains(&call.name));
-        missing
-            .map(|call| format!("{at}: {} is not listed", call.name))
-            .collect()
+        let missing = self.calls.iter().filter(|call| !listed.contains(&call.name));
+        missing.map(|call| format!("{at}: {} is not listed", call.name)).collect()
     }
 
     fn run(&self, command: &mut Command, at: &str) -> Output {
@@ -406,13 +263,7 @@ impl Bench {
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .env_clear()
-            .env(
-                "PATH",
-                format!(
-                    "{}:{path}",
-                    self.peers.root.join("node/node_modules/.bin").display()
-                ),
-            )
+            .env("PATH", format!("{}:{path}", self.peers.root.join("node/node_modules/.bin").display()))
             .env("HOME", home)
             .env("LANG", "C.UTF-8")
             .env("PEERS_NODE", self.peers.root.join("node"))
@@ -421,9 +272,7 @@ impl Bench {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{at}: {error}"));
+        let child = command.spawn().unwrap_or_else(|error| panic!("{at}: {error}"));
         output_within(child, CLIENT, at)
     }
 }
