@@ -23,7 +23,7 @@ mod rule;
 mod uri;
 
 pub(crate) use self::decide::{Decision, Facts, decide};
-pub(crate) use self::limit::{KeyPart, LimitSpec, Limiter, Per, Rate};
+pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
 pub(crate) use self::permit::Permit;
 pub(crate) use self::record::Record;
 pub(crate) use self::rule::{Field, RuleSpec};

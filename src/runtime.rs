@@ -5,12 +5,15 @@
 //! ([`crate::policy`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
 pub(crate) mod admin;
+pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod exchange;
 pub(crate) mod gateway;
 pub(crate) mod live;
+pub(crate) mod queue;
 pub(crate) mod server;
 pub(crate) mod service;
+pub(crate) mod shares;
 pub(crate) mod snapshot;
 pub(crate) mod store;
 pub(crate) mod supervisor;

@@ -113,9 +113,10 @@ fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<
     let terminal = std::io::stdout().is_terminal();
     let token_file = addresses.token_file.as_ref().filter(|_| wants_token);
     if let (Some(path), true) = (token_file, terminal)
-        && let Ok(token) = std::fs::read_to_string(path) {
-            text.push_str(&format!("token {} (kept in {})\n", token.trim(), path.display()));
-        }
+        && let Ok(token) = std::fs::read_to_string(path)
+    {
+        text.push_str(&format!("token {} (kept in {})\n", token.trim(), path.display()));
+    }
     if let Some(endpoint) = addresses.endpoints.first().filter(|_| embedded || terminal) {
         let authorization = token_file
             .map(|path| format!(" -H \"Authorization: Bearer $(cat '{}')\"", path.display()))

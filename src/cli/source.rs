@@ -66,9 +66,10 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     for upstream in &mut config.upstreams {
         if let Target::Stdio { command, .. } = &mut upstream.target
-            && let Some(first) = command.first_mut().filter(|first| *first == "headend") {
-                *first = program.display().to_string();
-            }
+            && let Some(first) = command.first_mut().filter(|first| *first == "headend")
+        {
+            *first = program.display().to_string();
+        }
     }
     Ok((config, warnings))
 }

@@ -20,10 +20,13 @@ pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     let mut loaded = source::load(common, &args.upstreams)?;
     let _guard = serve::start_logs(common, &loaded.config.log)?;
     let runtime = serve::runtime()?;
-    if args.upstreams.is_empty() && !args.no_daemon && !loaded.embedded
-        && let Some(daemon) = same_daemon(common, &loaded, args.profile.as_deref()) {
-            return runtime.block_on(relay::run(common, daemon, args.profile.as_deref()));
-        }
+    if args.upstreams.is_empty()
+        && !args.no_daemon
+        && !loaded.embedded
+        && let Some(daemon) = same_daemon(common, &loaded, args.profile.as_deref())
+    {
+        return runtime.block_on(relay::run(common, daemon, args.profile.as_deref()));
+    }
     let profile = if args.transparent { Some(transparent(&mut loaded)?) } else { args.profile.clone() };
     runtime.block_on(alone(loaded, profile, !args.upstreams.is_empty()))
 }

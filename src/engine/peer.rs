@@ -311,9 +311,10 @@ impl<P: CallPort> Peer<P> {
         let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
         let Some(id) = id else { return };
         if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
-            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id) {
-                port.done(Outcome::Failed(malformed()));
-            }
+            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
+        {
+            port.done(Outcome::Failed(malformed()));
+        }
     }
 
     fn discovered(&mut self, answer: &Result<RawJson, RawJson>, now: Instant) {

@@ -75,9 +75,10 @@ impl Meta {
             }
         }
         if let Some(level) = self.0.get(LOG_LEVEL)
-            && !level.parse::<Cow<'_, str>>().is_ok_and(|level| is_log_level(&level)) {
-                return Err(MetaError::WrongType { key: LOG_LEVEL, want: "a log level" });
-            }
+            && !level.parse::<Cow<'_, str>>().is_ok_and(|level| is_log_level(&level))
+        {
+            return Err(MetaError::WrongType { key: LOG_LEVEL, want: "a log level" });
+        }
         Ok(ModernMeta { version })
     }
 

@@ -59,11 +59,12 @@ fn tool_schemas(out: &mut RawObject, revision: Revision) {
     if revision < Revision::V2025_06_18 {
         out.remove("outputSchema");
     } else if revision.era() == Era::Legacy
-        && let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema)) {
-            let wrapped =
-                format!(r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#, schema.text());
-            out.set("outputSchema", RawJson::trusted(wrapped));
-        }
+        && let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema))
+    {
+        let wrapped =
+            format!(r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#, schema.text());
+        out.set("outputSchema", RawJson::trusted(wrapped));
+    }
 }
 
 fn is_object_schema(schema: &RawJson) -> bool {
@@ -152,10 +153,11 @@ fn tool_result(raw: RawJson, to: Revision) -> RawJson {
         }
     }
     if to < Revision::V2025_06_18
-        && let Some(content) = object.get("content").and_then(|content| blocks(content, to)) {
-            object.set("content", content);
-            changed = true;
-        }
+        && let Some(content) = object.get("content").and_then(|content| blocks(content, to))
+    {
+        object.set("content", content);
+        changed = true;
+    }
     if changed { object.encode() } else { raw }
 }
 

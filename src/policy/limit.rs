@@ -15,7 +15,7 @@ use super::rule::{Field, Patterns, Problems, Target};
 mod buckets;
 
 pub(in crate::policy) use self::buckets::Limited;
-pub(crate) use self::buckets::Limiter;
+pub(crate) use self::buckets::{CallerLimiter, Limiter};
 
 /// Longest time that an empty bucket may take to fill: a hundred years, far from overflow.
 const MAX_FILL: u64 = 100 * 366 * Per::Day.nanos();

@@ -13,14 +13,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
+use crate::policy::CallerLimiter;
+use crate::runtime::budget::Budget;
+use crate::runtime::queue::Queue;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::{Front, accept, serve_pages};
 use crate::runtime::server::legacy::{SessionLimits, Sessions};
 use crate::runtime::server::lines::LineClient;
 use crate::runtime::service::{LOCAL, Service};
+use crate::runtime::shares::{ShareLimits, Shares};
 use crate::runtime::store::Store;
 use crate::runtime::supervisor::{self, Order, Parts, Supervised};
 use crate::runtime::tasks::TaskGroup;
+use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::http::client;
 use crate::runtime::{clock, systemd};
 use crate::telemetry::metrics::Metrics;
@@ -103,10 +108,17 @@ impl Gateway {
             idle: limits.session_idle,
             max: limits.session_max,
         };
-        let in_flight = limits.in_flight;
+        let limits = limits.clone();
         let drain_timeout = config.server.drain_timeout;
+        let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
-        let parts = Parts { metrics: metrics.clone(), store: store.clone(), http: client()? };
+        let parts = Parts {
+            metrics: metrics.clone(),
+            store: store.clone(),
+            http: client()?,
+            intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+        };
+        let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
@@ -116,7 +128,17 @@ impl Gateway {
             draining: CancellationToken::new(),
             giving_up: CancellationToken::new(),
             cursors: CursorKey::new(&clock::random::<32>()),
-            in_flight: Arc::new(Semaphore::new(in_flight)),
+            in_flight: Arc::new(Semaphore::new(limits.in_flight)),
+            queued: Queue::new(limits.queue),
+            queue_time: limits.queue_timeout,
+            max_result_bytes: limits.result_bytes,
+            budget,
+            shares: Shares::new(ShareLimits {
+                connections: limits.connections_per_caller,
+                calls: limits.in_flight_per_caller,
+                streams: limits.streams_per_caller,
+            }),
+            caller_rate: CallerLimiter::new(limits.caller_rate, burst),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
             started: clock::now(),
         });
@@ -166,7 +188,8 @@ impl Gateway {
         };
         for (listener, local) in listeners {
             let server = &config.server;
-            let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, tokens.clone());
+            let guard =
+                Guard::new(local, &server.allowed_hosts, &server.allowed_origins, tokens.clone(), &server.limits);
             addresses.endpoints.push(format!("http://{local}{}", server.endpoint));
             let front = Arc::new(Front {
                 service: Arc::clone(&self.service),
@@ -227,7 +250,13 @@ impl Gateway {
             "/readyz" => Some((http::StatusCode::OK, "ready\n".to_owned())),
             _ => None,
         };
-        let guard = Guard::new(local, &config.server.allowed_hosts, &config.server.allowed_origins, None);
+        let guard = Guard::new(
+            local,
+            &config.server.allowed_hosts,
+            &config.server.allowed_origins,
+            None,
+            &config.server.limits,
+        );
         // The pages outlive the drain, so that a scraper sees it.
         let stop = self.service.giving_up.clone();
         let tasks = self.supervised.tasks.clone();

@@ -1,7 +1,7 @@
 //! A permitted call on its way: slot, upstream, progress, deadline, exactly one answer.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
@@ -14,7 +14,9 @@ use crate::mcp::version::{Era, Revision};
 use crate::policy::Permit;
 use crate::runtime::clock;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
+use crate::runtime::queue::Queued;
 use crate::runtime::service::{Answer, Service, refused};
+use crate::runtime::shares::Place;
 use crate::runtime::snapshot::View;
 use crate::runtime::upstream::handle::{Handle, Slot};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
@@ -51,7 +53,15 @@ pub(crate) struct LiveCall {
     revision: Revision,
     labels: CallLabels,
     done: bool,
-    _place: OwnedSemaphorePermit,
+    place: InFlight,
+    _share: Place,
+}
+
+/// A call's place among all calls in flight, or its turn to get one. Held, not read.
+#[derive(Debug)]
+pub(crate) enum InFlight {
+    Running(#[expect(dead_code, reason = "given back on drop")] OwnedSemaphorePermit),
+    Queued(#[expect(dead_code, reason = "given back on drop")] Queued),
 }
 
 struct Running {
@@ -79,7 +89,8 @@ impl LiveCall {
         progress: Option<Progress>,
         revision: Revision,
         labels: CallLabels,
-        place: OwnedSemaphorePermit,
+        place: InFlight,
+        share: Place,
     ) -> Self {
         Self {
             service,
@@ -92,16 +103,18 @@ impl LiveCall {
             revision,
             labels,
             done: false,
-            _place: place,
+            place,
+            _share: share,
         }
     }
 
     /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
     pub(crate) async fn next(&mut self) -> LiveEvent {
         if self.running.is_none()
-            && let Err(failure) = self.start().await {
-                return self.fail(&failure);
-            }
+            && let Err(failure) = self.start().await
+        {
+            return self.fail(&failure);
+        }
         loop {
             let Some(running) = &mut self.running else { return self.fail(&crate::engine::peer::down()) };
             let until = running.deadline.at();
@@ -135,6 +148,7 @@ impl LiveCall {
 
     async fn start(&mut self) -> Result<(), Failure> {
         let asked = clock::now();
+        self.admit().await?;
         let slot = self.handle.slot().await?;
         let link = self.handle.link().await?;
         let Some((permit, outgoing)) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
@@ -148,6 +162,24 @@ impl LiveCall {
         Ok(())
     }
 
+    /// Waits for a place among all calls, where there was none at once.
+    async fn admit(&mut self) -> Result<(), Failure> {
+        if matches!(self.place, InFlight::Running(..)) {
+            return Ok(());
+        }
+        let free = Arc::clone(&self.service.in_flight).acquire_owned();
+        match tokio::time::timeout(self.service.queue_time, free).await {
+            Ok(Ok(permit)) => {
+                self.place = InFlight::Running(permit);
+                Ok(())
+            }
+            Ok(Err(_)) | Err(_) => {
+                let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
+                Err(busy.retry_after(self.service.queue_time.max(Duration::from_secs(1))))
+            }
+        }
+    }
+
     fn finish(&mut self, outcome: Outcome) -> LiveEvent {
         let answer = match outcome {
             Outcome::Failed(failure) => return self.fail(&failure),
@@ -156,6 +188,10 @@ impl LiveCall {
                     self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
                     let text = "The server asked for input, which this client and this gateway did not offer.";
                     return self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+                }
+                if raw.bytes().len() > self.service.max_result_bytes {
+                    let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
+                    return self.fail(&Failure::new(Reason::ResultTooLarge, Executed::Unknown, text));
                 }
                 let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
                 self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });

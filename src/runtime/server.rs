@@ -8,4 +8,5 @@ pub(crate) mod http;
 pub(crate) mod legacy;
 pub(crate) mod lines;
 pub(crate) mod modern;
+pub(crate) mod pace;
 pub(crate) mod reply;

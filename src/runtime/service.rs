@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
@@ -15,9 +15,12 @@ use crate::mcp::capability::discover_result;
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{Decision, Facts, ItemRules, Kind, Permit, Record, decide};
+use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Record, decide};
+use crate::runtime::budget::Budget;
 use crate::runtime::clock;
-use crate::runtime::live::{CallLabels, LiveCall};
+use crate::runtime::live::{CallLabels, InFlight, LiveCall};
+use crate::runtime::queue::Queue;
+use crate::runtime::shares::{Good, Shares};
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::tasks::TaskGroup;
 use crate::telemetry::metrics::{MethodLabel, Metrics, OutcomeLabel};
@@ -43,6 +46,15 @@ pub(crate) struct Service {
     pub(crate) cursors: CursorKey,
     /// Calls in flight, of all callers.
     pub(crate) in_flight: Arc<Semaphore>,
+    /// Calls that wait for a place among them.
+    pub(crate) queued: Queue,
+    pub(crate) queue_time: Duration,
+    /// Longest result that a client is sent, in bytes.
+    pub(crate) max_result_bytes: usize,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) shares: Shares,
+    /// Requests of callers other than the local user.
+    pub(crate) caller_rate: Option<CallerLimiter>,
     pub(crate) calls: AtomicU64,
     pub(crate) started: Instant,
 }
@@ -126,9 +138,10 @@ impl Service {
         }
     }
 
-    /// Whether a caller has used up its requests, and for how long.
-    pub(crate) fn over_rate(&self, _caller: &str) -> Option<std::time::Duration> {
-        None
+    /// Whether a caller has used up its requests, and for how long. The local user has no such limit.
+    pub(crate) fn over_rate(&self, caller: &str) -> Option<Duration> {
+        let limiter = self.caller_rate.as_ref().filter(|_| caller != LOCAL)?;
+        limiter.take(caller, clock::uptime()).err()
     }
 
     /// One page of a list, from the bytes that all callers of one view share.
@@ -182,6 +195,10 @@ impl Service {
         if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
             return Handled::Answer(Answer::ok(no_completions(client.revision)));
         }
+        if self.budget.is_used_up() {
+            return Handled::Overloaded;
+        }
+        let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
         let upstream = entry.upstream_name.as_str();
@@ -214,7 +231,13 @@ impl Service {
                 return Handled::Answer(refused(&failure, &labels, client.revision));
             }
         };
-        let Ok(place) = Arc::clone(&self.in_flight).try_acquire_owned() else { return Handled::Overloaded };
+        let place = match Arc::clone(&self.in_flight).try_acquire_owned() {
+            Ok(permit) => InFlight::Running(permit),
+            Err(_) => match self.queued.enter() {
+                Some(queued) => InFlight::Queued(queued),
+                None => return Handled::Overloaded,
+            },
+        };
         let Routed { outgoing, token, entry, .. } = routed;
         let progress = token.map(|token| Progress::new(token, client.revision));
         let view = Arc::clone(&view);
@@ -229,6 +252,7 @@ impl Service {
             client.revision,
             labels,
             place,
+            share,
         )))
     }
 

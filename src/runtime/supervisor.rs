@@ -22,7 +22,7 @@ use crate::runtime::clock;
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::actor::{self, Context, News, Report};
+use crate::runtime::upstream::actor::{self, Context, Intake, News, Report};
 use crate::runtime::upstream::handle::{Handle, LinkState};
 use crate::runtime::upstream::http::HttpClient;
 use crate::telemetry::metrics::Metrics;
@@ -50,6 +50,7 @@ pub(crate) struct Parts {
     pub(crate) metrics: Metrics,
     pub(crate) store: Option<Store>,
     pub(crate) http: HttpClient,
+    pub(crate) intake: Intake,
 }
 
 /// The supervisor's ends that others hold.
@@ -175,6 +176,7 @@ impl Supervisor {
             stop: stop.clone(),
             tasks: self.actors.clone(),
             http: self.parts.http.clone(),
+            intake: self.parts.intake.clone(),
             remembered: remembered.as_ref().and_then(|r| r.hint),
         };
         self.actors.spawn("upstream", actor::run(context));

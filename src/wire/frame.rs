@@ -192,9 +192,10 @@ impl<'a> Scan<'a> {
 /// A key without its escapes, so that two spellings of one key are equal. Input includes the quotes.
 fn plain(key: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', key).is_some()
-        && let Ok(text) = serde_json::from_slice::<String>(key) {
-            return Cow::Owned([b"\"", text.as_bytes(), b"\""].concat());
-        }
+        && let Ok(text) = serde_json::from_slice::<String>(key)
+    {
+        return Cow::Owned([b"\"", text.as_bytes(), b"\""].concat());
+    }
     Cow::Borrowed(key)
 }
 

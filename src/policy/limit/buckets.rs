@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 
 use super::super::decide::Facts;
 use super::super::{ItemRules, Policy, Stamp};
-use super::{Admission, Identity, Limit, Quota, admit};
+use super::{Admission, Identity, KeyPart, Limit, Quota, Rate, admit};
 
 /// Parts of a limit's table that are locked each on their own.
 const SHARDS: usize = 16;
@@ -84,6 +84,31 @@ impl Limiter {
     }
 }
 
+/// Requests by caller, whatever they ask for: the limit that stands before any policy.
+#[derive(Debug)]
+pub(crate) struct CallerLimiter(Table);
+
+impl CallerLimiter {
+    /// `None` for a rate or burst that admits nothing or takes a century to refill.
+    pub(crate) fn new(rate: Rate, burst: u32) -> Option<Self> {
+        let quota = Quota::new(rate, burst).ok()?;
+        let identity = Identity { id: Arc::from("caller-rate"), key: vec![KeyPart::Caller], rate, burst };
+        Some(Self(Table::of(identity, quota, SHARD_CAPACITY)))
+    }
+
+    /// Takes one request.
+    ///
+    /// # Errors
+    /// The time to wait.
+    pub(crate) fn take(&self, caller: &str, now: Duration) -> Result<(), Duration> {
+        let draw = Draw::new(&self.0, [caller, "", ""]);
+        take_all(vec![draw], u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)).map_err(|limited| match limited {
+            Limited::Until { retry_after, .. } => retry_after,
+            Limited::Foreign => LEAST_WAIT,
+        })
+    }
+}
+
 /// One bucket that a call draws from.
 struct Draw<'t> {
     table: &'t Table,
@@ -136,9 +161,13 @@ struct Table {
 
 impl Table {
     fn new(limit: &Limit, shard_capacity: usize) -> Self {
+        Self::of(limit.identity.clone(), limit.quota, shard_capacity)
+    }
+
+    fn of(identity: Identity, quota: Quota, shard_capacity: usize) -> Self {
         Self {
-            identity: limit.identity.clone(),
-            quota: limit.quota,
+            identity,
+            quota,
             shards: std::array::from_fn(|_| Mutex::default()),
             shard_capacity,
             hasher: RandomState::default(),

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::runtime::server::pace::Busy;
+
 /// From this size on a result is written beside its envelope, not copied into it.
 pub(crate) const SLICE_FROM: usize = 16 * 1024;
 
@@ -26,6 +28,36 @@ impl std::fmt::Debug for ReplyBody {
             Self::Whole(_) => "Whole",
             Self::Events(_) => "Events",
         })
+    }
+}
+
+/// A body that keeps its connection busy until it is written.
+#[derive(Debug)]
+pub(crate) struct Attended {
+    body: ReplyBody,
+    _busy: Busy,
+}
+
+impl Attended {
+    pub(crate) fn new(body: ReplyBody, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl Body for Attended {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

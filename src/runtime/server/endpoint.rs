@@ -21,10 +21,11 @@ use crate::mcp::version::{Era, Revision};
 use crate::runtime::live::{LiveCall, LiveEvent};
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::feed::Feed;
-use crate::runtime::server::http::Front;
+use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::{modern, reply};
 use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
+use crate::runtime::shares::{Good, Place};
 use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::{ClientId, IdKey};
@@ -53,11 +54,16 @@ struct Asked<'a> {
 }
 
 /// Answers one HTTP request.
-pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>) -> Reply {
+pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, seat: &Seat) -> Reply {
     let (head, body) = request.into_parts();
     match admit(front, &head) {
         Err(response) => *response,
         Ok(Route::WellKnown) => front.resource_metadata(&head),
+        Ok(Route::Endpoint { caller, .. }) if !seat.allows(&front.service.shares, &caller) => {
+            let mut response = reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections");
+            response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+            response
+        }
         Ok(Route::Endpoint { profile, caller }) => {
             let events = accepts(&head.headers, "text/event-stream");
             let asked = Asked { front, headers: &head.headers, caller, profile, accepts_events: events };
@@ -134,7 +140,7 @@ impl Asked<'_> {
             return response;
         }
         match read_body(body, &head.headers, self.front).await {
-            Ok(bytes) => self.message(bytes).await,
+            Ok(bytes) => self.message(self.front.service.budget.count(bytes)).await,
             Err(response) => *response,
         }
     }
@@ -195,13 +201,17 @@ impl Asked<'_> {
             return answer(not_found(&request.method, Era::Modern));
         }
         if method == Method::Listen {
-            return modern::listen(&self.front.service, &client, &request, params, self.front.keepalive);
+            let Some(place) = self.front.service.shares.take(&self.caller, Good::Stream) else {
+                return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
+            };
+            return modern::listen(self.front, &client, &request, params, place);
         }
         self.front.settled().await;
         if method == Method::ToolsCall
-            && let Err(refused) = modern::check_param_headers(&self.front.service, &client, self.headers, params) {
-                return answer(refused);
-            }
+            && let Err(refused) = modern::check_param_headers(&self.front.service, &client, self.headers, params)
+        {
+            return answer(refused);
+        }
         self.serve(&client, request, None).await
     }
 
@@ -302,9 +312,10 @@ impl Asked<'_> {
             Err(response) => *response,
             Ok(session) => {
                 if notification.method == "notifications/cancelled"
-                    && let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
-                        session.in_flight().cancel(&id.key());
-                    }
+                    && let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw)
+                {
+                    session.in_flight().cancel(&id.key());
+                }
                 reply::accepted()
             }
         }
@@ -406,8 +417,11 @@ impl Asked<'_> {
             let text = "Accept must allow text/event-stream";
             return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
         }
+        let Some(share) = self.front.service.shares.take(&self.caller, Good::Stream) else {
+            return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
+        };
         match session.stream() {
-            Some(place) => session_stream(self.front, &session, place),
+            Some(place) => session_stream(self.front, &session, (place, share)),
             None => reply::refusal(StatusCode::CONFLICT, code::INVALID_REQUEST, "this session has a stream already"),
         }
     }
@@ -611,7 +625,7 @@ async fn step(state: (Option<Bytes>, Option<Conversation>)) -> Option<(Bytes, (O
 }
 
 /// A legacy session's stream of what belongs to no request: list changes.
-fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: StreamPlace) -> Reply {
+fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: (StreamPlace, Place)) -> Reply {
     let feed = Feed::new(Arc::clone(&front.service), session.client.clone());
     let state = (feed, place, Arc::clone(session), Arc::clone(front), true);
     reply::events(stream::unfold(state, |(mut feed, place, session, front, opening)| async move {

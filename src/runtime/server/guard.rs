@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use crate::config::Limits;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::reply::{refusal, refusal_and_close};
 use crate::runtime::service::LOCAL;
@@ -26,7 +27,6 @@ const SINGLE: [&str; 9] = [
     "last-event-id",
     "origin",
 ];
-const MAX_FIELDS: usize = 100;
 
 /// The rules of one listener.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Guard {
     /// Digest of each accepted token and the caller that it names; none means that no token is asked for.
     tokens: Option<Vec<(aws_lc_rs::digest::Digest, Arc<str>)>>,
     local: Arc<str>,
+    max_fields: usize,
+    max_field_bytes: usize,
 }
 
 impl Guard {
@@ -46,6 +48,7 @@ impl Guard {
         allowed_hosts: &[String],
         allowed_origins: &[String],
         tokens: Option<Vec<(String, Arc<str>)>>,
+        limits: &Limits,
     ) -> Self {
         Self {
             hosts: allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
@@ -53,6 +56,8 @@ impl Guard {
             port: listen.port(),
             tokens: tokens.map(|tokens| tokens.into_iter().map(|(t, caller)| (digest(t.as_bytes()), caller)).collect()),
             local: Arc::from(LOCAL),
+            max_fields: limits.header_fields,
+            max_field_bytes: limits.header_field_bytes,
         }
     }
 
@@ -66,9 +71,13 @@ impl Guard {
     /// The response to send.
     pub(crate) fn admit(&self, head: &Parts) -> Result<(), Box<Response<ReplyBody>>> {
         let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text));
-        if head.headers.len() > MAX_FIELDS {
+        if head.headers.len() > self.max_fields {
             let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
             return Err(Box::new(refusal_and_close(status, code::INVALID_REQUEST, "too many header fields")));
+        }
+        if head.headers.iter().any(|(name, value)| name.as_str().len() + value.len() > self.max_field_bytes) {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return Err(Box::new(refusal_and_close(status, code::INVALID_REQUEST, "a header field is too long")));
         }
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next().ok_or_else(|| bad("the Host header is missing"))?;
@@ -186,6 +195,7 @@ mod tests {
             &["gw.example".to_owned()],
             &["https://app.example".to_owned()],
             Some(tokens),
+            &Limits::default(),
         )
     }
 

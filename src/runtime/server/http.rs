@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -17,12 +17,14 @@ use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
-use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::body::{Attended, ReplyBody};
 use crate::runtime::server::endpoint;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::legacy::Sessions;
+use crate::runtime::server::pace::{Paced, Patience, Phase};
 use crate::runtime::server::reply;
-use crate::runtime::service::{LOCAL, Service};
+use crate::runtime::service::Service;
+use crate::runtime::shares::{Good, Place, Shares};
 use crate::wire::frame::Bounds;
 
 /// What the connections of one listener share.
@@ -54,11 +56,8 @@ impl Front {
         }
     }
 
-    /// Whether a caller has used up its requests. The local user has no such limit.
+    /// The refusal of a caller that has used up its requests.
     pub(crate) fn over_rate(&self, caller: &str) -> Option<Response<ReplyBody>> {
-        if caller == LOCAL {
-            return None;
-        }
         let wait = self.service.over_rate(caller)?;
         let seconds = wait.as_secs() + 1;
         Some(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many requests"))
@@ -108,15 +107,22 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
         let place = Counted(&front.connections);
         let connected = front.service.metrics.connected("http");
         let (received, sent) = (connected.received(), connected.sent());
+        let (phase, seat) = (Phase::default(), Arc::new(Seat::default()));
+        let stream = Paced::new(stream, patience(&front.limits), phase.clone());
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
         let service = service_fn(|request| {
-            let front = &front;
-            async move { Ok::<_, Infallible>(finish(endpoint::handle(front, request).await)) }
+            let (front, seat) = (&front, Arc::clone(&seat));
+            let busy = phase.busy();
+            async move {
+                let response = finish(endpoint::handle(front, request, &seat).await);
+                Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(front.limits.head_timeout)
+            // The stream has its own, finer limits.
+            .header_read_timeout(None)
             .max_buf_size(front.limits.head_bytes.max(8192))
             .max_headers(front.limits.header_fields + 1)
             .pipeline_flush(true)
@@ -134,6 +140,27 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
         }
         drop((place, connected));
     });
+}
+
+fn patience(limits: &Limits) -> Patience {
+    Patience {
+        first_byte: limits.first_byte_timeout,
+        head: limits.head_timeout,
+        idle: limits.idle_timeout,
+        write: limits.write_timeout,
+    }
+}
+
+/// The caller that a connection belongs to: the first that authenticated on it.
+#[derive(Debug, Default)]
+pub(crate) struct Seat(OnceLock<(Arc<str>, Option<Place>)>);
+
+impl Seat {
+    /// Whether the caller may use this connection: it is within the caller's share of connections.
+    pub(crate) fn allows(&self, shares: &Shares, caller: &Arc<str>) -> bool {
+        let (owner, place) = self.0.get_or_init(|| (Arc::clone(caller), shares.take(caller, Good::Connection)));
+        owner != caller || place.is_some()
+    }
 }
 
 struct Counted<'a>(&'a AtomicUsize);
@@ -188,11 +215,7 @@ pub(crate) async fn serve_pages(
     }
 }
 
-fn page(
-    guard: &Guard,
-    head: &Parts,
-    pages: &Pages,
-) -> Response<ReplyBody> {
+fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
     if let Err(response) = guard.admit(head) {
         return *response;
     }

@@ -8,13 +8,15 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::mcp::meta::{Meta, SUBSCRIPTION_ID};
+use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::feed::Feed;
+use crate::runtime::server::http::Front;
 use crate::runtime::server::reply;
 use crate::runtime::service::{Answer, ClientContext, Service, view_of};
+use crate::runtime::shares::Place;
 use crate::wire::code;
 use crate::wire::headers::decode_value;
 use crate::wire::message::{self, Request};
@@ -159,23 +161,23 @@ fn subscription(id: &RawJson) -> String {
 
 /// A stream of changes over HTTP: acknowledgement, changes, and a result when the gateway ends it.
 pub(crate) fn listen(
-    service: &Arc<Service>,
+    front: &Front,
     client: &ClientContext,
     request: &Request,
     params: &RawObject,
-    keepalive: Duration,
+    place: Place,
 ) -> Response<ReplyBody> {
     let wanted = match Wanted::read(params) {
         Ok(wanted) => wanted,
         Err(answer) => return reply::answer(request.id.raw(), answer),
     };
-    debug_assert!(Meta::of(params).is_ok());
     let state = Listening {
-        feed: Feed::new(Arc::clone(service), client.clone()),
-        service: Arc::clone(service),
+        feed: Feed::new(Arc::clone(&front.service), client.clone()),
+        service: Arc::clone(&front.service),
         wanted,
         id: request.id.raw().clone(),
-        keepalive,
+        keepalive: front.keepalive,
+        _place: place,
         stage: Stage::Acknowledge,
     };
     reply::events(stream::unfold(state, Listening::step))
@@ -187,6 +189,7 @@ struct Listening {
     wanted: Wanted,
     id: RawJson,
     keepalive: Duration,
+    _place: Place,
     stage: Stage,
 }
 

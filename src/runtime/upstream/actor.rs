@@ -13,6 +13,7 @@ use crate::config::{EraChoice, Start, Target};
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::PeerTimes;
 use crate::engine::restart::{Backoff, Verdict};
+use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::handle::{Handle, Link, LinkState};
@@ -38,6 +39,14 @@ pub(crate) enum News {
     State,
 }
 
+/// How much is taken from upstreams.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    pub(crate) budget: Arc<Budget>,
+    /// Longest line of a child and longest body or event of an HTTP answer.
+    pub(crate) max_message_bytes: usize,
+}
+
 /// Everything an actor works with.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -46,6 +55,7 @@ pub(crate) struct Context {
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskGroup,
     pub(crate) http: HttpClient,
+    pub(crate) intake: Intake,
     /// What the last run of this program learnt of the upstream's era.
     pub(crate) remembered: Option<EraHint>,
 }
@@ -142,7 +152,7 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
         hint,
         times: PeerTimes { probe: PROBE_TIME, start: spec.start_timeout },
         slots: spec.max_in_flight,
-        max_line_bytes: MAX_LINE_BYTES,
+        intake: context.intake.clone(),
     };
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
@@ -196,5 +206,3 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
 
 /// How long an upstream of unknown era may take to answer `server/discover`.
 pub(crate) const PROBE_TIME: Duration = Duration::from_secs(5);
-/// Longest line of a child, and longest body of an HTTP answer.
-pub(crate) const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;

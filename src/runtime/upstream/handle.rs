@@ -14,6 +14,7 @@ use crate::engine::handshake::Agreed;
 use crate::policy::Permit;
 use crate::runtime::clock;
 use crate::runtime::exchange::Exchange;
+use crate::runtime::queue::Queue;
 use crate::runtime::upstream::http::HttpLink;
 use crate::runtime::upstream::stdio::StdioLink;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -73,7 +74,7 @@ pub(crate) struct Handle {
     /// A call wants a lazy upstream started.
     pub(crate) wanted: Notify,
     slots: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    queue: Queue,
     /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
     pub(crate) in_flight: AtomicUsize,
     pub(crate) restarts: AtomicU64,
@@ -101,12 +102,12 @@ impl Handle {
         Self {
             name: spec.name.clone(),
             metrics,
+            queue: Queue::new(spec.queue),
             slots: Arc::new(Semaphore::new(spec.max_in_flight)),
             spec: ArcSwap::from_pointee(spec),
             state: ArcSwap::from_pointee(LinkState::Idle),
             changed: Notify::new(),
             wanted: Notify::new(),
-            waiting: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
@@ -168,7 +169,7 @@ impl Handle {
             let detail = format!("The server `{}` is busy.", self.name);
             Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
         };
-        let _waiting = Waiting::enter(&self.waiting, spec.queue).ok_or_else(busy)?;
+        let _queued = self.queue.enter().ok_or_else(busy)?;
         let permit = tokio::time::timeout(spec.queue_timeout, Arc::clone(&self.slots).acquire_owned()).await;
         permit.ok().and_then(Result::ok).map(|permit| self.taken(permit)).ok_or_else(busy)
     }
@@ -186,24 +187,5 @@ impl Handle {
             Link::Stdio(link) => Exchange::Stdio(link.call(outgoing)),
             Link::Http(link) => Exchange::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
         }
-    }
-}
-
-/// One more in the queue, for as long as it lives.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn enter(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
-        if count.fetch_add(1, Ordering::Relaxed) >= limit {
-            count.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(Self(count))
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -24,7 +24,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::actor::MAX_LINE_BYTES;
+use crate::runtime::upstream::actor::Intake;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::code;
 use crate::wire::frame::Frame;
@@ -79,7 +79,14 @@ pub(crate) struct HttpLink {
     ids: AtomicU64,
     hop: HopMeta,
     tasks: TaskGroup,
-    metrics: UpstreamMetrics,
+    gauge: Gauge,
+}
+
+/// How answers are measured and bounded.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge {
+    pub(crate) metrics: UpstreamMetrics,
+    pub(crate) intake: Intake,
 }
 
 impl std::fmt::Debug for HttpLink {
@@ -118,7 +125,7 @@ impl HttpLink {
         fixed: HeaderMap,
         agreed: Agreed,
         tasks: TaskGroup,
-        metrics: UpstreamMetrics,
+        gauge: Gauge,
     ) -> Self {
         Self {
             agreed,
@@ -130,12 +137,12 @@ impl HttpLink {
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
             tasks,
-            metrics,
+            gauge,
         }
     }
 
-    pub(crate) fn metrics(&self) -> &UpstreamMetrics {
-        &self.metrics
+    pub(crate) fn gauge(&self) -> &Gauge {
+        &self.gauge
     }
 
     pub(crate) fn hop(&self) -> &HopMeta {
@@ -158,7 +165,7 @@ impl HttpLink {
         method: Option<(Method, Option<&str>)>,
     ) -> Request<Full<Bytes>> {
         let empty = body.is_empty();
-        self.metrics.sent(body.len());
+        self.gauge.metrics.sent(body.len());
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http;
         *request.uri_mut() = self.uri.clone();
@@ -247,7 +254,7 @@ impl HttpLink {
         if current.as_deref() != lost.as_deref() {
             return Ok(());
         }
-        let (agreed, session) = initialize(&self.client, &self.uri, &self.fixed, &self.metrics).await?;
+        let (agreed, session) = initialize(&self.client, &self.uri, &self.fixed, &self.gauge).await?;
         if agreed.revision != self.agreed.revision {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
@@ -274,7 +281,7 @@ pub(crate) async fn initialize(
     client: &HttpClient,
     uri: &Uri,
     fixed: &HeaderMap,
-    metrics: &UpstreamMetrics,
+    gauge: &Gauge,
 ) -> Result<(Agreed, Option<HeaderValue>), HttpError> {
     let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&initialize_params()));
     let mut request = Request::new(Full::new(body));
@@ -285,7 +292,7 @@ pub(crate) async fn initialize(
     request.headers_mut().insert(CONTENT_TYPE, JSON);
     let response = client.request(request).await.map_err(|error| transport_error(&error))?;
     let session = response.headers().get(SESSION).cloned();
-    let mut reader = Reader::of(response, metrics).await?;
+    let mut reader = Reader::of(response, gauge).await?;
     loop {
         match reader.next().await? {
             Message::Response(answer) => {
@@ -311,7 +318,7 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
 pub(crate) struct Reader {
     body: Incoming,
     format: Format,
-    metrics: UpstreamMetrics,
+    gauge: Gauge,
 }
 
 enum Format {
@@ -324,23 +331,23 @@ impl Reader {
     ///
     /// # Errors
     /// [`HttpError::Status`] unless a JSON-RPC body is to be expected.
-    pub(crate) async fn of(response: Response<Incoming>, metrics: &UpstreamMetrics) -> Result<Self, HttpError> {
+    pub(crate) async fn of(response: Response<Incoming>, gauge: &Gauge) -> Result<Self, HttpError> {
         let status = response.status();
-        let metrics = metrics.clone();
+        let gauge = gauge.clone();
         let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let is = |media: &[u8]| {
             content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
         };
         if is(b"text/event-stream") && status.is_success() {
-            let decoder = Box::new(SseDecoder::new(MAX_LINE_BYTES));
-            return Ok(Self { body: response.into_body(), format: Format::Sse { decoder }, metrics });
+            let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
+            return Ok(Self { body: response.into_body(), format: Format::Sse { decoder }, gauge });
         }
         // A JSON-RPC error may come under an error status; anything else under one is the status alone.
         let body_expected =
             status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
         if is(b"application/json") && body_expected {
             let format = Format::Json { collected: BytesMut::new() };
-            return Ok(Self { body: response.into_body(), format, metrics });
+            return Ok(Self { body: response.into_body(), format, gauge });
         }
         drain(response.into_body()).await;
         Err(HttpError::Status(status))
@@ -357,22 +364,22 @@ impl Reader {
                     let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
                     let is_message = event.name.as_deref().is_none_or(|name| name == "message");
                     if is_message && !event.data.is_empty() {
-                        return parse(event.data);
+                        return self.gauge.parse(event.data);
                     }
                 }
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    self.metrics.received(data.len());
+                    self.gauge.metrics.received(data.len());
                     match &mut self.format {
                         Format::Sse { decoder } => decoder.push(data),
                         Format::Json { collected } => {
                             if self.body.is_end_stream() && collected.is_empty() {
-                                return parse(data);
+                                return self.gauge.parse(data);
                             }
                             collected.extend_from_slice(&data);
-                            if collected.len() > MAX_LINE_BYTES {
+                            if collected.len() > self.gauge.intake.max_message_bytes {
                                 return Err(HttpError::Protocol("the answer is over the size limit".to_owned()));
                             }
                         }
@@ -380,7 +387,9 @@ impl Reader {
                 }
                 Some(Err(error)) => return Err(HttpError::Broken(error.to_string())),
                 None => match &mut self.format {
-                    Format::Json { collected } if !collected.is_empty() => return parse(collected.split().freeze()),
+                    Format::Json { collected } if !collected.is_empty() => {
+                        return self.gauge.parse(collected.split().freeze());
+                    }
                     Format::Json { .. } | Format::Sse { .. } => {
                         return Err(HttpError::Broken("the answer ended early".to_owned()));
                     }
@@ -401,9 +410,12 @@ pub(crate) async fn drain(mut body: Incoming) {
     }
 }
 
-fn parse(bytes: Bytes) -> Result<Message, HttpError> {
-    let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
-    Message::parse(&frame).map_err(|error| HttpError::Protocol(error.to_string()))
+impl Gauge {
+    fn parse(&self, bytes: Bytes) -> Result<Message, HttpError> {
+        let bytes = self.intake.budget.count(bytes);
+        let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
+        Message::parse(&frame).map_err(|error| HttpError::Protocol(error.to_string()))
+    }
 }
 
 enum Stage {
@@ -500,7 +512,7 @@ impl HttpExchange {
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        match Reader::of(response, &self.link.metrics).await {
+        match Reader::of(response, &self.link.gauge).await {
             Ok(reader) => Ok(Stage::Body(Box::new(reader))),
             Err(error) => Err(Step::Failed(error, wait.map(Duration::from_secs))),
         }

@@ -16,7 +16,7 @@ use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, News, PROBE_TIME, Run};
 use crate::runtime::upstream::handle::{Link, LinkState};
-use crate::runtime::upstream::http::{HttpError, HttpLink, Reader, drain, initialize, transport_error};
+use crate::runtime::upstream::http::{Gauge, HttpError, HttpLink, Reader, drain, initialize, transport_error};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -68,10 +68,10 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
 
 /// Finds the era and agrees. Errors are sentences for the operator.
 async fn open(context: &Context, uri: &Uri, fixed: &HeaderMap, hint: EraHint) -> Result<Arc<HttpLink>, String> {
-    let metrics = &context.handle.metrics;
+    let gauge = Gauge { metrics: context.handle.metrics.clone(), intake: context.intake.clone() };
     let new_link = |agreed| {
         let (client, tasks) = (context.http.clone(), context.tasks.clone());
-        Arc::new(HttpLink::new(client, uri.clone(), fixed.clone(), agreed, tasks, metrics.clone()))
+        Arc::new(HttpLink::new(client, uri.clone(), fixed.clone(), agreed, tasks, gauge.clone()))
     };
     if hint != EraHint::Legacy {
         let modern = Agreed { revision: Revision::LATEST, offers: Offers::default() };
@@ -86,7 +86,7 @@ async fn open(context: &Context, uri: &Uri, fixed: &HeaderMap, hint: EraHint) ->
             None => {}
         }
     }
-    let opened = initialize(&context.http, uri, fixed, metrics).await;
+    let opened = initialize(&context.http, uri, fixed, &gauge).await;
     let (agreed, session) = opened.map_err(|error| format!("`initialize`: {error}"))?;
     let link = new_link(agreed);
     link.adopt_session(session);
@@ -263,7 +263,7 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         drain(response.into_body()).await;
         return if passing { Changes::Failed } else { Changes::None };
     }
-    Reader::of(response, link.metrics()).await.map_or(Changes::Failed, Changes::Stream)
+    Reader::of(response, link.gauge()).await.map_or(Changes::Failed, Changes::Stream)
 }
 
 /// Waits for a change; `false` when the stream has ended.

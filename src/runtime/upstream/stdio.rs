@@ -15,8 +15,10 @@ use crate::engine::call::Outgoing;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerTimes};
+use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::exchange::{Command, Port, StdioExchange, stdio_call};
+use crate::runtime::upstream::actor::Intake;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::lines::{Line, LineDecoder};
 
@@ -67,12 +69,12 @@ pub(crate) struct Ended {
 }
 
 /// How a connection is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StdioOptions {
     pub(crate) hint: EraHint,
     pub(crate) times: PeerTimes,
     pub(crate) slots: usize,
-    pub(crate) max_line_bytes: usize,
+    pub(crate) intake: Intake,
 }
 
 enum Event {
@@ -87,6 +89,7 @@ enum Event {
 struct Connection<'a> {
     metrics: &'a UpstreamMetrics,
     peer: Peer<Port>,
+    budget: Arc<Budget>,
     decoder: LineDecoder,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
     calls_in: mpsc::Sender<Command>,
@@ -115,7 +118,8 @@ pub(crate) async fn run(
     let mut connection = Connection {
         metrics,
         peer: Peer::new(options.hint, options.times, ListBounds::default(), now),
-        decoder: LineDecoder::new(options.max_line_bytes),
+        budget: options.intake.budget,
+        decoder: LineDecoder::new(options.intake.max_message_bytes),
         news,
         calls_in,
         cancels_in,
@@ -207,7 +211,7 @@ impl Connection<'_> {
         // Bounded by the size of one read, after which the writer has its turn again.
         while let Some(line) = self.decoder.next_line() {
             match line {
-                Line::Full(line) => self.peer.handle_line(line, now),
+                Line::Full(line) => self.peer.handle_line(self.budget.count(line), now),
                 Line::Oversize { .. } => self.peer.handle_oversize(),
             }
         }

@@ -1,0 +1,51 @@
+//! A bounded queue of which only the length is kept: who waits waits on its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many wait, and how many may.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    waiting: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { waiting: Arc::default(), limit }
+    }
+
+    /// One more waits, for as long as the value lives; `None` when the queue is full.
+    pub(crate) fn enter(&self) -> Option<Queued> {
+        // The value takes back what this adds, also when there is no room.
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let queued = Queued(Arc::clone(&self.waiting));
+        (before < self.limit).then_some(queued)
+    }
+}
+
+/// A place in the queue.
+#[derive(Debug)]
+pub(crate) struct Queued(Arc<AtomicUsize>);
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_takes_nobody_until_somebody_leaves() {
+        let queue = Queue::new(2);
+        let places = [queue.enter(), queue.enter()];
+        assert!(places.iter().all(Option::is_some));
+        assert!(queue.enter().is_none());
+        assert!(queue.enter().is_none());
+        drop(places);
+        assert!(queue.enter().is_some());
+    }
+}
