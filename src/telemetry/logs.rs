@@ -1,17 +1,18 @@
 //! Logs: to stderr as text or JSON, or to the journal when stderr is connected to it.
 //!
-//! Writing never holds a call up: lines go through a bounded queue to a thread of their own, and what does not fit is dropped.
+//! Writing never holds a call up: lines go through a bounded buffer to a thread of their own, and what does not fit is dropped.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
 
-use crate::config::LogFormat;
-use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-/// Lines that wait for a slow reader of stderr.
-const WAITING_LINES: usize = 16_384;
+mod sink;
+
+use self::sink::{Flusher, Sink};
+use crate::config::LogFormat;
 
 /// How to log.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct LogOptions {
 /// Writes what is still queued when it is dropped.
 #[derive(Debug)]
 pub(crate) struct LogGuard {
-    _worker: Option<WorkerGuard>,
+    _flusher: Option<Flusher>,
 }
 
 /// Starts logging for the whole process.
@@ -35,7 +36,7 @@ pub(crate) fn init(options: &LogOptions) -> Result<LogGuard, String> {
     let filter = EnvFilter::try_new(&options.filter).map_err(|error| {
         format!("log filter {:?}: {error}; write a level such as `info`, or `target=level`", options.filter)
     })?;
-    let (layer, worker) = match options.format {
+    let (layer, flusher) = match options.format {
         LogFormat::Auto => match journal() {
             Some(layer) => (layer, None),
             None => to_stderr(false),
@@ -45,23 +46,22 @@ pub(crate) fn init(options: &LogOptions) -> Result<LogGuard, String> {
     };
     // A second subscriber, in tests of the command line, is no reason to stop.
     drop(tracing_subscriber::registry().with(layer.with_filter(filter)).try_init());
-    Ok(LogGuard { _worker: worker })
+    Ok(LogGuard { _flusher: flusher })
 }
 
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
-fn to_stderr(json: bool) -> (Boxed, Option<WorkerGuard>) {
-    let queue = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES).thread_name("logs");
-    let (writer, guard) = queue.finish(io::stderr());
+fn to_stderr(json: bool) -> (Boxed, Option<Flusher>) {
+    let (sink, flusher) = Sink::start(io::stderr());
     let layer = if json {
         // JSON strings have their control characters escaped already.
-        fmt::layer().json().flatten_event(true).with_writer(writer).boxed()
+        fmt::layer().json().flatten_event(true).with_writer(move || sink.clone()).boxed()
     } else {
         let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let writer = move || Escaping { inner: writer.clone(), colours };
+        let writer = move || Escaping { sink: sink.clone(), colours };
         fmt::layer().with_ansi(colours).with_writer(writer).boxed()
     };
-    (layer, Some(guard))
+    (layer, Some(flusher))
 }
 
 /// The journal, if it is what stderr writes to. Source: `JOURNAL_STREAM` in `systemd.exec(5)`.
@@ -78,7 +78,7 @@ fn journal() -> Option<Boxed> {
 
 /// Writes lines of which only the end is a control character: what a peer sent cannot forge a line or move a cursor.
 struct Escaping {
-    inner: NonBlocking,
+    sink: Sink,
     /// Our own colours are escape sequences, which a terminal is meant to see.
     colours: bool,
 }
@@ -86,27 +86,32 @@ struct Escaping {
 impl Write for Escaping {
     /// Takes whole lines, which is how the subscriber writes.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.inner.write_all(escaped(&String::from_utf8_lossy(line), self.colours).as_bytes())?;
+        self.sink.line(&escaped(line, self.colours));
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        Ok(())
     }
 }
 
-fn escaped(line: &str, colours: bool) -> String {
-    let body = line.strip_suffix('\n').unwrap_or(line);
+/// A line without control characters but the newline at its end. Most lines have none and are not copied.
+fn escaped(line: &[u8], colours: bool) -> Cow<'_, [u8]> {
+    let body = line.strip_suffix(b"\n").unwrap_or(line);
+    let shown = |c: char| !c.is_control() || (colours && c == '\u{1b}');
+    if body.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        return Cow::Borrowed(line);
+    }
     let mut out = String::with_capacity(line.len());
-    for c in body.chars() {
-        if c.is_control() && !(colours && c == '\u{1b}') {
-            out.extend(c.escape_default());
-        } else {
+    for c in String::from_utf8_lossy(body).chars() {
+        if shown(c) {
             out.push(c);
+        } else {
+            out.extend(c.escape_default());
         }
     }
     out.push('\n');
-    out
+    Cow::Owned(out.into_bytes())
 }
 
 #[cfg(test)]
@@ -115,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_line_stays_one_line() {
-        assert_eq!(escaped("a\nb\r\u{1b}[2Jc\u{9b}d\n", false), "a\\nb\\r\\u{1b}[2Jc\\u{9b}d\n");
+        let line = escaped("a\nb\r\u{1b}[2Jc\u{9b}d\n".as_bytes(), false);
+        assert_eq!(String::from_utf8_lossy(&line), "a\\nb\\r\\u{1b}[2Jc\\u{9b}d\n");
     }
 
     #[test]

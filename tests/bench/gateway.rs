@@ -73,7 +73,7 @@ impl Setup {
         for rule in 0..self.rules {
             writeln!(
                 config,
-                "[[policy.rules]]\nid = \"rule-{rule}\"\neffect = \"deny\"\ntools = [\"other{rule}__delete_*\"]"
+                "[[policy.rules]]\nid = \"rule-{rule}\"\neffect = \"deny\"\ntools = [\"u0__delete_{rule}_*\"]"
             )?;
         }
         for (number, upstream) in self.upstreams.iter().enumerate() {
@@ -92,7 +92,10 @@ impl Setup {
     /// When it ends or does not list every tool within [`READY`]; says what it logged.
     pub(crate) async fn start(&self, binary: &Path, folder: &Path) -> anyhow::Result<Gateway> {
         let port = free_port()?;
-        let (config, log) = (folder.join("headend.toml"), folder.join("headend.log"));
+        // A folder of its own: the gateway watches it for changes.
+        let configs = folder.join("config");
+        fs::create_dir(&configs).context("make the configuration's folder")?;
+        let (config, log) = (configs.join("headend.toml"), folder.join("headend.log"));
         fs::write(&config, self.config(port)?).context("write the gateway's configuration")?;
         let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(&config);
