@@ -26,7 +26,7 @@ use crate::runtime::store::Store;
 use crate::runtime::supervisor::{self, Order, Parts, Supervised};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::Intake;
-use crate::runtime::upstream::http::client;
+use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::{clock, systemd};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::frame::Bounds;
@@ -67,8 +67,6 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
-    #[error("the system's certificate store cannot be used: {0}")]
-    Tls(#[from] rustls::Error),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -115,7 +113,7 @@ impl Gateway {
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
-            http: client()?,
+            http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
         };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);

@@ -23,8 +23,8 @@ use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::{self, Context, Intake, News, Report};
+use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, LinkState};
-use crate::runtime::upstream::http::HttpClient;
 use crate::telemetry::metrics::Metrics;
 
 /// How long a dead upstream's items stay listed.

@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
 
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+use tracing_subscriber::{Layer, Registry, fmt};
 
 mod sink;
 
@@ -33,7 +34,7 @@ pub(crate) struct LogGuard {
 /// # Errors
 /// A filter that cannot be read, with the reason.
 pub(crate) fn init(options: &LogOptions) -> Result<LogGuard, String> {
-    let filter = EnvFilter::try_new(&options.filter).map_err(|error| {
+    let filter = options.filter.parse::<Targets>().map_err(|error| {
         format!("log filter {:?}: {error}; write a level such as `info`, or `target=level`", options.filter)
     })?;
     let (layer, flusher) = match options.format {

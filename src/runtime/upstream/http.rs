@@ -11,10 +11,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client, Error as ClientError, ResponseFuture};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
 
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
@@ -25,6 +22,7 @@ use crate::mcp::version::{Era, Revision};
 use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::Intake;
+use crate::runtime::upstream::client::HttpClient;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::code;
 use crate::wire::frame::Frame;
@@ -33,39 +31,10 @@ use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 use crate::wire::sse::SseDecoder;
 
-pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
-
-const CONNECT_TIME: Duration = Duration::from_secs(5);
-const IDLE_TIME: Duration = Duration::from_secs(90);
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-
-/// One pooled client for all upstreams; certificates are judged by the system's own store.
-///
-/// # Errors
-/// When the system's certificate store cannot be used.
-pub(crate) fn client() -> Result<HttpClient, rustls::Error> {
-    use rustls_platform_verifier::BuilderVerifierExt as _;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth();
-    let mut tcp = HttpConnector::new();
-    tcp.set_nodelay(true);
-    tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(CONNECT_TIME));
-    tcp.set_keepalive(Some(Duration::from_secs(15)));
-    let https =
-        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
-    Ok(Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_TIME)
-        .pool_max_idle_per_host(128)
-        .build(https))
-}
 
 /// The way to an HTTP upstream whose era is known.
 pub(crate) struct HttpLink {

@@ -43,6 +43,9 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
         value.set_sensitive(true);
         fixed.insert(name, value);
     }
+    if let Err(error) = context.http.prepare(&uri) {
+        return down(format!("the system's certificate store cannot be used: {error}"), None);
+    }
     let opened = tokio::select! {
         opened = tokio::time::timeout(spec.start_timeout, open(context, &uri, &fixed, hint)) => opened,
         () = context.stop.cancelled() => return down("stopped".to_owned(), None),

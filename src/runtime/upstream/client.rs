@@ -1,0 +1,86 @@
+//! The pooled HTTP client of all upstreams.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::Full;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const IDLE_TIME: Duration = Duration::from_secs(90);
+const IDLE_CONNECTIONS: usize = 128;
+
+type Pool<C> = Client<C, Full<Bytes>>;
+
+/// Connections to all upstreams. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpClient(Arc<Pools>);
+
+#[derive(Debug)]
+struct Pools {
+    plain: Pool<HttpConnector>,
+    /// Set up for the first upstream that needs it: the system's certificates take megabytes.
+    tls: OnceLock<Pool<HttpsConnector<HttpConnector>>>,
+}
+
+impl HttpClient {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Pools { plain: pool(tcp()), tls: OnceLock::new() }))
+    }
+
+    /// Sets up what requests to this URI need. Certificates are judged by the system's own store.
+    ///
+    /// # Errors
+    /// When the system's certificate store cannot be used.
+    pub(crate) fn prepare(&self, uri: &Uri) -> Result<(), rustls::Error> {
+        use rustls_platform_verifier::BuilderVerifierExt as _;
+        if !is_https(uri) || self.0.tls.get().is_some() {
+            return Ok(());
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_platform_verifier()?
+            .with_no_client_auth();
+        let mut tcp = tcp();
+        tcp.enforce_http(false);
+        let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions();
+        // Two upstreams at once may both get here; one of the two pools is kept.
+        self.0.tls.get_or_init(|| pool(https.wrap_connector(tcp)));
+        Ok(())
+    }
+
+    /// Sends a request; the response's head is awaited by the caller. A URI that was not prepared fails.
+    pub(crate) fn request(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
+        match self.0.tls.get() {
+            Some(tls) if is_https(request.uri()) => tls.request(request),
+            _ => self.0.plain.request(request),
+        }
+    }
+}
+
+fn is_https(uri: &Uri) -> bool {
+    uri.scheme() == Some(&http::uri::Scheme::HTTPS)
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIME));
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp
+}
+
+fn pool<C: Connect + Clone>(connector: C) -> Pool<C> {
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIME)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .build(connector)
+}
