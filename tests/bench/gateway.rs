@@ -94,7 +94,7 @@ impl Setup {
         let port = free_port()?;
         // A folder of its own: the gateway watches it for changes.
         let configs = folder.join("config");
-        fs::create_dir(&configs).context("make the configuration's folder")?;
+        fs::create_dir_all(&configs).context("make the configuration's folder")?;
         let (config, log) = (configs.join("headend.toml"), folder.join("headend.log"));
         fs::write(&config, self.config(port)?).context("write the gateway's configuration")?;
         let mut command = Command::new(binary);
