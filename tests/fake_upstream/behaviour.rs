@@ -1,0 +1,122 @@
+//! The ways in which this server can misbehave.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::server::Server;
+
+/// One way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behaviour {
+    NeverAnswer,
+    ExitAtStart,
+    /// Lines that are no JSON, all the time.
+    Garbage,
+    /// Log notifications as fast as they are read.
+    Flood,
+    StderrFlood,
+    /// A line of 20 MiB before the first answer.
+    HugeLine,
+    /// Bytes without a newline, all the time.
+    NoNewline,
+    ExitOnDiscover,
+    SilentOnDiscover,
+    DiscoverEmptyResult,
+    SlowStart(u64),
+    /// Ends neither at the end of its input nor at SIGTERM.
+    IgnoreEof,
+    CursorLoop,
+    DuplicateReplies,
+    WrongId,
+    ReplyBoth,
+    DropSessionAfter(u64),
+    Status(u64),
+    /// Closes the connection in the middle of an answer to `tools/call`.
+    HttpCut,
+    StopReading,
+    CrashAfter(u64),
+    /// Modern at first, legacy from the first call on.
+    ForgetModern,
+}
+
+impl Behaviour {
+    /// Reads `name` or `name=number`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (name, number) = text.split_once('=').unwrap_or((text, "0"));
+        let number = number.parse().map_err(|_| format!("{text}: not a number"))?;
+        Ok(match name {
+            "never-answer" => Self::NeverAnswer,
+            "exit-at-start" => Self::ExitAtStart,
+            "garbage" => Self::Garbage,
+            "flood" => Self::Flood,
+            "stderr-flood" => Self::StderrFlood,
+            "huge-line" => Self::HugeLine,
+            "no-newline" => Self::NoNewline,
+            "exit-on-discover" => Self::ExitOnDiscover,
+            "silent-on-discover" => Self::SilentOnDiscover,
+            "discover-empty-result" => Self::DiscoverEmptyResult,
+            "slow-start" => Self::SlowStart(number),
+            "ignore-eof" => Self::IgnoreEof,
+            "cursor-loop" => Self::CursorLoop,
+            "duplicate-replies" => Self::DuplicateReplies,
+            "wrong-id" => Self::WrongId,
+            "reply-both" => Self::ReplyBoth,
+            "drop-session-after" => Self::DropSessionAfter(number),
+            "status" => Self::Status(number),
+            "http-cut" => Self::HttpCut,
+            "stop-reading" => Self::StopReading,
+            "crash-after" => Self::CrashAfter(number),
+            "forget-modern" => Self::ForgetModern,
+            _ => return Err(format!("there is no behaviour {text}")),
+        })
+    }
+}
+
+/// What happens before anything is read.
+pub(crate) async fn at_start(server: &Arc<Server>) {
+    if server.does(Behaviour::ExitAtStart) {
+        std::process::exit(3);
+    }
+    for behaviour in &server.args.behaviours {
+        if let Behaviour::SlowStart(ms) = behaviour {
+            tokio::time::sleep(Duration::from_millis(*ms)).await;
+        }
+    }
+    if server.does(Behaviour::IgnoreEof) {
+        tokio::spawn(async {
+            let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap();
+            while term.recv().await.is_some() {}
+        });
+    }
+    if server.does(Behaviour::StderrFlood) {
+        std::thread::spawn(|| while writeln!(std::io::stderr(), "{}", "noise ".repeat(100)).is_ok() {});
+    }
+    if server.does(Behaviour::Garbage) {
+        let server = Arc::clone(server);
+        tokio::spawn(async move {
+            loop {
+                server.out("this is {not JSON".into());
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+    if server.does(Behaviour::NoNewline) {
+        std::thread::spawn(|| while std::io::stdout().write_all(&[b'x'; 64 * 1024]).is_ok() {});
+    }
+}
+
+/// What happens once the handshake is done.
+pub(crate) fn after_handshake(server: &Arc<Server>) {
+    if server.does(Behaviour::Flood) {
+        // A thread of its own, which the pipe alone slows down.
+        std::thread::spawn(|| {
+            let params = json!({"level": "info", "data": "flood ".repeat(50)});
+            let line = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+            let line = format!("{line}\n");
+            while std::io::stdout().write_all(line.as_bytes()).is_ok() {}
+        });
+    }
+}

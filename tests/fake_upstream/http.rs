@@ -1,0 +1,256 @@
+//! Streamable HTTP: sessions for the legacy era, header checks for the modern one.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use futures_util::{Stream, StreamExt as _, stream};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use crate::Answers;
+use crate::behaviour::Behaviour;
+use crate::server::{MODERN, Request, Server};
+
+struct Web {
+    server: Arc<Server>,
+    /// Requests served by session.
+    sessions: Mutex<HashMap<String, u64>>,
+}
+
+pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
+    let listener = tokio::net::TcpListener::bind(listen).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    writeln!(std::io::stdout(), "http://{address}/mcp").unwrap();
+    std::io::stdout().flush().unwrap();
+    let web = Arc::new(Web { server, sessions: Mutex::default() });
+    let limit = axum::extract::DefaultBodyLimit::disable();
+    let router = Router::new().route("/mcp", post(answer).get(listen_stream).delete(end)).layer(limit).with_state(web);
+    axum::serve(listener, router).await.unwrap();
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+fn refuse(status: u16, id: &Value, code: i64, message: &str) -> Response {
+    let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
+    (StatusCode::from_u16(status).unwrap(), [("content-type", "application/json")], error.to_string()).into_response()
+}
+
+async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) -> Response {
+    let server = &web.server;
+    for behaviour in &server.args.behaviours {
+        if let Behaviour::Status(code) = behaviour {
+            return (StatusCode::from_u16(u16::try_from(*code).unwrap()).unwrap(), "oops").into_response();
+        }
+    }
+    let seen: Map<String, Value> = headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), json!(String::from_utf8_lossy(value.as_bytes()))))
+        .collect();
+    server.note(&json!({"headers": seen}).to_string());
+    server.note(&String::from_utf8_lossy(&body));
+    let Ok(message) = serde_json::from_slice::<Value>(&body) else {
+        return refuse(400, &Value::Null, -32700, "Parse error");
+    };
+    let Some(method) = message["method"].as_str().map(str::to_owned) else {
+        return StatusCode::ACCEPTED.into_response();
+    };
+    let (notices, outbox) = mpsc::unbounded_channel();
+    let param_headers: Map<String, Value> =
+        seen.into_iter().filter(|(name, _)| name.starts_with("mcp-param-")).collect();
+    let request =
+        Request { id: message["id"].clone(), method, params: message["params"].clone(), param_headers, notices };
+    if let Err(refused) = web.admit(&headers, &request) {
+        return refused;
+    }
+    if request.method == "notifications/cancelled" {
+        server.cancel(&request.params["requestId"]);
+    }
+    if request.id.is_null() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let session = (request.method == "initialize").then(|| web.open());
+    let mut response = web.respond(request, outbox).await;
+    if let Some(session) = session.filter(|_| response.status() == StatusCode::OK) {
+        response.headers_mut().insert("mcp-session-id", session.parse().unwrap());
+    }
+    response
+}
+
+impl Web {
+    fn open(&self) -> String {
+        let mut sessions = self.sessions.lock().unwrap();
+        let id = format!("session-{}-{}", std::process::id(), sessions.len() + 1);
+        sessions.insert(id.clone(), 0);
+        id
+    }
+
+    /// What the transport asks of a request before it is served.
+    fn admit(&self, headers: &HeaderMap, request: &Request) -> Result<(), Response> {
+        let version = text(headers, "mcp-protocol-version");
+        if request.is_modern() || version.as_deref() == Some(MODERN) {
+            if !self.server.speaks_modern() {
+                return Err(refuse(400, &request.id, -32600, "Unsupported protocol version"));
+            }
+            return modern_headers(headers, request, version.as_deref());
+        }
+        if request.method == "initialize" {
+            return Ok(());
+        }
+        let Some(session) = text(headers, "mcp-session-id") else {
+            return Err(refuse(400, &request.id, -32600, "no session"));
+        };
+        let mut sessions = self.sessions.lock().unwrap();
+        let Some(served) = sessions.get_mut(&session) else {
+            return Err(refuse(404, &request.id, -32600, "unknown session"));
+        };
+        *served += 1;
+        let worn = |b: &Behaviour| matches!(b, Behaviour::DropSessionAfter(limit) if *served > *limit);
+        if self.server.args.behaviours.iter().any(worn) {
+            sessions.remove(&session);
+            return Err(refuse(404, &request.id, -32600, "unknown session"));
+        }
+        Ok(())
+    }
+
+    async fn respond(self: &Arc<Self>, request: Request, mut outbox: mpsc::UnboundedReceiver<String>) -> Response {
+        let streams = self.server.args.answers == Answers::Sse || request.method == "subscriptions/listen";
+        let cut = self.server.does(Behaviour::HttpCut) && request.method == "tools/call";
+        if !streams && !cut {
+            let (server, gone) = (Arc::clone(&self.server), Gone::new(&self.server, &request));
+            let answer = server.answer(&request).await;
+            gone.disarm();
+            drop(request);
+            // Notices have no place in one JSON body.
+            outbox.close();
+            return match answer {
+                Some(answer) => {
+                    let unknown = answer.contains("\"code\":-32601");
+                    let status = if unknown && answer.contains("Method not found") { 404 } else { 200 };
+                    let status = if self.server.speaks_modern() { status } else { 200 };
+                    (StatusCode::from_u16(status).unwrap(), [("content-type", "application/json")], answer)
+                        .into_response()
+                }
+                None => StatusCode::ACCEPTED.into_response(),
+            };
+        }
+        let server = Arc::clone(&self.server);
+        let gone = Gone::new(&self.server, &request);
+        let answered = stream::once(async move {
+            let answer = server.answer(&request).await;
+            drop(request);
+            gone.disarm();
+            answer.unwrap_or_default()
+        });
+        let notices = stream::unfold(outbox, |mut outbox| async move { Some((outbox.recv().await?, outbox)) });
+        if cut {
+            return events(stream::iter([Err::<String, _>(std::io::Error::other("cut"))]));
+        }
+        events(
+            stream::select(notices, answered)
+                .filter(|text| std::future::ready(!text.is_empty()))
+                .map(Ok::<_, Infallible>),
+        )
+    }
+}
+
+/// Cancels a request whose client hangs up, and writes that down.
+struct Gone {
+    server: Arc<Server>,
+    id: Value,
+    armed: bool,
+}
+
+impl Gone {
+    fn new(server: &Arc<Server>, request: &Request) -> Self {
+        Self { server: Arc::clone(server), id: request.id.clone(), armed: true }
+    }
+
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        if self.armed {
+            self.server.note(&json!({"cancelled": self.id}).to_string());
+            self.server.cancel(&self.id);
+        }
+    }
+}
+
+fn events<E>(texts: impl Stream<Item = Result<String, E>> + Send + 'static) -> Response
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let events = texts.map(|text| text.map(|text| format!("event: message\ndata: {text}\n\n")));
+    ([("content-type", "text/event-stream"), ("cache-control", "no-store")], Body::from_stream(events)).into_response()
+}
+
+fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>) -> Result<(), Response> {
+    let mismatch = |what: &str| Err(refuse(400, &request.id, -32020, &format!("{what} differs from the body")));
+    if version != Some(MODERN) || !request.is_modern() {
+        return mismatch("MCP-Protocol-Version");
+    }
+    if text(headers, "mcp-method").as_deref() != Some(request.method.as_str()) {
+        return mismatch("Mcp-Method");
+    }
+    let named = match request.method.as_str() {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        _ => None,
+    };
+    if let Some(member) = named
+        && text(headers, "mcp-name").as_deref() != request.params[member].as_str()
+    {
+        return mismatch("Mcp-Name");
+    }
+    if request.params["name"] == "region" {
+        let arguments = &request.params["arguments"];
+        for (header, value) in [("region", &arguments["region"]), ("n", &arguments["n"])] {
+            let wanted = match value {
+                Value::Null => None,
+                Value::String(text) => Some(text.clone()),
+                other => Some(other.to_string()),
+            };
+            if text(headers, &format!("mcp-param-{header}")) != wanted {
+                return mismatch("Mcp-Param");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
+    web.server.note(&json!({"http": "GET"}).to_string());
+    let known = text(&headers, "mcp-session-id").is_some_and(|id| web.sessions.lock().unwrap().contains_key(&id));
+    if !known {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    let changes = web.server.changes.subscribe();
+    let opening = stream::iter([": open\n\n".to_owned()]);
+    let told = stream::unfold(changes, |mut changes| async move {
+        let text = changes.recv().await.ok()?;
+        Some((format!("event: message\ndata: {text}\n\n"), changes))
+    });
+    let body = Body::from_stream(opening.chain(told).map(Ok::<_, Infallible>));
+    ([("content-type", "text/event-stream"), ("cache-control", "no-store")], body).into_response()
+}
+
+async fn end(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
+    web.server.note(&json!({"http": "DELETE"}).to_string());
+    let ended = text(&headers, "mcp-session-id").and_then(|id| web.sessions.lock().unwrap().remove(&id));
+    let status = if ended.is_some() { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND };
+    status.into_response()
+}

@@ -1,0 +1,89 @@
+//! A scriptable MCP server for the end-to-end tests: both eras, stdio and HTTP, well behaved or not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::unwrap_in_result,
+    clippy::result_large_err,
+    clippy::wildcard_enum_match_arm,
+    clippy::explicit_write,
+    reason = "a test program: what surprises it should end it"
+)]
+
+mod behaviour;
+mod http;
+mod server;
+mod stdio;
+mod tools;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Parser, ValueEnum};
+
+use crate::behaviour::Behaviour;
+use crate::server::Server;
+
+/// A scriptable MCP server.
+#[derive(Debug, Parser)]
+struct Args {
+    transport: Transport,
+    /// Where to listen; the URL is printed as the first line.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    #[arg(long, default_value = "both")]
+    era: Eras,
+    /// The revision that `initialize` is answered with instead of the one asked for.
+    #[arg(long)]
+    revision: Option<String>,
+    #[arg(long, default_value = "fx")]
+    name: String,
+    /// How many further tools to list.
+    #[arg(long, default_value_t = 0)]
+    tools: usize,
+    /// Items on one page of a list.
+    #[arg(long)]
+    page_size: Option<usize>,
+    /// Where to write every message down.
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// How POSTs are answered.
+    #[arg(long, default_value = "json")]
+    answers: Answers,
+    #[arg(long = "behaviour", value_parser = Behaviour::parse)]
+    behaviours: Vec<Behaviour>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Transport {
+    Stdio,
+    Http,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Eras {
+    Legacy,
+    Modern,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Answers {
+    Json,
+    Sse,
+}
+
+#[tokio::main]
+async fn main() {
+    let args = Args::parse();
+    let (transport, listen) = (args.transport, args.listen);
+    let server = Arc::new(Server::new(args));
+    behaviour::at_start(&server).await;
+    match transport {
+        Transport::Stdio => stdio::serve(server).await,
+        Transport::Http => http::serve(server, listen).await,
+    }
+}

@@ -1,0 +1,366 @@
+//! The server behind both transports: state, and the answer to each request.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use crate::behaviour::{Behaviour, after_handshake};
+use crate::{Args, Eras, tools};
+
+pub(crate) const MODERN: &str = "2026-07-28";
+const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// A result before it is written.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Value(Value),
+    /// Exactly this text.
+    Verbatim(String),
+    /// Nothing is ever sent.
+    Silence,
+}
+
+impl Reply {
+    pub(crate) fn of(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+/// An error answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: i64,
+    pub(crate) message: String,
+    pub(crate) data: Value,
+}
+
+impl Failure {
+    pub(crate) fn new(code: i64, message: &str) -> Self {
+        Self { code, message: message.to_owned(), data: Value::Null }
+    }
+
+    pub(crate) fn params(message: &str) -> Self {
+        Self::new(-32602, message)
+    }
+}
+
+/// One request and the way back.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) id: Value,
+    pub(crate) method: String,
+    pub(crate) params: Value,
+    /// `Mcp-Param-*` headers as they came.
+    pub(crate) param_headers: Map<String, Value>,
+    /// Where notifications of this request go.
+    pub(crate) notices: mpsc::UnboundedSender<String>,
+}
+
+impl Request {
+    pub(crate) fn is_modern(&self) -> bool {
+        self.params["_meta"].get(VERSION).is_some()
+    }
+
+    pub(crate) fn notify(&self, method: &str, params: &Value) {
+        drop(self.notices.send(notification(method, params)));
+    }
+}
+
+pub(crate) fn notification(method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+}
+
+/// What a subscription asked for and where it is told.
+#[derive(Debug, Clone)]
+struct Listener {
+    id: Value,
+    wanted: Value,
+    notices: mpsc::UnboundedSender<String>,
+}
+
+/// State of the one process.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) args: Args,
+    pub(crate) calls: AtomicU64,
+    log: Option<Mutex<File>>,
+    grown: AtomicU64,
+    /// `initialize` took place on this pipe.
+    initialized: AtomicBool,
+    forgot_modern: AtomicBool,
+    listeners: Mutex<Vec<Listener>>,
+    /// List changes for legacy clients; over HTTP for the sessions' streams.
+    pub(crate) changes: broadcast::Sender<String>,
+    /// The writer of stdout.
+    stdout: Mutex<Option<mpsc::UnboundedSender<String>>>,
+    running: Mutex<HashMap<String, oneshot::Sender<()>>>,
+}
+
+impl Server {
+    pub(crate) fn new(args: Args) -> Self {
+        let log = args.log.as_ref().map(|path| {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            Mutex::new(file.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+        });
+        Self {
+            args,
+            calls: AtomicU64::new(0),
+            log,
+            grown: AtomicU64::new(0),
+            initialized: AtomicBool::new(false),
+            forgot_modern: AtomicBool::new(false),
+            listeners: Mutex::default(),
+            changes: broadcast::channel(64).0,
+            stdout: Mutex::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn does(&self, behaviour: Behaviour) -> bool {
+        self.args.behaviours.contains(&behaviour)
+    }
+
+    /// Writes a line down.
+    pub(crate) fn note(&self, line: &str) {
+        if let Some(log) = &self.log {
+            // One write, so that lines of several processes never mix.
+            log.lock().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+        }
+    }
+
+    pub(crate) fn set_stdout(&self, sender: mpsc::UnboundedSender<String>) {
+        *self.stdout.lock().unwrap() = Some(sender);
+    }
+
+    /// Writes a line to stdout, where that is the transport.
+    pub(crate) fn out(&self, line: String) {
+        if let Some(stdout) = &*self.stdout.lock().unwrap() {
+            drop(stdout.send(line));
+        }
+    }
+
+    /// Adds a tool and tells everybody.
+    pub(crate) fn grow(&self) {
+        self.grown.fetch_add(1, Ordering::SeqCst);
+        let method = "notifications/tools/list_changed";
+        drop(self.changes.send(notification(method, &json!({}))));
+        if self.initialized.load(Ordering::SeqCst) {
+            self.out(notification(method, &json!({})));
+        }
+        for listener in self.listeners.lock().unwrap().iter() {
+            if listener.wanted["toolsListChanged"] == true {
+                let params = json!({"_meta": {SUBSCRIPTION: listener.id}});
+                drop(listener.notices.send(notification(method, &params)));
+            }
+        }
+    }
+
+    /// Ends a running request, if it still runs.
+    pub(crate) fn cancel(&self, id: &Value) {
+        if let Some(stop) = self.running.lock().unwrap().remove(&id.to_string()) {
+            // It may just have ended by itself.
+            let _ended = stop.send(());
+        }
+    }
+
+    /// The whole answer as text; `None` when there is none.
+    pub(crate) async fn answer(self: &Arc<Self>, request: &Request) -> Option<String> {
+        if self.does(Behaviour::NeverAnswer) {
+            return std::future::pending().await;
+        }
+        let (stop, stopped) = oneshot::channel();
+        self.running.lock().unwrap().insert(request.id.to_string(), stop);
+        let handled = tokio::select! {
+            handled = self.handle(request) => handled,
+            Ok(()) = stopped => return None,
+        };
+        self.running.lock().unwrap().remove(&request.id.to_string());
+        let id =
+            if self.does(Behaviour::WrongId) && !is_greeting(request) { json!("wrong") } else { request.id.clone() };
+        Some(match handled {
+            Ok(Reply::Silence) => return None,
+            Ok(Reply::Verbatim(text)) => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{text}}}"),
+            Ok(Reply::Value(mut result)) => {
+                if request.is_modern() {
+                    dress(&request.method, &mut result);
+                }
+                if self.does(Behaviour::ReplyBoth) && !is_greeting(request) {
+                    json!({"jsonrpc": "2.0", "id": id, "result": result, "error": {"code": 1, "message": "both"}})
+                        .to_string()
+                } else {
+                    json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
+                }
+            }
+            Err(failure) => {
+                let mut error = json!({"code": failure.code, "message": failure.message});
+                if !failure.data.is_null() {
+                    error["data"] = failure.data;
+                }
+                json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()
+            }
+        })
+    }
+
+    /// Whether modern requests are served.
+    pub(crate) fn speaks_modern(&self) -> bool {
+        self.args.era != Eras::Legacy && !self.forgot_modern.load(Ordering::SeqCst)
+    }
+
+    fn speaks_legacy(&self) -> bool {
+        self.args.era != Eras::Modern
+    }
+
+    async fn handle(self: &Arc<Self>, request: &Request) -> Result<Reply, Failure> {
+        let (method, params) = (request.method.as_str(), &request.params);
+        if method == "server/discover" {
+            return self.discover();
+        }
+        if method == "initialize" {
+            return self.initialize(params);
+        }
+        let modern = request.is_modern();
+        if modern && !self.speaks_modern() {
+            return Err(Failure::new(-32601, "Method not found"));
+        }
+        if !modern && !self.speaks_legacy() {
+            return Err(Failure::params("params._meta is missing"));
+        }
+        match method {
+            "ping" if !modern => Ok(Reply::of(json!({}))),
+            "logging/setLevel" if !modern => Ok(Reply::of(json!({}))),
+            "tools/list" => self.page("tools", &self.tools(), params),
+            "prompts/list" => {
+                let argument = json!({"name": "a", "required": true});
+                self.page(
+                    "prompts",
+                    &[json!({"name": "p", "description": "A prompt.", "arguments": [argument]})],
+                    params,
+                )
+            }
+            "resources/list" => {
+                let resource = json!({"uri": "fx://doc/1", "name": "doc 1", "mimeType": "text/plain"});
+                self.page("resources", &[resource], params)
+            }
+            "resources/templates/list" => {
+                let template = json!({"uriTemplate": "fx://doc/{id}", "name": "doc"});
+                self.page("resourceTemplates", &[template], params)
+            }
+            "tools/call" => {
+                if self.does(Behaviour::ForgetModern) && modern {
+                    self.forgot_modern.store(true, Ordering::SeqCst);
+                    return Err(Failure::new(-32601, "Method not found"));
+                }
+                tools::call(self, request).await
+            }
+            "prompts/get" => tools::prompt(params),
+            "resources/read" => tools::read(params, modern),
+            "completion/complete" => {
+                Ok(Reply::of(json!({"completion": {"values": ["alpha", "beta"], "hasMore": false}})))
+            }
+            "subscriptions/listen" if modern => {
+                self.listen(request);
+                std::future::pending().await
+            }
+            _ => Err(Failure::new(-32601, "Method not found")),
+        }
+    }
+
+    fn discover(self: &Arc<Self>) -> Result<Reply, Failure> {
+        if self.does(Behaviour::ExitOnDiscover) {
+            std::process::exit(6);
+        }
+        if self.does(Behaviour::SilentOnDiscover) {
+            return Ok(Reply::Silence);
+        }
+        if self.does(Behaviour::DiscoverEmptyResult) {
+            return Ok(Reply::Verbatim("{}".to_owned()));
+        }
+        if !self.speaks_modern() {
+            return Err(Failure::new(-32601, "Method not found"));
+        }
+        after_handshake(self);
+        let info = json!({"name": self.args.name, "version": "1.0.0"});
+        Ok(Reply::of(json!({
+            "supportedVersions": [MODERN],
+            "capabilities": capabilities(),
+            "_meta": {"io.modelcontextprotocol/serverInfo": info},
+        })))
+    }
+
+    fn initialize(self: &Arc<Self>, params: &Value) -> Result<Reply, Failure> {
+        if !self.speaks_legacy() {
+            let data = json!({"supported": [MODERN], "requested": params["protocolVersion"]});
+            return Err(Failure { code: -32022, message: "Unsupported protocol version".to_owned(), data });
+        }
+        let asked = params["protocolVersion"].as_str().unwrap_or_default();
+        let known = REVISIONS.into_iter().find(|revision| *revision == asked).unwrap_or("2025-11-25");
+        let revision = self.args.revision.as_deref().unwrap_or(known);
+        self.initialized.store(true, Ordering::SeqCst);
+        after_handshake(self);
+        Ok(Reply::of(json!({
+            "protocolVersion": revision,
+            "capabilities": capabilities(),
+            "serverInfo": {"name": self.args.name, "version": "1.0.0"},
+        })))
+    }
+
+    fn listen(&self, request: &Request) {
+        let wanted = request.params["notifications"].clone();
+        let meta = json!({SUBSCRIPTION: request.id});
+        request.notify("notifications/subscriptions/acknowledged", &json!({"notifications": wanted, "_meta": meta}));
+        let listener = Listener { id: request.id.clone(), wanted, notices: request.notices.clone() };
+        self.listeners.lock().unwrap().push(listener);
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let named = |name: String| json!({"name": name, "inputSchema": {"type": "object"}});
+        let mut tools = tools::definitions();
+        tools.extend((0..self.args.tools).map(|n| named(format!("extra_{n:04}"))));
+        tools.extend((0..self.grown.load(Ordering::SeqCst)).map(|n| named(format!("grown_{n}"))));
+        tools
+    }
+
+    fn page(&self, key: &str, items: &[Value], params: &Value) -> Result<Reply, Failure> {
+        let size = self.args.page_size.unwrap_or(items.len().max(1));
+        let start = match &params["cursor"] {
+            Value::Null => 0,
+            cursor => {
+                let at = cursor.as_str().and_then(|cursor| cursor.strip_prefix("at-")?.parse().ok());
+                at.ok_or_else(|| Failure::params("unknown cursor"))?
+            }
+        };
+        let end = items.len().min(start + size);
+        let mut page = json!({key: items.get(start..end).unwrap_or_default()});
+        if self.does(Behaviour::CursorLoop) {
+            page["nextCursor"] = json!("at-0");
+        } else if end < items.len() {
+            page["nextCursor"] = json!(format!("at-{end}"));
+        }
+        Ok(Reply::of(page))
+    }
+}
+
+fn is_greeting(request: &Request) -> bool {
+    matches!(request.method.as_str(), "initialize" | "server/discover")
+}
+
+fn capabilities() -> Value {
+    let changes = json!({"listChanged": true});
+    json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}})
+}
+
+/// Adds what the modern era wants on results.
+fn dress(method: &str, result: &mut Value) {
+    result["resultType"] = json!("complete");
+    if method.ends_with("/list") || matches!(method, "server/discover" | "resources/read") {
+        result["ttlMs"] = json!(1000);
+        result["cacheScope"] = json!("public");
+    }
+}

@@ -1,0 +1,78 @@
+//! One client on stdin and stdout.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::behaviour::Behaviour;
+use crate::server::{Request, Server};
+
+pub(crate) async fn serve(server: Arc<Server>) {
+    let (out, mut lines) = mpsc::unbounded_channel::<String>();
+    server.set_stdout(out.clone());
+    let writer = tokio::spawn(async move {
+        let mut stdout = tokio::io::stdout();
+        while let Some(line) = lines.recv().await {
+            if stdout.write_all(format!("{line}\n").as_bytes()).await.is_err() || stdout.flush().await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut input = BufReader::new(tokio::io::stdin());
+    let mut running = JoinSet::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if !matches!(input.read_until(b'\n', &mut line).await, Ok(n) if n > 0) {
+            break;
+        }
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        server.note(&text);
+        let Ok(message) = serde_json::from_str::<Value>(&text) else { continue };
+        let method = message["method"].as_str().unwrap_or_default();
+        if method == "notifications/cancelled" {
+            server.cancel(&message["params"]["requestId"]);
+        }
+        if method.is_empty() || message["id"].is_null() {
+            continue;
+        }
+        let stop_reading = server.does(Behaviour::StopReading) && method == "tools/call";
+        let request = Request {
+            id: message["id"].clone(),
+            method: method.to_owned(),
+            params: message["params"].clone(),
+            param_headers: serde_json::Map::default(),
+            notices: out.clone(),
+        };
+        running.spawn(one(Arc::clone(&server), request));
+        if stop_reading {
+            std::future::pending::<()>().await;
+        }
+    }
+    if server.does(Behaviour::IgnoreEof) {
+        std::future::pending::<()>().await;
+    }
+    // Calls that still run have nobody to answer to.
+    running.abort_all();
+    server.set_stdout(mpsc::unbounded_channel().0);
+    drop(out);
+    while running.join_next().await.is_some() {}
+    drop(server);
+    // Listeners may hold the channel open; what was written is written.
+    drop(tokio::time::timeout(std::time::Duration::from_millis(200), writer).await);
+    std::process::exit(0);
+}
+
+async fn one(server: Arc<Server>, request: Request) {
+    let Some(answer) = server.answer(&request).await else { return };
+    if server.does(Behaviour::HugeLine) {
+        drop(request.notices.send("y".repeat(20 << 20)));
+    }
+    if server.does(Behaviour::DuplicateReplies) {
+        drop(request.notices.send(answer.clone()));
+    }
+    drop(request.notices.send(answer));
+}

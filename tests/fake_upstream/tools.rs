@@ -1,0 +1,119 @@
+//! What the server offers, and what its tools do.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::behaviour::Behaviour;
+use crate::server::{Failure, Reply, Server};
+
+/// The tools that are always there.
+pub(crate) fn definitions() -> Vec<Value> {
+    let tool = |name: &str, properties: Value| {
+        json!({
+            "name": name,
+            "title": format!("The tool {name}"),
+            "description": format!("Does {name}."),
+            "inputSchema": {"type": "object", "properties": properties, "$defs": {"unused": {"$anchor": "u"}}},
+            "x-vendor": {"z": 1, "a": 2},
+        })
+    };
+    let mut write = tool("write", json!({}));
+    write["annotations"] = json!({"destructiveHint": true, "readOnlyHint": false});
+    vec![
+        tool("echo", json!({"text": {"type": "string"}})),
+        tool("sleep", json!({"ms": {"type": "integer"}})),
+        tool("progress", json!({"steps": {"type": "integer"}, "delay_ms": {"type": "integer"}})),
+        tool("raw", json!({"file": {"type": "string"}})),
+        tool("fail", json!({})),
+        tool("exit", json!({})),
+        tool(
+            "region",
+            json!({
+                "region": {"type": "string", "x-mcp-header": "Region"},
+                "n": {"type": "integer", "x-mcp-header": "N"},
+            }),
+        ),
+        write,
+        tool("denied", json!({})),
+        tool("ask", json!({})),
+        tool("env", json!({})),
+        tool("mutate", json!({})),
+    ]
+}
+
+fn text(text: &str) -> Result<Reply, Failure> {
+    Ok(Reply::of(json!({"content": [{"type": "text", "text": text}]})))
+}
+
+/// Runs one call.
+pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request) -> Result<Reply, Failure> {
+    let calls = server.calls.fetch_add(1, Ordering::SeqCst) + 1;
+    if server.args.behaviours.iter().any(|b| matches!(b, Behaviour::CrashAfter(n) if calls > *n)) {
+        std::process::exit(4);
+    }
+    let arguments = &request.params["arguments"];
+    let number = |name: &str, default: u64| arguments[name].as_u64().unwrap_or(default);
+    let name = request.params["name"].as_str().unwrap_or_default();
+    match name {
+        "echo" => match arguments["text"].as_str() {
+            Some(echoed) => text(echoed),
+            None => text(&arguments.to_string()),
+        },
+        "sleep" => {
+            tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
+            text("slept")
+        }
+        "progress" => {
+            let steps = number("steps", 3);
+            for step in 1..=steps {
+                tokio::time::sleep(Duration::from_millis(number("delay_ms", 1))).await;
+                let token = &request.params["_meta"]["progressToken"];
+                if !token.is_null() {
+                    let params = json!({"progressToken": token, "progress": step, "total": steps});
+                    request.notify("notifications/progress", &params);
+                }
+            }
+            text("done")
+        }
+        "raw" => {
+            let file = arguments["file"].as_str().unwrap_or_default();
+            Ok(Reply::Verbatim(std::fs::read_to_string(file).map_err(|error| Failure::params(&error.to_string()))?))
+        }
+        "fail" => Ok(Reply::of(json!({"content": [{"type": "text", "text": "it failed"}], "isError": true}))),
+        "exit" => std::process::exit(5),
+        "region" => text(&json!({"arguments": arguments, "headers": request.param_headers}).to_string()),
+        "write" | "denied" | "ask" => text(name),
+        "env" => {
+            let variables: std::collections::BTreeMap<String, String> = std::env::vars().collect();
+            text(&json!({"pid": std::process::id(), "env": variables}).to_string())
+        }
+        "mutate" => {
+            server.grow();
+            text("grown")
+        }
+        extra if extra.starts_with("extra_") || extra.starts_with("grown_") => text(extra),
+        other => Err(Failure::params(&format!("Unknown tool: {other}"))),
+    }
+}
+
+/// A prompt of one argument.
+pub(crate) fn prompt(params: &Value) -> Result<Reply, Failure> {
+    if params["name"] != "p" {
+        return Err(Failure::params("Unknown prompt"));
+    }
+    let said = format!("About {}", params["arguments"]["a"].as_str().unwrap_or_default());
+    Ok(Reply::of(json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}]})))
+}
+
+/// Any document below `fx://doc/`.
+pub(crate) fn read(params: &Value, modern: bool) -> Result<Reply, Failure> {
+    let uri = params["uri"].as_str().unwrap_or_default();
+    if !uri.starts_with("fx://doc/") {
+        let code = if modern { -32602 } else { -32002 };
+        return Err(Failure { code, message: "Resource not found".to_owned(), data: json!({"uri": uri}) });
+    }
+    Ok(Reply::of(json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": format!("text of {uri}")}]})))
+}
