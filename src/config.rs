@@ -15,6 +15,7 @@ pub(crate) use crate::catalog::name::UpstreamName;
 use crate::policy::PolicySpec;
 
 mod build;
+mod doubts;
 mod file;
 mod limits;
 mod places;
@@ -27,6 +28,7 @@ pub(crate) mod show;
 mod units;
 mod upstream;
 
+pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::places::{Located, locate, preflight, state_dir};
 pub(crate) use self::problem::{Problem, Problems, Warning};

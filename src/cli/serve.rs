@@ -29,11 +29,10 @@ pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
 /// # Errors
 /// 64 for a filter that cannot be read.
 pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<logs::LogGuard, Failure> {
-    let format = match common.log_format {
-        None => configured.format,
-        Some(LogFormat::Auto) => config::LogFormat::Auto,
-        Some(LogFormat::Text) => config::LogFormat::Text,
-        Some(LogFormat::Json) => config::LogFormat::Json,
+    let format = match (common.log_format, configured.format) {
+        (Some(LogFormat::Auto), _) | (None, config::LogFormat::Auto) => logs::LogFormat::Auto,
+        (Some(LogFormat::Text), _) | (None, config::LogFormat::Text) => logs::LogFormat::Text,
+        (Some(LogFormat::Json), _) | (None, config::LogFormat::Json) => logs::LogFormat::Json,
     };
     let filter = common.log.clone().unwrap_or_else(|| configured.filter.clone());
     logs::init(&logs::LogOptions { format, filter }).map_err(|why| Failure::new(USAGE, why))

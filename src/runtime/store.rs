@@ -9,7 +9,10 @@ use std::time::Duration;
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 
 use crate::catalog::inventory::Inventory;
+use crate::catalog::name::{canonical, canonical_uri};
+use crate::config::Upstream;
 use crate::engine::handshake::EraHint;
+use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
 use crate::wire::raw::RawJson;
@@ -73,6 +76,21 @@ impl Store {
         let age = fs::metadata(&path).ok()?.modified().ok()?.elapsed().ok()?;
         let legacy = revision.era() == Era::Legacy && age < VERDICT_LIFE;
         Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })
+    }
+
+    /// The canonical names of everything that was offered last; `None` unless that is known of every upstream.
+    pub(crate) fn canonical_names(&self, upstreams: &[Upstream]) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        for upstream in upstreams {
+            let inventory = self.recall(&upstream.launch_identity())?.inventory;
+            for list in List::ALL {
+                names.extend(inventory.items(list).iter().map(|item| match list {
+                    List::Tools | List::Prompts => canonical(&upstream.name, &item.key),
+                    List::Resources | List::Templates => canonical_uri(&upstream.name, &item.key),
+                }));
+            }
+        }
+        Some(names)
     }
 
     /// Keeps what an upstream offers.

@@ -13,7 +13,15 @@ use tracing_subscriber::{Layer, Registry, fmt};
 mod sink;
 
 use self::sink::{Flusher, Sink};
-use crate::config::LogFormat;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// To the journal where stderr is the journal, else text.
+    Auto,
+    Text,
+    Json,
+}
 
 /// How to log.
 #[derive(Clone, Debug)]

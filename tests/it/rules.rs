@@ -29,24 +29,23 @@ fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
 }
 
 #[test]
-fn a_deny_that_looks_at_arguments_answers_as_a_tool_and_keeps_the_tool_listed() {
-    let gateway = Setup::new()
-        .fake("fx", &Fake::stdio("both"))
-        .toml("[[policy.rules]]\nid = \"no-secret\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\narguments = [{ pointer = \"/text\", glob = \"secret*\" }]")
-        .start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
-        let mut client = gateway.client(era);
-        assert_eq!(client.call("fx__echo", json!({"text": "plain"})).text(), "plain", "{era:?}");
-        let denied = client.call("fx__echo", json!({"text": "secret plan"}));
-        assert!(denied.is_error(), "{era:?}: {}", denied.raw);
-        assert_eq!(denied.result()["_meta"]["headend/refusal"]["executed"], "no", "{era:?}: {}", denied.raw);
+fn a_rule_that_needs_more_than_this_release_can_do_is_refused_with_a_reason() {
+    for (label, rule, reason) in [
+        ("ask", "effect = \"ask\"", "consent"),
+        ("arguments", "effect = \"deny\"\narguments = [{ pointer = \"/text\", glob = \"s*\" }]", "arguments"),
+    ] {
+        let rule = format!("[[policy.rules]]\nid = \"r\"\ntools = [\"fx__echo\"]\n{rule}");
+        let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(&rule).write();
+        let checked = world.run(&["check", "--config", config.to_str().unwrap()]);
+        let told = String::from_utf8_lossy(&checked.stderr).into_owned();
+        assert_eq!(checked.status.code(), Some(78), "{label}: {told}");
+        assert!(told.contains("policy.rules[0]") && told.contains(reason), "{label}: {told}");
     }
 }
 
 #[test]
 fn what_no_rule_names_follows_the_default() {
-    for (default, listed) in [("ask", true), ("deny", false)] {
+    for (default, listed) in [("allow", true), ("deny", false)] {
         let setup = Setup::new().policy(&format!("default = \"{default}\""));
         let record = Log::new(&setup.world.path("work"), "fx");
         let gateway = setup
@@ -58,11 +57,12 @@ fn what_no_rule_names_follows_the_default() {
             let mut client = gateway.client(era);
             assert_eq!(client.tool_names().contains(&"fx__echo".to_owned()), listed, "{default} {era:?}");
             assert!(!client.call("fx__env", json!({})).is_error(), "{default} {era:?}");
-            let refused = client.call("fx__echo", json!({"text": "x"}));
-            let hidden = refused.code() == Some(-32602);
-            assert!(if listed { refused.is_error() } else { hidden }, "{default} {era:?}: {}", refused.raw);
+            let answer = client.call("fx__echo", json!({"text": "x"}));
+            let hidden = answer.code() == Some(-32602);
+            assert!(if listed { answer.text() == "x" } else { hidden }, "{default} {era:?}: {}", answer.raw);
         }
-        assert!(record.lines_with(&["tools/call", "\"echo\""]).is_empty(), "{default}: nothing was called");
+        let arrived = !record.lines_with(&["tools/call", "\"echo\""]).is_empty();
+        assert_eq!(arrived, listed, "{default}: what is denied is never called");
     }
 }
 

@@ -215,8 +215,4 @@ const RULES: &str = r#"
 id = "corpus-denied"
 effect = "deny"
 tools = ["fx__denied"]
-[[policy.rules]]
-id = "corpus-ask"
-effect = "ask"
-tools = ["fx__ask"]
 "#;
