@@ -90,7 +90,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<
     Ok(OK)
 }
 
-/// Stdin and stdout as pipes of the reactor where they are pipes, so that no thread blocks on them.
+/// Stdin and stdout of this process.
 pub(super) fn stdio()
 -> Result<(impl tokio::io::AsyncRead + Unpin, impl tokio::io::AsyncWrite + Unpin + Send + 'static), Failure> {
     Ok((tokio::io::stdin(), tokio::io::stdout()))

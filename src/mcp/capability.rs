@@ -12,14 +12,15 @@ const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a
 names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
 whether the call was executed and when to try again.";
 
+const WITH_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{}}"#;
+const WITHOUT_COMPLETIONS: &str =
+    r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
+
 /// What can be served for at least one upstream. Upstreams come and go and legacy capabilities are frozen at `initialize`, so
 /// this is what the gateway can serve, not what today's upstreams offer. Source: protocol, capability negotiation.
 fn capabilities(revision: Revision) -> &'static str {
-    if revision >= Revision::V2025_03_26 {
-        r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{}}"#
-    } else {
-        r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#
-    }
+    // The capability is younger than the method.
+    if revision >= Revision::V2025_03_26 { WITH_COMPLETIONS } else { WITHOUT_COMPLETIONS }
 }
 
 /// The result of `initialize` in a legacy revision.
@@ -33,13 +34,14 @@ pub(crate) fn initialize_result(revision: Revision) -> RawJson {
     ))
 }
 
-/// The result of `server/discover`. Lists modern revisions alone: a client picks one of them for requests with an envelope,
+/// The result of `server/discover`: whether completions exist is told as it is at the moment. Lists modern revisions alone: a client picks one of them for requests with an envelope,
 /// and older revisions have none.
-pub(crate) fn discover_result() -> RawJson {
+pub(crate) fn discover_result(completions: bool) -> RawJson {
+    let capabilities = if completions { capabilities(Revision::LATEST) } else { WITHOUT_COMPLETIONS };
     RawJson::trusted(format!(
         r#"{{"resultType":"complete","supportedVersions":["{}"],"capabilities":{},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
         Revision::LATEST,
-        capabilities(Revision::LATEST),
+        capabilities,
         RawJson::string(INSTRUCTIONS).text(),
         implementation().text(),
     ))

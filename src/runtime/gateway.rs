@@ -162,6 +162,7 @@ impl Gateway {
             settled: self.supervised.settled.clone(),
             max_line_bytes: limits.body_bytes,
             bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
+            max_uris: limits.uris_per_stream,
         }
     }
 
@@ -238,7 +239,7 @@ impl Gateway {
         let sessions = Arc::clone(&self.sessions);
         let pages = move |path: &str| match path {
             "/metrics" => {
-                service.metrics.sessions(sessions.len());
+                service.metrics.observe(sessions.len(), service.queued.len());
                 Some((http::StatusCode::OK, service.metrics.render()))
             }
             "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),

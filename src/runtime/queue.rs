@@ -15,6 +15,14 @@ impl Queue {
         Self { waiting: Arc::default(), limit }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.limit
+    }
+
     /// One more waits, for as long as the value lives; `None` when the queue is full.
     pub(crate) fn enter(&self) -> Option<Queued> {
         // The value takes back what this adds, also when there is no room.

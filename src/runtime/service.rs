@@ -102,6 +102,9 @@ pub(crate) enum Handled {
 impl Service {
     /// Serves a request that is not bound to a session or stream of its own.
     pub(crate) fn handle(self: &Arc<Self>, client: &ClientContext, request: &Request) -> Handled {
+        if self.is_full() {
+            return Handled::Overloaded;
+        }
         let arrived = clock::now();
         let method = Method::parse(&request.method);
         let era = client.revision.era();
@@ -118,7 +121,7 @@ impl Service {
         }
         match method {
             Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
-            Method::Discover => Handled::Answer(Answer::ok(discover_result())),
+            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.snapshots.load().completes()))),
             Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
             Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
             Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
@@ -136,6 +139,12 @@ impl Service {
             | Method::TasksUpdate
             | Method::Unknown => Handled::Answer(not_found(&request.method, era)),
         }
+    }
+
+    /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.
+    fn is_full(&self) -> bool {
+        let no_place = self.in_flight.available_permits() == 0 && self.queued.is_full();
+        no_place || self.budget.is_used_up()
     }
 
     /// Whether a caller has used up its requests, and for how long. The local user has no such limit.
@@ -181,6 +190,10 @@ impl Service {
         let Some(view) = snapshot.view(client.profile.as_deref()).cloned() else {
             return Handled::Answer(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
         };
+        if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
+            // Not declared at present, so it does not exist; a legacy client was told that it does.
+            return Handled::Answer(not_found(method.as_str(), Era::Modern));
+        }
         let visible = |at| view.visible(&snapshot.policy, at, &client.caller);
         let routed = match route(&view.catalog, method, params, meta, visible) {
             Ok(routed) => routed,
@@ -194,9 +207,6 @@ impl Service {
         };
         if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
             return Handled::Answer(Answer::ok(no_completions(client.revision)));
-        }
-        if self.budget.is_used_up() {
-            return Handled::Overloaded;
         }
         let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let call = self.calls.fetch_add(1, Ordering::Relaxed);

@@ -84,6 +84,11 @@ impl View {
 }
 
 impl Snapshot {
+    /// Whether any upstream answers `completion/complete` at present.
+    pub(crate) fn completes(&self) -> bool {
+        self.completes.contains(&true)
+    }
+
     pub(crate) fn view(&self, profile: Option<&str>) -> Option<&Arc<View>> {
         profile.map_or(Some(&self.whole), |name| self.profiles.get(name))
     }

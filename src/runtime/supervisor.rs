@@ -220,9 +220,8 @@ impl Supervisor {
     }
 
     fn settle(&self, time_is_over: bool) {
-        let all = self.managed.values().all(|m| m.heard || matches!(*m.handle.state(), LinkState::Idle));
-        let lazy_only = |m: &Managed| m.handle.spec.load().start == config::Start::Lazy;
-        if time_is_over || all || self.managed.values().all(|m| m.heard || lazy_only(m)) {
+        let is_lazy = |m: &Managed| m.handle.spec.load().start == config::Start::Lazy;
+        if time_is_over || self.managed.values().all(|m| m.heard || is_lazy(m)) {
             self.settled.send_replace(true);
         }
     }

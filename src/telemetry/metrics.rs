@@ -121,6 +121,7 @@ struct Families {
     client_bytes: IntCounterVec,
     connections: IntGaugeVec,
     sessions: IntGauge,
+    waiting: IntGauge,
     withheld: IntGauge,
     decisions: IntCounterVec,
     limit_hits: IntCounterVec,
@@ -240,6 +241,7 @@ impl Metrics {
             )?,
             connections: b.gauges("headend_client_connections", "Connections of clients.", &["transport"])?,
             sessions: b.gauge("headend_client_sessions", "Live HTTP sessions of clients of the legacy revisions.")?,
+            waiting: b.gauge("headend_calls_waiting", "Calls that wait for a place among all calls in flight.")?,
             decisions: b.counters(
                 "headend_policy_decisions_total",
                 "Decisions on calls, by effect and by the rule that decided.",
@@ -343,9 +345,10 @@ impl Metrics {
         self.0.withheld.set(signed(items));
     }
 
-    /// Sets the number of sessions, just before a scrape.
-    pub(crate) fn sessions(&self, count: usize) {
-        self.0.sessions.set(signed(count));
+    /// Sets what is counted elsewhere, just before a scrape: sessions, and calls that wait for a place.
+    pub(crate) fn observe(&self, sessions: usize, waiting: usize) {
+        self.0.sessions.set(signed(sessions));
+        self.0.waiting.set(signed(waiting));
     }
 
     /// A client has connected over a transport, `http` or `stdio`.

@@ -12,6 +12,9 @@ use memchr::memchr;
 /// Room made for one read, in bytes.
 const READ_BYTES: usize = 32 * 1024;
 
+/// From this length on, in bytes, a line gets all the room that a line may need.
+const LONG_LINE_BYTES: usize = 512 * 1024;
+
 /// Below this much spare room, in bytes, more is made before a read.
 const MIN_ROOM_BYTES: usize = 8 * 1024;
 
@@ -75,7 +78,9 @@ impl LineDecoder {
         } else {
             // Doubling, but never beyond what one line may need: a stream without newlines must not cost twice the limit.
             let ceiling = self.max_line_bytes.saturating_add(READ_BYTES);
-            let capacity = length.saturating_mul(2).min(ceiling).max(length + READ_BYTES);
+            // A long line gets all its room at once: pages that stay empty cost nothing, copies of half-read lines would.
+            let wanted = if length < LONG_LINE_BYTES { length.saturating_mul(2) } else { ceiling };
+            let capacity = wanted.min(ceiling).max(length + READ_BYTES);
             let mut grown = BytesMut::with_capacity(capacity);
             grown.extend_from_slice(&self.buffer);
             self.buffer = grown;

@@ -167,6 +167,11 @@ impl Asked<'_> {
         let answer = |answer| reply::answer(request.id.raw(), answer);
         let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
         let header_is_modern = header.is_some_and(Revision::header_is_modern);
+        if request.method.starts_with("rpc.") {
+            // Reserved by JSON-RPC: no header can make these a method.
+            let era = if header_is_modern { Era::Modern } else { Era::Legacy };
+            return answer(not_found(&request.method, era));
+        }
         let method = Method::parse(&request.method);
         let params = params_object(request.params.as_ref());
         let meta = params.as_ref().ok().and_then(|params| Meta::of(params).ok());
@@ -255,7 +260,8 @@ impl Asked<'_> {
             return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
         };
         let version = self.headers.get(VERSION_HEADER).map(|v| v.to_str().unwrap_or_default().trim());
-        let fits = version.is_none_or(|v| Revision::parse(v).is_some_and(|r| r.era() == Era::Legacy));
+        let once = self.headers.get_all(VERSION_HEADER).iter().nth(1).is_none();
+        let fits = once && version.is_none_or(|v| Revision::parse(v).is_some_and(|r| r.era() == Era::Legacy));
         if !fits {
             let text =
                 format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
@@ -333,7 +339,7 @@ impl Asked<'_> {
 
     /// Batches exist in sessions of 2025-03-26 alone.
     async fn batch(&self, frame: &Frame) -> Reply {
-        const MAX_MESSAGES: usize = 100;
+        const MAX_MESSAGES: usize = 50;
         let refuse = |text| reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         let Ok(parts) = elements(&RawJson::trusted(frame.bytes().clone())) else {
             return bad_frame(FrameError::Syntax);
@@ -341,7 +347,7 @@ impl Asked<'_> {
         let session = self.session_of_header().ok().filter(|s| s.client.revision == Revision::V2025_03_26);
         let Some(session) = session else { return refuse("batches are not accepted in this protocol version") };
         if parts.is_empty() || parts.len() > MAX_MESSAGES {
-            return refuse("a batch holds between 1 and 100 messages");
+            return refuse("a batch holds between 1 and 50 messages");
         }
         self.front.settled().await;
         let mut answers: Vec<Bytes> = Vec::new();

@@ -15,18 +15,10 @@ use crate::runtime::service::LOCAL;
 use crate::wire::code;
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-/// Headers that decide something; sent twice they would let two readers see two truths.
-const SINGLE: [&str; 9] = [
-    "authorization",
-    "content-type",
-    "content-encoding",
-    "mcp-protocol-version",
-    "mcp-method",
-    "mcp-name",
-    "mcp-session-id",
-    "last-event-id",
-    "origin",
-];
+/// Headers that decide something; sent twice they would let two readers see two truths. Those that repeat the body are
+/// compared with it later.
+const SINGLE: [&str; 6] =
+    ["authorization", "content-type", "content-encoding", "mcp-session-id", "last-event-id", "origin"];
 
 /// The rules of one listener.
 #[derive(Debug)]

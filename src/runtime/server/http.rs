@@ -125,7 +125,6 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
             .header_read_timeout(None)
             .max_buf_size(front.limits.head_bytes.max(8192))
             .max_headers(front.limits.header_fields + 1)
-            .pipeline_flush(true)
             .serve_connection(TokioIo::new(counted), service);
         tokio::pin!(connection);
         let ended = tokio::select! {

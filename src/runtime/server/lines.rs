@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio_util::io::{InspectReader, InspectWriter};
@@ -32,6 +32,8 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// Messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
+/// Standard input is read through a buffer of this size, in bytes.
+const READ_CHUNK: usize = 64 * 1024;
 /// Subscriptions of one connection.
 const MAX_LISTENS: usize = 16;
 
@@ -43,6 +45,8 @@ pub(crate) struct LineClient {
     pub(crate) settled: watch::Receiver<bool>,
     pub(crate) max_line_bytes: usize,
     pub(crate) bounds: Bounds,
+    /// URIs that one subscription may name.
+    pub(crate) max_uris: usize,
 }
 
 /// Serves one client until its input ends or `stop` fires. Calls in flight are cancelled then: on a pipe the end of the input
@@ -68,6 +72,7 @@ pub(crate) async fn serve(
         profile: client.profile,
         settled: client.settled,
         bounds: client.bounds,
+        max_uris: client.max_uris,
         out,
         tasks: tasks.clone(),
         in_flight: InFlight::default(),
@@ -79,8 +84,9 @@ pub(crate) async fn serve(
         while let Some(line) = decoder.next_line() {
             connection.line(line).await;
         }
+        let mut room = decoder.buffer().limit(READ_CHUNK);
         let read = tokio::select! {
-            read = reader.read_buf(decoder.buffer()) => read,
+            read = reader.read_buf(&mut room) => read,
             () = stop.cancelled() => break,
         };
         if !matches!(read, Ok(n) if n > 0) {
@@ -127,6 +133,7 @@ struct Connection {
     profile: Option<Arc<str>>,
     settled: watch::Receiver<bool>,
     bounds: Bounds,
+    max_uris: usize,
     out: mpsc::Sender<Bytes>,
     tasks: TaskGroup,
     in_flight: InFlight,
@@ -187,7 +194,7 @@ impl Connection {
 
     async fn batch(self: &Arc<Self>, frame: &Frame) {
         let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
-        if self.revision() != Some(Revision::V2025_03_26) || parts.is_empty() || parts.len() > 100 {
+        if self.revision() != Some(Revision::V2025_03_26) || parts.is_empty() || parts.len() > 50 {
             let text = "batches are not accepted in this protocol version";
             return self.complain(code::INVALID_REQUEST, text).await;
         }
@@ -359,7 +366,7 @@ impl Connection {
     }
 
     async fn listen(self: &Arc<Self>, request: Request, params: &RawObject) {
-        let wanted = match Wanted::read(params) {
+        let wanted = match Wanted::read(params, self.max_uris) {
             Ok(wanted) => wanted,
             Err(answer) => return self.answer(&request.id, &answer).await,
         };

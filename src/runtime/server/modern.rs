@@ -41,6 +41,11 @@ pub(crate) fn check_headers(
     params: &RawObject,
     claimed: &str,
 ) -> Result<(), Answer> {
+    for name in ["mcp-protocol-version", "mcp-method", "mcp-name"] {
+        if headers.get_all(name).iter().nth(1).is_some() {
+            return Err(mismatch(&format!("the header {name} stands twice")));
+        }
+    }
     let version = headers.get("mcp-protocol-version").and_then(|v| v.to_str().ok()).map(str::trim);
     if version.is_some_and(|version| version != claimed) {
         return Err(mismatch("MCP-Protocol-Version differs from the version in params._meta"));
@@ -109,7 +114,7 @@ impl Wanted {
     ///
     /// # Errors
     /// The answer to send.
-    pub(crate) fn read(params: &RawObject) -> Result<Self, Answer> {
+    pub(crate) fn read(params: &RawObject, max_uris: usize) -> Result<Self, Answer> {
         let bad = |text: &str| Answer::error(code::INVALID_PARAMS, text, None);
         let filter = params.get("notifications").ok_or_else(|| bad("params lacks `notifications`"))?;
         let filter = RawObject::parse(filter).map_err(|_| bad("`notifications` must be an object"))?;
@@ -129,7 +134,11 @@ impl Wanted {
             }
         }
         if let Some(uris) = filter.get("resourceSubscriptions") {
-            uris.parse::<Vec<String>>().map_err(|_| bad("`resourceSubscriptions` must be a list of URIs"))?;
+            let uris = uris.parse::<Vec<String>>();
+            let uris = uris.map_err(|_| bad("`resourceSubscriptions` must be a list of URIs"))?;
+            if uris.len() > max_uris {
+                return Err(bad(&format!("`resourceSubscriptions` may hold {max_uris} URIs")));
+            }
         }
         Ok(wanted)
     }
@@ -167,7 +176,7 @@ pub(crate) fn listen(
     params: &RawObject,
     place: Place,
 ) -> Response<ReplyBody> {
-    let wanted = match Wanted::read(params) {
+    let wanted = match Wanted::read(params, front.limits.uris_per_stream) {
         Ok(wanted) => wanted,
         Err(answer) => return reply::answer(request.id.raw(), answer),
     };

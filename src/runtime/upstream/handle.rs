@@ -125,7 +125,7 @@ impl Handle {
         self.changed.notify_waiters();
     }
 
-    /// Waits for the way to the upstream, within the upstream's queue time.
+    /// Waits for the way to the upstream: within its queue time, or its start time when it has not run yet.
     ///
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
@@ -133,10 +133,16 @@ impl Handle {
         if let LinkState::Ready(link) = &**self.state.load() {
             return Ok(link.clone());
         }
-        let until = clock::now() + self.spec.load().queue_timeout;
+        let (spec, asked) = (self.spec.load_full(), clock::now());
         loop {
             let changed = self.changed.notified();
-            match &*self.state() {
+            let state = self.state();
+            // A server that starts for the first time is worth its start time; one that has failed is not.
+            let first_start =
+                self.incarnation.load(Ordering::Relaxed) <= 1 && !matches!(*state, LinkState::Down { .. });
+            let patience = if first_start { spec.start_timeout.max(spec.queue_timeout) } else { spec.queue_timeout };
+            let until = asked + patience;
+            match &*state {
                 LinkState::Ready(link) => return Ok(link.clone()),
                 LinkState::Down { until: retry, .. } if *retry > until => {
                     return Err(self.down(retry.saturating_duration_since(clock::now())));

@@ -17,6 +17,7 @@ const MISSING: &[(&str, &str)] = &[
     ("${ELICIT_ID_B}", "consent over the protocol is not built"),
     ("state already consumed", "consent over the protocol is not built"),
     ("[policy.ask]", "consent over the protocol is not built"),
+    ("arguments=[{", "rules over arguments are not built"),
     ("${TASK", "tasks are not built"),
     ("2025-11-25 unknown task", "tasks are not built"),
     ("${SSE_SESSION", "the 2024-11-05 transport is not built"),
