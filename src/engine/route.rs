@@ -45,6 +45,23 @@ pub(crate) fn params_object(params: Option<&RawJson>) -> Result<RawObject, Route
     params.map_or_else(|| Ok(RawObject::default()), |raw| RawObject::parse(raw).map_err(|_| RouteError::Params))
 }
 
+/// The parameters of a request, read once for everybody who looks into them.
+#[derive(Default)]
+pub(crate) struct Params {
+    pub(crate) object: RawObject,
+    pub(crate) meta: Meta,
+}
+
+impl Params {
+    /// # Errors
+    /// [`RouteError::Params`] or [`RouteError::Meta`] when `params` or its `_meta` is something else than an object.
+    pub(crate) fn read(params: Option<&RawJson>) -> Result<Self, RouteError> {
+        let object = params_object(params)?;
+        let meta = Meta::of(&object)?;
+        Ok(Self { object, meta })
+    }
+}
+
 /// Finds the item that a call, a read or a completion names and builds what its upstream gets. Members of `params` that the
 /// protocol does not define are left behind: an upstream with a laxer parser must not see a name that was not judged.
 ///

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::engine::route::Params;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
@@ -294,7 +295,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
     let method = Method::ToolsCall.as_str().to_owned();
     let asked = Request { id, method, params: request.params.clone() };
     debug_assert!(!Meta::default().has_claim());
-    let answer = match gateway.service.handle(&client, &asked) {
+    let answer = match gateway.service.handle(&client, &asked, Params::read(asked.params.as_ref())) {
         Handled::Answer(answer) => answer,
         Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
         Handled::Call(mut call) => loop {

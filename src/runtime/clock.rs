@@ -32,7 +32,12 @@ pub(crate) fn unix_seconds() -> u64 {
 )]
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    aws_lc_rs::rand::fill(&mut bytes).expect("invariant: the operating system provides randomness");
+    // Straight from the kernel: a generator of our own would cost milliseconds at every start.
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(rest, flags).expect("invariant: the operating system provides randomness");
+    }
     bytes
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::page::{CursorKey, CursorScope};
 use crate::engine::call::{Executed, Failure, Progress, Reason};
-use crate::engine::route::{RouteError, Routed, params_object, route};
+use crate::engine::route::{Params, RouteError, Routed, route};
 use crate::mcp::capability::discover_result;
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
@@ -101,21 +101,25 @@ pub(crate) enum Handled {
 
 impl Service {
     /// Serves a request that is not bound to a session or stream of its own.
-    pub(crate) fn handle(self: &Arc<Self>, client: &ClientContext, request: &Request) -> Handled {
+    pub(crate) fn handle(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        request: &Request,
+        params: Result<Params, RouteError>,
+    ) -> Handled {
         if self.is_full() {
             return Handled::Overloaded;
         }
         let arrived = clock::now();
         let method = Method::parse(&request.method);
         let era = client.revision.era();
-        let params = match params_object(request.params.as_ref()) {
+        let Params { object: params, meta } = match params {
             Ok(params) => params,
             Err(error) => return Handled::Answer(invalid(&error)),
         };
-        let meta = match Meta::of(&params).and_then(|meta| meta.progress_token().map(|_| meta)) {
-            Ok(meta) => meta,
-            Err(error) => return Handled::Answer(invalid(&error.into())),
-        };
+        if let Err(error) = meta.progress_token() {
+            return Handled::Answer(invalid(&error.into()));
+        }
         if !method.defined_in(era) {
             return Handled::Answer(not_found(&request.method, era));
         }

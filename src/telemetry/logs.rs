@@ -10,8 +10,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt};
 
+mod plain;
 mod sink;
 
+use self::plain::Plain;
 use self::sink::{Flusher, Sink};
 
 /// How log lines look.
@@ -62,13 +64,15 @@ type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
 fn to_stderr(json: bool) -> (Boxed, Option<Flusher>) {
     let (sink, flusher) = Sink::start(io::stderr());
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let layer = if json {
         // JSON strings have their control characters escaped already.
         fmt::layer().json().flatten_event(true).with_writer(move || sink.clone()).boxed()
+    } else if colours {
+        fmt::layer().with_writer(move || Escaping { sink: sink.clone(), colours }).boxed()
     } else {
-        let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let writer = move || Escaping { sink: sink.clone(), colours };
-        fmt::layer().with_ansi(colours).with_writer(writer).boxed()
+        fmt::layer().event_format(Plain).with_writer(writer).boxed()
     };
     (layer, Some(flusher))
 }

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::route::params_object;
+use crate::engine::route::{Params, RouteError, params_object};
 use crate::mcp::capability::initialize_result;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
@@ -30,7 +30,7 @@ use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::{ClientId, IdKey};
 use crate::wire::message::{self, Message, MessageError, Notification, Request};
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::raw::{RawJson, elements};
 use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
@@ -173,9 +173,8 @@ impl Asked<'_> {
             return answer(not_found(&request.method, era));
         }
         let method = Method::parse(&request.method);
-        let params = params_object(request.params.as_ref());
-        let meta = params.as_ref().ok().and_then(|params| Meta::of(params).ok());
-        let claims = meta.as_ref().is_some_and(Meta::has_claim);
+        let params = Params::read(request.params.as_ref());
+        let claims = params.as_ref().is_ok_and(|params| params.meta.has_claim());
         if method == Method::Initialize && !claims {
             if header_is_modern {
                 return answer(modern::mismatch("`initialize` does not exist in the version that the header names"));
@@ -183,22 +182,21 @@ impl Asked<'_> {
             return self.initialize(&request);
         }
         if !claims && !header_is_modern {
-            return self.legacy_request(request).await;
+            return self.legacy_request(request, params).await;
         }
-        let (Ok(params), Some(meta)) = (params, meta) else {
-            return answer(
-                Answer::error(code::INVALID_PARAMS, "params and params._meta must be objects", None).with_status(400),
-            );
+        let Ok(params) = params else {
+            let text = "params and params._meta must be objects";
+            return answer(Answer::error(code::INVALID_PARAMS, text, None).with_status(400));
         };
-        match meta.modern() {
+        match params.meta.modern() {
             Err(error) => answer(Answer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400)),
-            Ok(envelope) => self.modern_request(request, method, &params, &envelope.version).await,
+            Ok(envelope) => self.modern_request(request, method, params, &envelope.version).await,
         }
     }
 
-    async fn modern_request(&self, request: Request, method: Method, params: &RawObject, claimed: &str) -> Reply {
+    async fn modern_request(&self, request: Request, method: Method, params: Params, claimed: &str) -> Reply {
         let answer = |answer| reply::answer(request.id.raw(), answer);
-        if let Err(refused) = modern::check_headers(self.headers, &request, method, params, claimed) {
+        if let Err(refused) = modern::check_headers(self.headers, &request, method, &params.object, claimed) {
             return answer(refused);
         }
         let client = self.client(Revision::LATEST);
@@ -209,15 +207,16 @@ impl Asked<'_> {
             let Some(place) = self.front.service.shares.take(&self.caller, Good::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
             };
-            return modern::listen(self.front, &client, &request, params, place);
+            return modern::listen(self.front, &client, &request, &params.object, place);
         }
         self.front.settled().await;
         if method == Method::ToolsCall
-            && let Err(refused) = modern::check_param_headers(&self.front.service, &client, self.headers, params)
+            && let Err(refused) =
+                modern::check_param_headers(&self.front.service, &client, self.headers, &params.object)
         {
             return answer(refused);
         }
-        self.serve(&client, request, None).await
+        self.serve(&client, request, Ok(params), None).await
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
@@ -270,19 +269,25 @@ impl Asked<'_> {
         Ok(session)
     }
 
-    async fn legacy_request(&self, request: Request) -> Reply {
+    async fn legacy_request(&self, request: Request, params: Result<Params, RouteError>) -> Reply {
         match self.session_of_header() {
             Ok(session) => {
                 self.front.settled().await;
                 let client = session.client.clone();
-                self.serve(&client, request, Some(session)).await
+                self.serve(&client, request, params, Some(session)).await
             }
             Err(response) => *response,
         }
     }
 
     /// Serves a request whose client and era are known.
-    async fn serve(&self, client: &ClientContext, request: Request, session: Option<Arc<Session>>) -> Reply {
+    async fn serve(
+        &self,
+        client: &ClientContext,
+        request: Request,
+        params: Result<Params, RouteError>,
+        session: Option<Arc<Session>>,
+    ) -> Reply {
         let entered = match &session {
             None => None,
             Some(session) => match Entered::new(session, &request.id) {
@@ -294,7 +299,7 @@ impl Asked<'_> {
                 }
             },
         };
-        match self.front.service.handle(client, &request) {
+        match self.front.service.handle(client, &request, params) {
             Handled::Answer(answer) => reply::answer(request.id.raw(), answer),
             Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
             Handled::Call(call) => {
@@ -387,7 +392,7 @@ impl Asked<'_> {
     async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Bytes {
         let id = request.id.raw().clone();
         let client = session.client.clone();
-        let answer = match self.front.service.handle(&client, &request) {
+        let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
             Handled::Answer(answer) => answer,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
             Handled::Call(mut call) => loop {

@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::route::params_object;
+use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
-use crate::mcp::meta::Meta;
+
 use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
 use crate::runtime::clock;
@@ -224,28 +224,27 @@ impl Connection {
     /// The era is decided for each message: a claim in `_meta` is modern, `initialize` makes the rest legacy.
     async fn request(self: &Arc<Self>, request: Request) {
         let method = Method::parse(&request.method);
-        let params = match params_object(request.params.as_ref()) {
+        let params = match Params::read(request.params.as_ref()) {
             Ok(params) => params,
             Err(error) => {
                 return self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await;
             }
         };
-        let meta = Meta::of(&params).unwrap_or_default();
-        if meta.has_claim() {
-            return match meta.modern() {
+        if params.meta.has_claim() {
+            return match params.meta.modern() {
                 Err(error) => {
                     self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await
                 }
-                Ok(envelope) => self.modern(request, method, &params, &envelope.version).await,
+                Ok(envelope) => self.modern(request, method, params, &envelope.version).await,
             };
         }
         match (method, self.revision()) {
-            (Method::Initialize, None) => self.initialize(&request, &params).await,
+            (Method::Initialize, None) => self.initialize(&request, &params.object).await,
             (Method::Initialize, Some(_)) => {
                 let text = "this connection is initialized already";
                 self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
             }
-            (_, Some(revision)) => self.serve(revision, request).await,
+            (_, Some(revision)) => self.serve(revision, request, params).await,
             (Method::Ping, None) => self.answer(&request.id, &Answer::ok(RawJson::EMPTY_OBJECT)).await,
             (_, None) => {
                 let text = format!(
@@ -268,19 +267,19 @@ impl Connection {
         self.answer(&request.id, &Answer::ok(initialize_result(revision))).await;
     }
 
-    async fn modern(self: &Arc<Self>, request: Request, method: Method, params: &RawObject, claimed: &str) {
+    async fn modern(self: &Arc<Self>, request: Request, method: Method, params: Params, claimed: &str) {
         if Revision::parse(claimed) != Some(Revision::LATEST) {
             let data = crate::mcp::capability::unsupported_version_data(claimed);
             let text = format!("Unsupported protocol version; this server speaks {}", Revision::LATEST);
             return self.answer(&request.id, &Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data))).await;
         }
         if method == Method::Listen {
-            return self.listen(request, params).await;
+            return self.listen(request, &params.object).await;
         }
-        self.serve(Revision::LATEST, request).await;
+        self.serve(Revision::LATEST, request, params).await;
     }
 
-    async fn serve(self: &Arc<Self>, revision: Revision, request: Request) {
+    async fn serve(self: &Arc<Self>, revision: Revision, request: Request, params: Params) {
         if !Method::parse(&request.method).defined_in(revision.era()) {
             return self.answer(&request.id, &not_found(&request.method, revision.era())).await;
         }
@@ -293,7 +292,7 @@ impl Connection {
             let text = "a request with this id is still in progress";
             return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
         };
-        match self.service.handle(&self.client(revision), &request) {
+        match self.service.handle(&self.client(revision), &request, Ok(params)) {
             Handled::Answer(answer) => {
                 self.in_flight.leave(&key);
                 self.answer(&request.id, &answer).await;
