@@ -28,7 +28,7 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
 const QUEUE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
-const IN_FLIGHT: RangeInclusive<usize> = 1..=65_536;
+const IN_FLIGHT: RangeInclusive<usize> = 1..=4096;
 const QUEUES: RangeInclusive<usize> = 0..=65_536;
 
 /// Headers that each request sets itself.

@@ -7,12 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     waiting: Arc<AtomicUsize>,
-    limit: usize,
+    limit: Arc<AtomicUsize>,
 }
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { waiting: Arc::default(), limit }
+        Self { waiting: Arc::default(), limit: Arc::new(AtomicUsize::new(limit)) }
+    }
+
+    /// Who waits already goes on waiting.
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -20,7 +25,7 @@ impl Queue {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.limit
+        self.len() >= self.limit.load(Ordering::Relaxed)
     }
 
     /// One more waits, for as long as the value lives; `None` when the queue is full.
@@ -28,7 +33,7 @@ impl Queue {
         // The value takes back what this adds, also when there is no room.
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let queued = Queued(Arc::clone(&self.waiting));
-        (before < self.limit).then_some(queued)
+        (before < self.limit.load(Ordering::Relaxed)).then_some(queued)
     }
 }
 

@@ -259,7 +259,7 @@ impl Supervisor {
             match self.managed.get_mut(&spec.name) {
                 Some(kept) => {
                     kept.filters = filters(&spec)?;
-                    kept.handle.spec.store(Arc::new(spec));
+                    kept.handle.configure(spec);
                 }
                 None => self.launch(spec)?,
             }

@@ -151,7 +151,6 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let options = StdioOptions {
         hint,
         times: PeerTimes { probe: PROBE_TIME, start: spec.start_timeout },
-        slots: spec.max_in_flight,
         intake: context.intake.clone(),
     };
     let (news_in, mut news_out) = mpsc::channel(64);
@@ -204,5 +203,5 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     Run { why, next: ended.next, served }
 }
 
-/// How long an upstream of unknown era may take to answer `server/discover`.
-pub(crate) const PROBE_TIME: Duration = Duration::from_secs(5);
+/// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.
+pub(crate) const PROBE_TIME: Duration = Duration::from_secs(10);

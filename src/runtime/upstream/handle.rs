@@ -74,6 +74,8 @@ pub(crate) struct Handle {
     /// A call wants a lazy upstream started.
     pub(crate) wanted: Notify,
     slots: Arc<Semaphore>,
+    /// Slots that a smaller limit has taken away and calls still hold.
+    owed: AtomicUsize,
     queue: Queue,
     /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
     pub(crate) in_flight: AtomicUsize,
@@ -87,13 +89,17 @@ pub(crate) struct Handle {
 #[derive(Debug)]
 pub(crate) struct Slot {
     handle: Arc<Handle>,
-    _permit: OwnedSemaphorePermit,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         self.handle.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.handle.metrics.in_flight().dec();
+        let owes = self.handle.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| owed.checked_sub(1));
+        if let (Ok(_), Some(permit)) = (owes, self.permit.take()) {
+            permit.forget();
+        }
     }
 }
 
@@ -104,6 +110,7 @@ impl Handle {
             metrics,
             queue: Queue::new(spec.queue),
             slots: Arc::new(Semaphore::new(spec.max_in_flight)),
+            owed: AtomicUsize::new(0),
             spec: ArcSwap::from_pointee(spec),
             state: ArcSwap::from_pointee(LinkState::Idle),
             changed: Notify::new(),
@@ -113,6 +120,23 @@ impl Handle {
             incarnation: AtomicU64::new(0),
             last_error: ArcSwap::from_pointee(String::new()),
         }
+    }
+
+    /// Puts changed settings in force; calls in flight keep their places.
+    pub(crate) fn configure(&self, spec: Upstream) {
+        let (before, now) = (self.spec.load().max_in_flight, spec.max_in_flight);
+        if now > before {
+            let more = now - before;
+            // What was owed is forgiven first. The update always happens.
+            let owed =
+                self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| Some(owed.saturating_sub(more)));
+            self.slots.add_permits(more.saturating_sub(owed.unwrap_or_default()));
+        } else {
+            let taken = self.slots.forget_permits(before - now);
+            self.owed.fetch_add(before - now - taken, Ordering::Relaxed);
+        }
+        self.queue.set_limit(spec.queue);
+        self.spec.store(Arc::new(spec));
     }
 
     pub(crate) fn state(&self) -> Arc<LinkState> {
@@ -138,8 +162,7 @@ impl Handle {
             let changed = self.changed.notified();
             let state = self.state();
             // A server that starts for the first time is worth its start time; one that has failed is not.
-            let first_start =
-                self.incarnation.load(Ordering::Relaxed) <= 1 && !matches!(*state, LinkState::Down { .. });
+            let first_start = self.restarts.load(Ordering::Relaxed) == 0;
             let patience = if first_start { spec.start_timeout.max(spec.queue_timeout) } else { spec.queue_timeout };
             let until = asked + patience;
             match &*state {
@@ -183,7 +206,7 @@ impl Handle {
     fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Slot {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.metrics.in_flight().inc();
-        Slot { handle: Arc::clone(self), _permit: permit }
+        Slot { handle: Arc::clone(self), permit: Some(permit) }
     }
 
     /// Hands a permitted call to the upstream. The permit is spent: no call goes upstream without one.

@@ -20,6 +20,7 @@ use crate::runtime::clock;
 use crate::runtime::exchange::{Command, Port, StdioExchange, stdio_call};
 use crate::runtime::upstream::actor::Intake;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::wire::id::WireId;
 use crate::wire::lines::{Line, LineDecoder};
 
 /// Bytes that may wait to be written to a child before its calls wait in their channel.
@@ -45,7 +46,7 @@ impl StdioLink {
     pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let (port, exchange) = stdio_call(key, outgoing.wants_progress, self.cancels.clone());
-        // The channel has room for every call slot, so it is full only when the task has ended; then the port is dropped
+        // The channel has room for as many calls as a connection can have; when it is full or closed, the port is dropped
         // and the exchange says that nothing was sent.
         drop(self.calls.try_send(Command { outgoing, port }));
         exchange
@@ -73,7 +74,6 @@ pub(crate) struct Ended {
 pub(crate) struct StdioOptions {
     pub(crate) hint: EraHint,
     pub(crate) times: PeerTimes,
-    pub(crate) slots: usize,
     pub(crate) intake: Intake,
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn run(
     stop: &CancellationToken,
     news: &mut (dyn FnMut(StdioNews) + Send),
 ) -> Ended {
-    let (calls_in, mut calls) = mpsc::channel::<Command>(options.slots.max(1));
+    let (calls_in, mut calls) = mpsc::channel::<Command>(WireId::MAX_SLOTS);
     #[expect(clippy::disallowed_methods, reason = "bounded by the calls in flight: each cancels at most once")]
     let (cancels_in, mut cancels) = mpsc::unbounded_channel::<u64>();
     let now = clock::now();
