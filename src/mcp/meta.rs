@@ -70,7 +70,7 @@ impl Meta {
         object(CLIENT_INFO, false)?;
         if let Some(info) = self.0.get(CLIENT_INFO) {
             let info = RawObject::parse(info).ok();
-            if info.and_then(|info| info.string("name")).is_none() {
+            if !info.is_some_and(|info| info.get("name").is_some_and(RawJson::is_string)) {
                 return Err(MetaError::WrongType { key: CLIENT_INFO, want: "an object with `name` and `version`" });
             }
         }

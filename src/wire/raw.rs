@@ -43,6 +43,10 @@ impl RawJson {
         self.0.first() == Some(&b'{')
     }
 
+    pub(crate) fn is_string(&self) -> bool {
+        self.0.first() == Some(&b'"')
+    }
+
     /// Reads the value into a borrowing type.
     ///
     /// # Errors
@@ -73,12 +77,17 @@ struct Member {
 
 impl Member {
     fn is(&self, name: &str) -> bool {
-        let inner = self.key.get(1..self.key.len().saturating_sub(1)).unwrap_or_default();
-        if memchr::memchr(b'\\', inner).is_none() {
-            return inner == name.as_bytes();
-        }
-        serde_json::from_slice::<Cow<'_, str>>(&self.key).is_ok_and(|key| key == name)
+        unquoted(&self.key).is_some_and(|key| *key == *name.as_bytes())
     }
+}
+
+/// The bytes of a string literal without quotes and escapes. Nearly all keys have no escapes and are not copied.
+fn unquoted(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = literal.get(1..literal.len().checked_sub(1)?)?;
+    if memchr::memchr(b'\\', inner).is_none() {
+        return Some(Cow::Borrowed(inner));
+    }
+    serde_json::from_slice::<String>(literal).ok().map(|text| Cow::Owned(text.into_bytes()))
 }
 
 /// The members of one object in their order, each value untouched text. Duplicate keys are refused.
@@ -97,8 +106,9 @@ impl RawObject {
         let mut object = Self { members: Vec::with_capacity(pairs.len() + 2) };
         for (key, value) in pairs {
             let key_bytes = raw.0.slice_ref(key.get().as_bytes());
-            let name: Cow<'_, str> = serde_json::from_str(key.get())?;
-            if object.get(&name).is_some() {
+            let name = unquoted(key.get().as_bytes());
+            let name = name.ok_or_else(|| <serde_json::Error as serde::de::Error>::custom("a key is no text"))?;
+            if object.members.iter().any(|member| unquoted(&member.key).is_some_and(|key| key == name)) {
                 return Err(serde::de::Error::custom("duplicate key"));
             }
             object.members.push(Member { key: key_bytes, value: RawJson::slice_of(&raw.0, value) });
@@ -135,7 +145,10 @@ impl RawObject {
 
     /// Keeps the members whose name the test accepts; names with escapes are shown unescaped.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
-        self.members.retain(|member| serde_json::from_slice::<Cow<'_, str>>(&member.key).is_ok_and(|name| keep(&name)));
+        self.members.retain(|member| {
+            let key = unquoted(&member.key);
+            key.is_some_and(|key| std::str::from_utf8(&key).is_ok_and(&mut keep))
+        });
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
