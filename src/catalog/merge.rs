@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
@@ -78,11 +80,16 @@ pub(crate) struct Dropped {
     pub(crate) why: String,
 }
 
+type Names = HashMap<Arc<str>, usize, RandomState>;
+
 /// The merged namespace of one view.
 #[derive(Default)]
 pub(crate) struct Catalog {
     entries: Vec<Entry>,
-    by_name: HashMap<(List, Arc<str>), usize>,
+    /// Places by exposed name, for each list.
+    by_name: HashMap<List, Names, RandomState>,
+    /// Whether any tool wants arguments repeated in headers; hardly any does.
+    pub(crate) mirrors_arguments: bool,
 }
 
 impl Catalog {
@@ -96,8 +103,7 @@ impl Catalog {
 
     /// The tool or prompt of that exposed name, or the resource or template of exactly that URI.
     pub(crate) fn find(&self, list: List, exposed: &str) -> Option<usize> {
-        // A borrowed look-up in a map keyed by a pair needs an owned key; the name is short.
-        self.by_name.get(&(list, Arc::from(exposed))).copied()
+        self.by_name.get(&list)?.get(exposed).copied()
     }
 
     /// The one template that a URI matches. Several of one upstream are fine, several upstreams are none.
@@ -154,8 +160,12 @@ pub(crate) fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog,
         withhold_collisions(&mut candidates, &mut dropped);
         entries.extend(candidates);
     }
-    let by_name = entries.iter().enumerate().map(|(at, e)| ((e.list, Arc::clone(&e.exposed)), at)).collect();
-    (Catalog { entries, by_name }, dropped)
+    let mut by_name: HashMap<List, Names, RandomState> = HashMap::default();
+    for (at, entry) in entries.iter().enumerate() {
+        by_name.entry(entry.list).or_default().insert(Arc::clone(&entry.exposed), at);
+    }
+    let mirrors_arguments = entries.iter().any(|entry| !entry.headers.is_empty());
+    (Catalog { entries, by_name, mirrors_arguments }, dropped)
 }
 
 /// One item under its name in this view; `None` when the operator filtered it out.

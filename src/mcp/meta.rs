@@ -18,7 +18,7 @@ const PROGRESS_TOKEN: &str = "progressToken";
 #[derive(Clone, Debug)]
 pub(crate) struct ModernMeta {
     /// As claimed, served or not.
-    pub(crate) version: String,
+    pub(crate) version: Cow<'static, str>,
 }
 
 /// Why `_meta` cannot be used; the message names the key, for the client's developer.
@@ -59,8 +59,12 @@ impl Meta {
     /// The first key that is missing or of the wrong type.
     pub(crate) fn modern(&self) -> Result<ModernMeta, MetaError> {
         let version = self.0.get(PROTOCOL_VERSION).ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
-        let version =
-            version.parse::<String>().map_err(|_| MetaError::WrongType { key: PROTOCOL_VERSION, want: "a string" })?;
+        let version = if version.bytes().as_ref() == br#""2026-07-28""# {
+            Cow::Borrowed(Revision::LATEST.as_str())
+        } else {
+            let wrong = |_| MetaError::WrongType { key: PROTOCOL_VERSION, want: "a string" };
+            Cow::Owned(version.parse::<String>().map_err(wrong)?)
+        };
         let object = |key: &'static str, required: bool| match self.0.get(key) {
             None if required => Err(MetaError::Missing(key)),
             Some(raw) if !raw.is_object() => Err(MetaError::WrongType { key, want: "an object" }),

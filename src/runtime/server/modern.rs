@@ -86,7 +86,7 @@ pub(crate) fn check_param_headers(
     params: &RawObject,
 ) -> Result<(), Answer> {
     let snapshot = service.snapshots.load_full();
-    let Some(view) = view_of(&snapshot, client) else { return Ok(()) };
+    let Some(view) = view_of(&snapshot, client).filter(|view| view.catalog.mirrors_arguments) else { return Ok(()) };
     let found = params.string("name").and_then(|name| view.catalog.find(List::Tools, &name));
     let Some(entry) = found.and_then(|at| view.catalog.entry(at)).filter(|entry| !entry.headers.is_empty()) else {
         return Ok(());
