@@ -9,3 +9,4 @@ pub(crate) mod restart;
 pub(crate) mod route;
 #[cfg(test)]
 mod sim;
+pub(crate) mod state;

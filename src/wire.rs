@@ -2,6 +2,7 @@
 //!
 //! Payloads are never re-serialised: a message is a [`frame::Frame`] and everything inside it a slice of the bytes received.
 
+pub(crate) mod canonical;
 pub(crate) mod code;
 pub(crate) mod frame;
 pub(crate) mod headers;

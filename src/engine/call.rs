@@ -20,6 +20,8 @@ pub(crate) struct Outgoing {
     pub(crate) meta: Meta,
     /// The client wants to hear of progress.
     pub(crate) wants_progress: bool,
+    /// It goes on with a call that asked for input: to an upstream that knows nothing of that it would be a second call.
+    pub(crate) resumed: bool,
 }
 
 impl Outgoing {
@@ -278,7 +280,8 @@ mod tests {
         let mut body = RawObject::default();
         body.set("name", RawJson::string("t"));
         body.set("arguments", RawJson::trusted(r#"{"b": 1 , "a":2}"#));
-        let call = Outgoing { method: Method::ToolsCall, body, meta: Meta::default(), wants_progress: true };
+        let call =
+            Outgoing { method: Method::ToolsCall, body, meta: Meta::default(), wants_progress: true, resumed: false };
         let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
         assert_eq!(params.text(), r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#);
     }

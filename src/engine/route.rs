@@ -16,6 +16,32 @@ pub(crate) struct Routed {
     pub(crate) canonical: Option<String>,
     pub(crate) outgoing: Outgoing,
     pub(crate) token: Option<ClientId>,
+    /// The client goes on with a call that asked it for input.
+    pub(crate) resume: Option<Resume>,
+}
+
+/// What a client sends to go on with a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Resume {
+    /// The state that it was given; not checked yet.
+    pub(crate) state: String,
+    pub(crate) responses: Option<RawJson>,
+}
+
+impl Resume {
+    fn read(method: Method, params: &RawObject) -> Result<Option<Self>, RouteError> {
+        let (state, responses) = (params.get("requestState"), params.get("inputResponses"));
+        if state.is_none() && responses.is_none() {
+            return Ok(None);
+        }
+        // Ours always come with a state, and only these three methods can ask.
+        let asks = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+        let state = state.filter(|_| asks).and_then(|raw| raw.parse::<String>().ok()).ok_or(RouteError::State)?;
+        if responses.is_some_and(|raw| !raw.is_object()) {
+            return Err(RouteError::Member("inputResponses"));
+        }
+        Ok(Some(Self { state, responses: responses.cloned() }))
+    }
 }
 
 /// Why a request goes nowhere; becomes -32602 with one and the same text for what is unknown and what is hidden.
@@ -76,10 +102,7 @@ pub(crate) fn route(
     meta: Meta,
     visible: impl Fn(usize) -> bool,
 ) -> Result<Routed, RouteError> {
-    // Nothing that the gateway handed out can come back yet, so any state is forged or from another life of the process.
-    if params.get("requestState").is_some() || params.get("inputResponses").is_some() {
-        return Err(RouteError::State);
-    }
+    let resume = Resume::read(method, params)?;
     let token = meta.progress_token()?;
     let mut body = RawObject::default();
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other method is no call")]
@@ -90,8 +113,8 @@ pub(crate) fn route(
         Method::Complete => completion(catalog, params, &mut body, visible)?,
         _ => return Err(RouteError::Params),
     };
-    let outgoing = Outgoing { method, body, meta, wants_progress: token.is_some() };
-    Ok(Routed { entry, canonical, outgoing, token })
+    let outgoing = Outgoing { method, body, meta, wants_progress: token.is_some(), resumed: false };
+    Ok(Routed { entry, canonical, outgoing, token, resume })
 }
 
 type Found = (usize, Option<String>);
@@ -272,7 +295,9 @@ mod tests {
                 r#"{"name":"fs__read","arguments":[]}"#,
                 RouteError::Member("arguments"),
             ),
-            ("state", Method::ToolsCall, r#"{"name":"fs__read","requestState":"x"}"#, RouteError::State),
+            ("state no text", Method::ToolsCall, r#"{"name":"fs__read","requestState":1}"#, RouteError::State),
+            ("responses alone", Method::ToolsCall, r#"{"name":"fs__read","inputResponses":{}}"#, RouteError::State),
+            ("state where nothing asks", Method::Complete, r#"{"requestState":"x"}"#, RouteError::State),
             ("no ref", Method::Complete, "{}", RouteError::Member("ref")),
         ] {
             assert_eq!(go(method, params).unwrap_err(), want, "{label}");

@@ -48,6 +48,10 @@ impl Meta {
         }
     }
 
+    pub(crate) fn get(&self, key: &str) -> Option<&RawJson> {
+        self.0.get(key)
+    }
+
     /// Whether the request claims to be modern, rightly or not.
     pub(crate) fn has_claim(&self) -> bool {
         self.0.get(PROTOCOL_VERSION).is_some()
@@ -108,7 +112,9 @@ impl Meta {
         if revision == Revision::V2026_07_28 {
             out.set(PROTOCOL_VERSION, RawJson::string(revision.as_str()));
             out.set(CLIENT_INFO, hop.client_info.clone());
-            out.set(CLIENT_CAPABILITIES, hop.client_capabilities.clone());
+            // What the client can do for this very call; the hop itself offers nothing.
+            let capabilities = self.input_capabilities().unwrap_or_else(|| hop.client_capabilities.clone());
+            out.set(CLIENT_CAPABILITIES, capabilities);
         }
         (!out.is_empty()).then(|| out.encode())
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
+use crate::engine::state::StateKey;
 use crate::policy::CallerLimiter;
 use crate::runtime::budget::Budget;
 use crate::runtime::queue::Queue;
@@ -126,6 +127,8 @@ impl Gateway {
             draining: CancellationToken::new(),
             giving_up: CancellationToken::new(),
             cursors: CursorKey::new(&clock::random::<32>()),
+            states: StateKey::new(&clock::random())
+                .ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
             in_flight: Arc::new(Semaphore::new(limits.in_flight)),
             queued: Queue::new(limits.queue),
             queue_time: limits.queue_timeout,

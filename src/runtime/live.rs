@@ -8,6 +8,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
+use crate::engine::state::{MAX_ROUNDS, Opened, StateScope};
+use crate::mcp::input::{InputError, Kinds, passed_on};
 use crate::mcp::method::Method;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
@@ -55,6 +57,27 @@ pub(crate) struct LiveCall {
     done: bool,
     place: InFlight,
     _share: Place,
+    /// For clients that can be asked for input.
+    input: Option<Box<InputContext>>,
+}
+
+/// What it takes to pass a server's request for input on, and to recognise the call when it goes on.
+#[derive(Debug)]
+pub(crate) struct InputContext {
+    pub(crate) caller: Arc<str>,
+    /// Canonical name.
+    pub(crate) item: Arc<str>,
+    pub(crate) arguments: Option<RawJson>,
+    pub(crate) offered: Kinds,
+    /// Rounds so far.
+    pub(crate) round: u8,
+}
+
+impl InputContext {
+    pub(crate) fn scope<'a>(&'a self, method: Method, upstream: &'a str) -> StateScope<'a> {
+        let (caller, item) = (&*self.caller, &*self.item);
+        StateScope { caller, upstream, method, item, arguments: self.arguments.as_ref() }
+    }
 }
 
 /// A call's place among all calls in flight, or its turn to get one. Held, not read.
@@ -91,6 +114,7 @@ impl LiveCall {
         labels: CallLabels,
         place: InFlight,
         share: Place,
+        input: Option<Box<InputContext>>,
     ) -> Self {
         Self {
             service,
@@ -105,6 +129,7 @@ impl LiveCall {
             done: false,
             place,
             _share: share,
+            input,
         }
     }
 
@@ -153,6 +178,10 @@ impl LiveCall {
         let link = self.handle.link().await?;
         let Some((permit, outgoing)) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
+        if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
+            let text = "The server that asked for input was replaced; start the call again.";
+            return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+        }
         let sent = clock::now();
         let spec = self.handle.spec.load();
         self.handle.metrics.queued(sent.duration_since(asked));
@@ -185,9 +214,7 @@ impl LiveCall {
             Outcome::Failed(failure) => return self.fail(&failure),
             Outcome::Result { raw, era } => {
                 if era == Era::Modern && !is_complete(&raw) {
-                    self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
-                    let text = "The server asked for input, which this client and this gateway did not offer.";
-                    return self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+                    return self.ask(&raw);
                 }
                 if raw.bytes().len() > self.service.max_result_bytes {
                     let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
@@ -204,6 +231,33 @@ impl LiveCall {
         };
         self.end();
         LiveEvent::Done(answer)
+    }
+
+    /// Passes a request for input on, bound to this caller and this call.
+    fn ask(&mut self, raw: &RawJson) -> LiveEvent {
+        let method = self.labels.method;
+        let passed = self.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
+            let scope = input.scope(method, self.handle.name.as_str());
+            let round = input.round.saturating_add(1);
+            passed_on(raw, input.offered, self.handle.name.as_str(), |inner| {
+                let state = Opened { round, inner };
+                let nonce = clock::random();
+                (round <= MAX_ROUNDS)
+                    .then(|| self.service.states.seal(&scope, &state, clock::uptime(), nonce))
+                    .flatten()
+            })
+        });
+        match passed {
+            Ok(result) => {
+                self.count(OutcomeLabel::InputRequired);
+                self.end();
+                LiveEvent::Done(Answer::ok(result))
+            }
+            Err(why) => {
+                self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
+                self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
+            }
+        }
     }
 
     fn fail(&mut self, failure: &Failure) -> LiveEvent {

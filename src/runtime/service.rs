@@ -9,16 +9,19 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::page::{CursorKey, CursorScope};
+use crate::engine::call::Outgoing;
 use crate::engine::call::{Executed, Failure, Progress, Reason};
-use crate::engine::route::{Params, RouteError, Routed, route};
+use crate::engine::route::{Params, Resume, RouteError, Routed, route};
+use crate::engine::state::StateKey;
 use crate::mcp::capability::discover_result;
+use crate::mcp::input::Kinds;
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Record, decide};
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
-use crate::runtime::live::{CallLabels, InFlight, LiveCall};
+use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall};
 use crate::runtime::queue::Queue;
 use crate::runtime::shares::{Good, Shares};
 use crate::runtime::snapshot::{Snapshot, View};
@@ -44,6 +47,7 @@ pub(crate) struct Service {
     /// Fires when calls in flight are given up.
     pub(crate) giving_up: CancellationToken,
     pub(crate) cursors: CursorKey,
+    pub(crate) states: StateKey,
     /// Calls in flight, of all callers.
     pub(crate) in_flight: Arc<Semaphore>,
     /// Calls that wait for a place among them.
@@ -199,7 +203,7 @@ impl Service {
             return Handled::Answer(not_found(method.as_str(), Era::Modern));
         }
         let visible = |at| view.visible(&snapshot.policy, at, &client.caller);
-        let routed = match route(&view.catalog, method, params, meta, visible) {
+        let mut routed = match route(&view.catalog, method, params, meta, visible) {
             Ok(routed) => routed,
             Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
         };
@@ -228,6 +232,22 @@ impl Service {
             .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
         let rules = own_rules.as_ref().unwrap_or(rules);
         let facts = Facts { caller: &client.caller, upstream, canonical, kind };
+        let mut input = (kind != Kind::Completion && client.revision.era() == Era::Modern).then(|| {
+            let offered = Kinds::of(routed.outgoing.meta.input_capabilities().as_ref());
+            let arguments = routed.outgoing.body.get("arguments").cloned();
+            Box::new(InputContext {
+                caller: Arc::clone(&client.caller),
+                item: Arc::from(canonical),
+                arguments,
+                offered,
+                round: 0,
+            })
+        });
+        if let Some(resume) = &routed.resume
+            && let Err(error) = self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), upstream)
+        {
+            return Handled::Answer(unroutable(&error, params, client.revision.era()));
+        }
         let permit = match self.judge(&snapshot, rules, &facts, &entry.canonical, call) {
             Ok(permit) => permit,
             Err(Refusal::Hidden) => {
@@ -267,7 +287,31 @@ impl Service {
             labels,
             place,
             share,
+            input,
         )))
+    }
+
+    /// Opens the state of a call that goes on and gives the upstream its own back.
+    fn resume(
+        &self,
+        resume: &Resume,
+        outgoing: &mut Outgoing,
+        input: Option<&mut InputContext>,
+        upstream: &str,
+    ) -> Result<(), RouteError> {
+        // Legacy clients were never given a state.
+        let input = input.ok_or(RouteError::State)?;
+        let opened = self.states.open(&input.scope(outgoing.method, upstream), &resume.state, clock::uptime());
+        let opened = opened.ok_or(RouteError::State)?;
+        input.round = opened.round;
+        if let Some(responses) = &resume.responses {
+            outgoing.body.set("inputResponses", responses.clone());
+        }
+        if let Some(inner) = &opened.inner {
+            outgoing.body.set("requestState", RawJson::string(inner));
+        }
+        outgoing.resumed = true;
+        Ok(())
     }
 
     /// One decision, one audit line.

@@ -55,6 +55,8 @@ pub(crate) enum OutcomeLabel {
     Ok,
     /// A result with `isError`.
     ToolError,
+    /// The call goes on when the client has given its input.
+    InputRequired,
     /// A JSON-RPC error of the upstream.
     Error,
     Denied,
@@ -69,9 +71,10 @@ pub(crate) enum OutcomeLabel {
 }
 
 impl OutcomeLabel {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Ok,
         Self::ToolError,
+        Self::InputRequired,
         Self::Error,
         Self::Denied,
         Self::Limited,
@@ -87,6 +90,7 @@ impl OutcomeLabel {
         match self {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
+            Self::InputRequired => "input_required",
             Self::Error => "error",
             Self::Denied => "denied",
             Self::Limited => "limited",

@@ -143,6 +143,30 @@ impl RawObject {
         self.members.is_empty()
     }
 
+    /// The members by their keys, unescaped and sorted by bytes.
+    ///
+    /// # Errors
+    /// A key whose escapes are no text.
+    pub(crate) fn into_sorted(self) -> Result<Vec<(String, RawJson)>, serde_json::Error> {
+        let mut members = Vec::with_capacity(self.members.len());
+        for member in self.members {
+            members.push((serde_json::from_slice::<String>(&member.key)?, member.value));
+        }
+        members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(members)
+    }
+
+    /// Replaces every value where it stands.
+    ///
+    /// # Errors
+    /// The first failure of `change`.
+    pub(crate) fn try_map<E>(&mut self, mut change: impl FnMut(&RawJson) -> Result<RawJson, E>) -> Result<(), E> {
+        for member in &mut self.members {
+            member.value = change(&member.value)?;
+        }
+        Ok(())
+    }
+
     /// Keeps the members whose name the test accepts; names with escapes are shown unescaped.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.members.retain(|member| {

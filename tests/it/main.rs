@@ -22,6 +22,7 @@ mod faces;
 mod failures;
 mod harness;
 mod http;
+mod input;
 mod mcp;
 mod operator;
 mod peers;

@@ -1,0 +1,175 @@
+//! Request states: what a modern client carries from one round of a call to the next.
+//!
+//! The upstream's own state travels inside ours, encrypted and bound to the caller, the upstream, the item and the arguments:
+//! an upstream sees one credential for all our callers and could not tell them apart. Source: MCP 2026-07-28,
+//! basic/patterns/mrtr, server requirements for `requestState`.
+
+use std::time::Duration;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::BASE64URL_NOPAD;
+
+use crate::mcp::method::Method;
+use crate::wire::canonical::canonical;
+use crate::wire::raw::RawJson;
+
+/// How long a client may take for one round.
+const LIFE: Duration = Duration::from_secs(600);
+/// Longest state that is looked at, in bytes.
+const MAX_BYTES: usize = 64 * 1024;
+/// Rounds of one call; a server that asks more often is broken.
+pub(crate) const MAX_ROUNDS: u8 = 16;
+
+/// Seals and opens states; lives as long as the process.
+pub(crate) struct StateKey(LessSafeKey);
+
+impl std::fmt::Debug for StateKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StateKey")
+    }
+}
+
+/// What a state is bound to.
+#[derive(Clone, Debug)]
+pub(crate) struct StateScope<'a> {
+    pub(crate) caller: &'a str,
+    pub(crate) upstream: &'a str,
+    pub(crate) method: Method,
+    /// Canonical name.
+    pub(crate) item: &'a str,
+    pub(crate) arguments: Option<&'a RawJson>,
+}
+
+impl StateScope<'_> {
+    /// Everything, with separators that none of the parts can contain.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for part in [self.caller, self.upstream, self.method.as_str(), self.item] {
+            bytes.extend_from_slice(&part.len().to_be_bytes());
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        // Clients may write the same arguments differently the second time.
+        let arguments = self.arguments.map_or_else(|| b"{}".to_vec(), |raw| canonical(raw).unwrap_or_default());
+        bytes.extend_from_slice(digest(&SHA256, &arguments).as_ref());
+        bytes
+    }
+}
+
+/// What a state says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// How many rounds there have been.
+    pub(crate) round: u8,
+    /// The upstream's own state; none must be sent where it gave none.
+    pub(crate) inner: Option<String>,
+}
+
+impl StateKey {
+    /// `None` never happens with a secret of this length.
+    pub(crate) fn new(secret: &[u8; 32]) -> Option<Self> {
+        UnboundKey::new(&AES_256_GCM, secret).ok().map(|key| Self(LessSafeKey::new(key)))
+    }
+
+    /// Seals a state at `now`, the time since the process started. `nonce` must never be used twice.
+    pub(crate) fn seal(
+        &self,
+        scope: &StateScope<'_>,
+        state: &Opened,
+        now: Duration,
+        nonce: [u8; NONCE_LEN],
+    ) -> Option<String> {
+        let until = now.saturating_add(LIFE).as_secs();
+        let mut bytes = until.to_be_bytes().to_vec();
+        bytes.push(state.round);
+        bytes.push(u8::from(state.inner.is_some()));
+        bytes.extend_from_slice(state.inner.as_deref().unwrap_or_default().as_bytes());
+        let aad = Aad::from(scope.bytes());
+        self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
+        let sealed = BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat());
+        (sealed.len() <= MAX_BYTES).then_some(sealed)
+    }
+
+    /// Opens a state; `None` when it was not sealed here for exactly this scope, or is too old. Which of these is not told.
+    pub(crate) fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<Opened> {
+        if sealed.len() > MAX_BYTES {
+            return None;
+        }
+        let bytes = BASE64URL_NOPAD.decode(sealed.as_bytes()).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let mut sealed = sealed.to_vec();
+        let aad = Aad::from(scope.bytes());
+        let plain = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed).ok()?;
+        let (until, rest) = plain.split_first_chunk::<8>()?;
+        let ([round, has_inner], inner) = rest.split_first_chunk::<2>()?;
+        if now.as_secs() >= u64::from_be_bytes(*until) {
+            return None;
+        }
+        let inner = match has_inner {
+            0 => None,
+            _ => Some(String::from_utf8(inner.to_vec()).ok()?),
+        };
+        Some(Opened { round: *round, inner })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn sealed(scope: &StateScope<'_>, inner: Option<&str>) -> (StateKey, String) {
+        let key = StateKey::new(&[7; 32]).unwrap();
+        let state = Opened { round: 2, inner: inner.map(str::to_owned) };
+        let text = key.seal(scope, &state, NOW, [1; NONCE_LEN]).unwrap();
+        (key, text)
+    }
+
+    #[test]
+    fn a_state_opens_only_where_it_was_sealed() {
+        let arguments = RawJson::trusted(r#"{"a":1,"b":2}"#);
+        let scope = StateScope {
+            caller: "ci",
+            upstream: "git",
+            method: Method::ToolsCall,
+            item: "git__push",
+            arguments: Some(&arguments),
+        };
+        let (key, text) = sealed(&scope, Some("theirs"));
+        let opened = Opened { round: 2, inner: Some("theirs".to_owned()) };
+        assert_eq!(key.open(&scope, &text, NOW), Some(opened.clone()));
+        let rewritten = RawJson::trusted(r#"{ "b":2, "a":1 }"#);
+        let same = StateScope { arguments: Some(&rewritten), ..scope.clone() };
+        assert_eq!(key.open(&same, &text, NOW), Some(opened), "the same arguments written differently");
+        let other = RawJson::trusted(r#"{"a":1,"b":3}"#);
+        for (label, foreign) in [
+            ("caller", StateScope { caller: "dev", ..scope.clone() }),
+            ("upstream", StateScope { upstream: "hub", ..scope.clone() }),
+            ("method", StateScope { method: Method::PromptsGet, ..scope.clone() }),
+            ("item", StateScope { item: "git__pull", ..scope.clone() }),
+            ("arguments", StateScope { arguments: Some(&other), ..scope.clone() }),
+            ("no arguments", StateScope { arguments: None, ..scope.clone() }),
+        ] {
+            assert_eq!(key.open(&foreign, &text, NOW), None, "another {label}");
+        }
+        assert_eq!(key.open(&scope, &text, NOW + LIFE), None, "too late");
+        assert_eq!(StateKey::new(&[8; 32]).unwrap().open(&scope, &text, NOW), None, "another process");
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let scope =
+            StateScope { caller: "c", upstream: "u", method: Method::PromptsGet, item: "u__p", arguments: None };
+        let (key, text) = sealed(&scope, None);
+        assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, inner: None }));
+        for at in 0..text.len() {
+            let mut forged = text.clone().into_bytes();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(key.open(&scope, &String::from_utf8(forged).unwrap(), NOW), None, "byte {at}");
+        }
+        for junk in ["", "AAAA", "%%%", "v1.a.b"] {
+            assert_eq!(key.open(&scope, junk, NOW), None, "{junk}");
+        }
+    }
+}
