@@ -5,8 +5,10 @@
 //! ([`crate::policy`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
 pub(crate) mod admin;
+pub(crate) mod asker;
 pub(crate) mod budget;
 pub(crate) mod clock;
+pub(crate) mod dialogue;
 pub(crate) mod exchange;
 pub(crate) mod gateway;
 pub(crate) mod live;

@@ -22,13 +22,17 @@ pub(crate) struct Outgoing {
     pub(crate) wants_progress: bool,
     /// It goes on with a call that asked for input: to an upstream that knows nothing of that it would be a second call.
     pub(crate) resumed: bool,
+    /// What the client can be asked for during this call.
+    pub(crate) capabilities: Option<RawJson>,
 }
 
 impl Outgoing {
     /// `params` for an upstream of that revision; `token` is our own.
     pub(crate) fn params(&self, revision: Revision, token: &RawJson, hop: &HopMeta) -> RawJson {
         let token = self.wants_progress.then_some(token);
-        let Some(meta) = self.meta.upstream(revision, token, hop) else { return self.body.encode() };
+        let Some(meta) = self.meta.upstream(revision, token, hop, self.capabilities.as_ref()) else {
+            return self.body.encode();
+        };
         let mut out = BytesMut::with_capacity(self.body.encoded_len() + meta.bytes().len() + 16);
         self.body.write_to(&mut out);
         // Appended rather than set: the body never has a `_meta`, and copying the member list would cost more.
@@ -280,8 +284,14 @@ mod tests {
         let mut body = RawObject::default();
         body.set("name", RawJson::string("t"));
         body.set("arguments", RawJson::trusted(r#"{"b": 1 , "a":2}"#));
-        let call =
-            Outgoing { method: Method::ToolsCall, body, meta: Meta::default(), wants_progress: true, resumed: false };
+        let call = Outgoing {
+            method: Method::ToolsCall,
+            body,
+            meta: Meta::default(),
+            wants_progress: true,
+            resumed: false,
+            capabilities: None,
+        };
         let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
         assert_eq!(params.text(), r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#);
     }

@@ -113,7 +113,8 @@ pub(crate) fn route(
         Method::Complete => completion(catalog, params, &mut body, visible)?,
         _ => return Err(RouteError::Params),
     };
-    let outgoing = Outgoing { method, body, meta, wants_progress: token.is_some(), resumed: false };
+    let capabilities = meta.input_capabilities();
+    let outgoing = Outgoing { method, body, meta, wants_progress: token.is_some(), resumed: false, capabilities };
     Ok(Routed { entry, canonical, outgoing, token, resume })
 }
 

@@ -3,6 +3,7 @@
 //! Source: MCP 2026-07-28, basic/patterns/mrtr.
 
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
+use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// The kinds of input that a client offers for one request.
@@ -18,13 +19,83 @@ pub(crate) struct Kinds {
 const ABOUT_INPUT: [&str; 3] = ["elicitation", "sampling", "roots"];
 
 impl Meta {
-    /// The declared capabilities that are about input, as an object to declare upstream. `None` where there is none.
+    /// What a modern request declares about input, as an object to declare upstream. `None` where there is nothing.
     pub(crate) fn input_capabilities(&self) -> Option<RawJson> {
-        let declared = self.get(CLIENT_CAPABILITIES).filter(|raw| self.has_claim() && raw.bytes().as_ref() != b"{}")?;
-        let mut declared = RawObject::parse(declared).ok()?;
-        declared.retain(|name| ABOUT_INPUT.contains(&name));
-        (!declared.is_empty()).then(|| declared.encode())
+        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(about_input)
     }
+}
+
+/// The part of a client's capabilities that is about input; `None` where there is none.
+pub(crate) fn about_input(capabilities: &RawJson) -> Option<RawJson> {
+    if capabilities.bytes().as_ref() == b"{}" {
+        return None;
+    }
+    let mut declared = RawObject::parse(capabilities).ok()?;
+    declared.retain(|name| ABOUT_INPUT.contains(&name));
+    (!declared.is_empty()).then(|| declared.encode())
+}
+
+/// One thing that a server wants of the client.
+#[derive(Clone, Debug)]
+pub(crate) struct InputRequest {
+    /// The server's name for it.
+    pub(crate) key: String,
+    pub(crate) method: String,
+    pub(crate) params: Option<RawJson>,
+}
+
+impl InputRequest {
+    /// The request as a client of a legacy revision knows it; `id` makes the identifier that 2025-11-25 wants for a URL.
+    pub(crate) fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Self {
+        let params = self.params.as_ref().filter(|_| self.method == "elicitation/create");
+        if let Some(mut params) = params.and_then(|raw| RawObject::parse(raw).ok()) {
+            if revision < Revision::V2025_11_25 {
+                params.remove("mode");
+            } else if params.string("mode").as_deref() == Some("url") {
+                params.set("elicitationId", RawJson::string(&id()));
+            }
+            self.params = Some(params.encode());
+        }
+        self
+    }
+}
+
+/// What a server's `input_required` result asks for, and its state.
+///
+/// # Errors
+/// [`InputError`]: nothing of it may reach the client then.
+pub(crate) fn requests(
+    result: &RawJson,
+    offered: Kinds,
+    upstream: &str,
+) -> Result<(Vec<InputRequest>, Option<String>), InputError> {
+    let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
+    let state = check(&result)?;
+    let mut asked_for = Vec::new();
+    if let Some(requests) = result.remove("inputRequests") {
+        let requests = RawObject::parse(&requests).map_err(|_| InputError::Malformed)?;
+        for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
+            let request = RawObject::parse(&asked(&request, offered, upstream)?).map_err(|_| InputError::Malformed)?;
+            let method = request.string("method").ok_or(InputError::Malformed)?;
+            asked_for.push(InputRequest { key, method, params: request.get("params").cloned() });
+        }
+    }
+    Ok((asked_for, state))
+}
+
+/// The state of a result that asks for input.
+fn check(result: &RawObject) -> Result<Option<String>, InputError> {
+    if result.string("resultType").as_deref() != Some("input_required") {
+        return Err(InputError::Malformed);
+    }
+    let state = match result.get("requestState") {
+        None => None,
+        Some(raw) => Some(raw.parse::<String>().map_err(|_| InputError::Malformed)?),
+    };
+    if state.is_none() && result.get("inputRequests").is_none() {
+        return Err(InputError::Malformed);
+    }
+    Ok(state)
 }
 
 impl Kinds {
@@ -67,19 +138,11 @@ pub(crate) fn passed_on(
     reseal: impl FnOnce(Option<String>) -> Option<String>,
 ) -> Result<RawJson, InputError> {
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
-    if result.string("resultType").as_deref() != Some("input_required") {
-        return Err(InputError::Malformed);
-    }
-    let state = match result.get("requestState") {
-        None => None,
-        Some(raw) => Some(raw.parse::<String>().map_err(|_| InputError::Malformed)?),
-    };
+    let state = check(&result)?;
     if let Some(requests) = result.get("inputRequests") {
         let mut requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
         requests.try_map(|request| asked(request, offered, upstream))?;
         result.set("inputRequests", requests.encode());
-    } else if state.is_none() {
-        return Err(InputError::Malformed);
     }
     let sealed = reseal(state).ok_or(InputError::Malformed)?;
     result.retain(|name| matches!(name, "resultType" | "inputRequests" | "_meta"));

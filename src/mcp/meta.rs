@@ -102,8 +102,14 @@ impl Meta {
     }
 
     /// The `_meta` that goes upstream: the client's vendor keys and trace context, our own token, and for a modern upstream
-    /// the envelope of this hop. Reserved keys of the client never pass. `None` when nothing is left to say.
-    pub(crate) fn upstream(&self, revision: Revision, token: Option<&RawJson>, hop: &HopMeta) -> Option<RawJson> {
+    /// the envelope of this hop with the capabilities of the client. Reserved keys of the client never pass. `None` when nothing is left to say.
+    pub(crate) fn upstream(
+        &self,
+        revision: Revision,
+        token: Option<&RawJson>,
+        hop: &HopMeta,
+        capabilities: Option<&RawJson>,
+    ) -> Option<RawJson> {
         let mut out = self.0.clone();
         out.retain(|key| !is_reserved(key) && key != PROGRESS_TOKEN);
         if let Some(token) = token {
@@ -113,8 +119,7 @@ impl Meta {
             out.set(PROTOCOL_VERSION, RawJson::string(revision.as_str()));
             out.set(CLIENT_INFO, hop.client_info.clone());
             // What the client can do for this very call; the hop itself offers nothing.
-            let capabilities = self.input_capabilities().unwrap_or_else(|| hop.client_capabilities.clone());
-            out.set(CLIENT_CAPABILITIES, capabilities);
+            out.set(CLIENT_CAPABILITIES, capabilities.unwrap_or(&hop.client_capabilities).clone());
         }
         (!out.is_empty()).then(|| out.encode())
     }
@@ -135,7 +140,7 @@ impl HopMeta {
 
     /// The `_meta` of a request of our own to a modern upstream.
     pub(crate) fn envelope(&self) -> RawJson {
-        Meta::default().upstream(Revision::LATEST, None, self).unwrap_or(RawJson::EMPTY_OBJECT)
+        Meta::default().upstream(Revision::LATEST, None, self, None).unwrap_or(RawJson::EMPTY_OBJECT)
     }
 }
 
@@ -190,10 +195,10 @@ mod tests {
             r#"{"progressToken":"p","io.modelcontextprotocol/logLevel":"info","mcp.dev/x":1,"acme.com/y":2,"traceparent":"00-a"}"#,
         );
         let token = RawJson::trusted("42");
-        let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare()).unwrap();
+        let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare(), None).unwrap();
         assert_eq!(legacy.text(), r#"{"acme.com/y":2,"traceparent":"00-a","progressToken":42}"#);
-        assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare()).is_none());
-        let modern = Meta::default().upstream(Revision::V2026_07_28, None, &HopMeta::bare()).unwrap();
+        assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare(), None).is_none());
+        let modern = Meta::default().upstream(Revision::V2026_07_28, None, &HopMeta::bare(), None).unwrap();
         assert!(modern.text().contains(PROTOCOL_VERSION), "{}", modern.text());
     }
 

@@ -14,7 +14,9 @@ use crate::mcp::method::Method;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Permit;
+use crate::runtime::asker::Asker;
 use crate::runtime::clock;
+use crate::runtime::dialogue::{Dialogue, Step};
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::queue::Queued;
 use crate::runtime::service::{Answer, Service, refused};
@@ -40,6 +42,8 @@ pub(crate) struct CallLabels {
 pub(crate) enum LiveEvent {
     /// A whole notification for the client.
     Notice(Bytes),
+    /// A whole request to the client, which must reach it: the call waits for the answer.
+    Question(Bytes),
     Done(Answer),
 }
 
@@ -49,8 +53,13 @@ pub(crate) struct LiveCall {
     handle: Arc<Handle>,
     view: Arc<View>,
     entry: usize,
-    waiting: Option<(Permit, Outgoing)>,
+    permit: Permit,
+    waiting: Option<Outgoing>,
     running: Option<Running>,
+    /// The client is being asked; nothing is in flight upstream meanwhile.
+    dialogue: Option<(Box<Dialogue>, Outgoing)>,
+    /// What was sent, for clients that may be asked.
+    kept: Option<Outgoing>,
     progress: Option<Progress>,
     revision: Revision,
     labels: CallLabels,
@@ -71,6 +80,8 @@ pub(crate) struct InputContext {
     pub(crate) offered: Kinds,
     /// Rounds so far.
     pub(crate) round: u8,
+    /// For legacy clients, which are asked by requests.
+    pub(crate) asker: Option<Arc<Asker>>,
 }
 
 impl InputContext {
@@ -121,8 +132,11 @@ impl LiveCall {
             handle,
             view,
             entry,
-            waiting: Some((permit, outgoing)),
+            permit,
+            waiting: Some(outgoing),
             running: None,
+            dialogue: None,
+            kept: None,
             progress,
             revision,
             labels,
@@ -135,24 +149,36 @@ impl LiveCall {
 
     /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
     pub(crate) async fn next(&mut self) -> LiveEvent {
-        if self.running.is_none()
-            && let Err(failure) = self.start().await
-        {
-            return self.fail(&failure);
-        }
         loop {
-            let Some(running) = &mut self.running else { return self.fail(&crate::engine::peer::down()) };
+            if self.running.is_none() {
+                if let Some(event) = self.talk().await {
+                    return event;
+                }
+                if let Err(failure) = self.start().await {
+                    return self.fail(&failure);
+                }
+            }
+            if let Some(event) = self.listen().await {
+                return event;
+            }
+        }
+    }
+
+    /// The next thing from upstream; `None` when the server wants to know something of a client that is asked by requests.
+    async fn listen(&mut self) -> Option<LiveEvent> {
+        loop {
+            let Some(running) = &mut self.running else { return Some(self.fail(&crate::engine::peer::down())) };
             let until = running.deadline.at();
             let event = tokio::select! {
                 biased;
                 event = running.exchange.next() => event,
                 () = tokio::time::sleep_until(until.into()) => {
                     let text = format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
-                    return self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text));
+                    return Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)));
                 }
                 () = self.service.giving_up.cancelled() => {
                     let text = "The gateway is shutting down.";
-                    return self.fail(&Failure::new(Reason::ShuttingDown, Executed::Unknown, text));
+                    return Some(self.fail(&Failure::new(Reason::ShuttingDown, Executed::Unknown, text)));
                 }
             };
             match event {
@@ -161,7 +187,10 @@ impl LiveCall {
                     let relayed = self.progress.as_mut().and_then(|progress| progress.relay(&params));
                     match relayed {
                         Some(params) => {
-                            return LiveEvent::Notice(encode_notification("notifications/progress", Some(&params)));
+                            return Some(LiveEvent::Notice(encode_notification(
+                                "notifications/progress",
+                                Some(&params),
+                            )));
                         }
                         None => self.handle.metrics.fault(Fault::BadProgress.as_str()),
                     }
@@ -176,7 +205,7 @@ impl LiveCall {
         self.admit().await?;
         let slot = self.handle.slot().await?;
         let link = self.handle.link().await?;
-        let Some((permit, outgoing)) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
+        let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
             let text = "The server that asked for input was replaced; start the call again.";
@@ -185,7 +214,8 @@ impl LiveCall {
         let sent = clock::now();
         let spec = self.handle.spec.load();
         self.handle.metrics.queued(sent.duration_since(asked));
-        let exchange = self.handle.call(&link, permit, outgoing, &entry.headers);
+        self.kept = self.input.as_ref().is_some_and(|input| input.asker.is_some()).then(|| outgoing.clone());
+        let exchange = self.handle.call(&link, &self.permit, outgoing, &entry.headers);
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
         self.running = Some(Running { exchange, deadline, sent, _slot: slot });
         Ok(())
@@ -209,16 +239,16 @@ impl LiveCall {
         }
     }
 
-    fn finish(&mut self, outcome: Outcome) -> LiveEvent {
+    fn finish(&mut self, outcome: Outcome) -> Option<LiveEvent> {
         let answer = match outcome {
-            Outcome::Failed(failure) => return self.fail(&failure),
+            Outcome::Failed(failure) => return Some(self.fail(&failure)),
             Outcome::Result { raw, era } => {
                 if era == Era::Modern && !is_complete(&raw) {
                     return self.ask(&raw);
                 }
                 if raw.bytes().len() > self.service.max_result_bytes {
                     let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
-                    return self.fail(&Failure::new(Reason::ResultTooLarge, Executed::Unknown, text));
+                    return Some(self.fail(&Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)));
                 }
                 let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
                 self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
@@ -230,12 +260,63 @@ impl LiveCall {
             }
         };
         self.end();
-        LiveEvent::Done(answer)
+        Some(LiveEvent::Done(answer))
+    }
+
+    /// Asks a legacy client what the server wants to know. `None` when the call can go on upstream, or was not asked at all.
+    async fn talk(&mut self) -> Option<LiveEvent> {
+        let (dialogue, _) = self.dialogue.as_mut()?;
+        let step = tokio::select! {
+            step = dialogue.step() => step,
+            () = self.service.giving_up.cancelled() => Step::Over("the gateway is shutting down"),
+        };
+        match step {
+            Step::Send(question) => Some(LiveEvent::Question(question)),
+            Step::Over(why) => {
+                self.dialogue = None;
+                Some(self.fail(&Failure::new(
+                    Reason::UpstreamProtocol,
+                    Executed::Unknown,
+                    format!("The call was not finished: {why}."),
+                )))
+            }
+            Step::Answered { responses, state } => {
+                let (_, mut outgoing) = self.dialogue.take()?;
+                outgoing.body.set("inputResponses", responses);
+                outgoing.body.remove("requestState");
+                if let Some(state) = state {
+                    outgoing.body.set("requestState", RawJson::string(&state));
+                }
+                outgoing.resumed = true;
+                self.waiting = Some(outgoing);
+                None
+            }
+        }
+    }
+
+    /// Starts to ask a legacy client.
+    fn open_dialogue(&mut self, raw: &RawJson, asker: &Arc<Asker>) -> Result<(), InputError> {
+        let outgoing = self.kept.take().ok_or(InputError::NotOffered)?;
+        let input = self.input.as_mut().ok_or(InputError::NotOffered)?;
+        input.round += 1;
+        if input.round > MAX_ROUNDS {
+            return Err(InputError::Malformed);
+        }
+        let dialogue = Dialogue::open(raw, self.handle.name.as_str(), self.revision, asker)?;
+        self.running = None;
+        self.dialogue = Some((Box::new(dialogue), outgoing));
+        Ok(())
     }
 
     /// Passes a request for input on, bound to this caller and this call.
-    fn ask(&mut self, raw: &RawJson) -> LiveEvent {
+    fn ask(&mut self, raw: &RawJson) -> Option<LiveEvent> {
         let method = self.labels.method;
+        if let Some(asker) = self.input.as_ref().and_then(|input| input.asker.clone()) {
+            return match self.open_dialogue(raw, &asker) {
+                Ok(()) => None,
+                Err(why) => Some(self.misasked(why)),
+            };
+        }
         let passed = self.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
             let scope = input.scope(method, self.handle.name.as_str());
             let round = input.round.saturating_add(1);
@@ -251,13 +332,16 @@ impl LiveCall {
             Ok(result) => {
                 self.count(OutcomeLabel::InputRequired);
                 self.end();
-                LiveEvent::Done(Answer::ok(result))
+                Some(LiveEvent::Done(Answer::ok(result)))
             }
-            Err(why) => {
-                self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
-                self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
-            }
+            Err(why) => Some(self.misasked(why)),
         }
+    }
+
+    /// The server asked what it must not ask.
+    fn misasked(&mut self, why: InputError) -> LiveEvent {
+        self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
+        self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
     }
 
     fn fail(&mut self, failure: &Failure) -> LiveEvent {

@@ -19,6 +19,7 @@ use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Record, decide};
+use crate::runtime::asker::Asker;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall};
@@ -69,6 +70,8 @@ pub(crate) struct ClientContext {
     pub(crate) caller: Arc<str>,
     pub(crate) profile: Option<Arc<str>>,
     pub(crate) revision: Revision,
+    /// How a legacy client is asked for input, where it can be.
+    pub(crate) asker: Option<Arc<Asker>>,
 }
 
 /// An answer that is ready.
@@ -232,15 +235,18 @@ impl Service {
             .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
         let rules = own_rules.as_ref().unwrap_or(rules);
         let facts = Facts { caller: &client.caller, upstream, canonical, kind };
-        let mut input = (kind != Kind::Completion && client.revision.era() == Era::Modern).then(|| {
-            let offered = Kinds::of(routed.outgoing.meta.input_capabilities().as_ref());
-            let arguments = routed.outgoing.body.get("arguments").cloned();
+        if let Some(asker) = &client.asker {
+            routed.outgoing.capabilities = Some(asker.capabilities.clone());
+        }
+        let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
+        let mut input = (kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
                 caller: Arc::clone(&client.caller),
                 item: Arc::from(canonical),
-                arguments,
-                offered,
+                arguments: routed.outgoing.body.get("arguments").cloned(),
+                offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
                 round: 0,
+                asker: client.asker.clone(),
             })
         });
         if let Some(resume) = &routed.resume
@@ -300,7 +306,7 @@ impl Service {
         upstream: &str,
     ) -> Result<(), RouteError> {
         // Legacy clients were never given a state.
-        let input = input.ok_or(RouteError::State)?;
+        let input = input.filter(|input| input.asker.is_none()).ok_or(RouteError::State)?;
         let opened = self.states.open(&input.scope(outgoing.method, upstream), &resume.state, clock::uptime());
         let opened = opened.ok_or(RouteError::State)?;
         input.round = opened.round;

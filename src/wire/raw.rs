@@ -96,6 +96,13 @@ pub(crate) struct RawObject {
     members: Vec<Member>,
 }
 
+impl fmt::Debug for RawObject {
+    /// Shows the number of members alone: payloads do not belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawObject({} members)", self.members.len())
+    }
+}
+
 impl RawObject {
     /// Splits an object into its members; values stay slices of `raw`.
     ///

@@ -18,6 +18,7 @@ use crate::mcp::capability::initialize_result;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
+use crate::runtime::asker::Asker;
 use crate::runtime::live::{LiveCall, LiveEvent};
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::feed::Feed;
@@ -157,7 +158,7 @@ impl Asked<'_> {
         match Message::parse(&frame) {
             Ok(Message::Request(request)) => self.request(request).await,
             Ok(Message::Notification(notification)) => self.notification(&notification),
-            Ok(Message::Response(_)) => self.response(),
+            Ok(Message::Response(response)) => self.response(response),
             Err(error) => bad_message(&error),
         }
     }
@@ -220,7 +221,7 @@ impl Asked<'_> {
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
-        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision }
+        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision, asker: None }
     }
 
     fn initialize(&self, request: &Request) -> Reply {
@@ -231,12 +232,14 @@ impl Asked<'_> {
         }
         let params = params_object(request.params.as_ref()).ok();
         let version = params.as_ref().and_then(|params| params.string("protocolVersion"));
-        let (Some(version), Some(_)) = (version, params) else {
+        let (Some(version), Some(params)) = (version, params) else {
             let text = "`initialize` needs params.protocolVersion";
             return reply::answer(id, Answer::error(code::INVALID_PARAMS, text, None));
         };
         let revision = Revision::negotiate(&version);
-        let Some(session) = self.front.sessions.open(self.client(revision)) else {
+        let capabilities = params.get("capabilities");
+        let client = ClientContext { asker: Asker::new(capabilities), ..self.client(revision) };
+        let Some(session) = self.front.sessions.open(client) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };
         let mut response = reply::answer(id, Answer::ok(initialize_result(revision)));
@@ -273,7 +276,9 @@ impl Asked<'_> {
         match self.session_of_header() {
             Ok(session) => {
                 self.front.settled().await;
-                let client = session.client.clone();
+                let mut client = session.client.clone();
+                // A question needs a stream.
+                client.asker = client.asker.filter(|_| self.accepts_events);
                 self.serve(&client, request, params, Some(session)).await
             }
             Err(response) => *response,
@@ -332,14 +337,22 @@ impl Asked<'_> {
         }
     }
 
-    /// A client's response. No server request is ever open in this release, so nothing waits for it.
-    fn response(&self) -> Reply {
+    /// A client's answer to a question of ours.
+    fn response(&self, response: message::Response) -> Reply {
         let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
         if header.is_some_and(Revision::header_is_modern) {
             let text = "responses are not accepted in this protocol version";
             return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         }
-        self.session_of_header().map_or_else(|response| *response, |_| reply::accepted())
+        match self.session_of_header() {
+            Err(refused) => *refused,
+            Ok(session) => {
+                if let Some(asker) = &session.client.asker {
+                    asker.answered(response);
+                }
+                reply::accepted()
+            }
+        }
     }
 
     /// Batches exist in sessions of 2025-03-26 alone.
@@ -391,7 +404,7 @@ impl Asked<'_> {
 
     async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Bytes {
         let id = request.id.raw().clone();
-        let client = session.client.clone();
+        let client = ClientContext { asker: None, ..session.client.clone() };
         let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
             Handled::Answer(answer) => answer,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
@@ -558,14 +571,14 @@ impl Conversation {
                     self.call = None;
                     return reply::answer(self.id.raw(), answer);
                 }
-                Turn::Event(LiveEvent::Notice(notice)) if accepts_events => {
+                Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) if accepts_events => {
                     return reply::events(stream::unfold((Some(sse::event(None, None, &[&notice])), Some(self)), step));
                 }
                 Turn::Quiet if accepts_events => {
                     let first = sse::comment("working");
                     return reply::events(stream::unfold((Some(first), Some(self)), step));
                 }
-                Turn::Event(LiveEvent::Notice(_)) => {}
+                Turn::Event(LiveEvent::Notice(_) | LiveEvent::Question(_)) => {}
                 Turn::Quiet => quiet = Duration::from_secs(3600),
                 Turn::Cancelled => {
                     // Withdrawn by the client: there is no answer, and HTTP needs some response.
@@ -619,7 +632,7 @@ async fn step(state: (Option<Bytes>, Option<Conversation>)) -> Option<(Bytes, (O
         return Some((first, (None, Some(conversation))));
     }
     match conversation.turn(conversation.keepalive).await {
-        Turn::Event(LiveEvent::Notice(notice)) => {
+        Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) => {
             Some((sse::event(None, None, &[&notice]), (None, Some(conversation))))
         }
         Turn::Quiet => Some((sse::comment("keep-alive"), (None, Some(conversation)))),

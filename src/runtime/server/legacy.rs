@@ -191,7 +191,7 @@ mod tests {
     use crate::mcp::version::Revision;
 
     fn client(caller: &str) -> ClientContext {
-        ClientContext { caller: Arc::from(caller), profile: None, revision: Revision::LATEST_LEGACY }
+        ClientContext { caller: Arc::from(caller), profile: None, revision: Revision::LATEST_LEGACY, asker: None }
     }
 
     fn sessions(limit: usize) -> Sessions {

@@ -14,7 +14,8 @@ use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
 
 use crate::mcp::method::Method;
-use crate::mcp::version::Revision;
+use crate::mcp::version::{Era, Revision};
+use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::live::{LiveCall, LiveEvent};
 use crate::runtime::server::feed::Feed;
@@ -78,6 +79,7 @@ pub(crate) async fn serve(
         in_flight: InFlight::default(),
         listens: Mutex::default(),
         legacy: Mutex::new(None),
+        asker: Mutex::new(None),
         last_complaint: Mutex::new(None),
     });
     loop {
@@ -141,6 +143,8 @@ struct Connection {
     listens: Mutex<HashMap<String, CancellationToken>>,
     /// The revision that `initialize` agreed on.
     legacy: Mutex<Option<Revision>>,
+    /// How that client is asked for input.
+    asker: Mutex<Option<Arc<Asker>>>,
     last_complaint: Mutex<Option<std::time::Instant>>,
 }
 
@@ -188,8 +192,12 @@ impl Connection {
         *self.legacy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn asker(&self) -> Option<Arc<Asker>> {
+        self.asker.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn client(&self, revision: Revision) -> ClientContext {
-        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision }
+        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision, asker: None }
     }
 
     async fn batch(self: &Arc<Self>, frame: &Frame) {
@@ -209,8 +217,11 @@ impl Connection {
         match Message::parse(frame) {
             Ok(Message::Request(request)) => self.request(request).await,
             Ok(Message::Notification(notification)) => self.notification(&notification),
-            // No server request is ever open in this release, so nothing waits for a response.
-            Ok(Message::Response(_)) => {}
+            Ok(Message::Response(response)) => {
+                if let Some(asker) = self.asker() {
+                    asker.answered(response);
+                }
+            }
             Err(MessageError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
             Err(error) => {
                 let MessageError::Shape { id: Some(id), .. } = &error else {
@@ -264,6 +275,7 @@ impl Connection {
         };
         let revision = Revision::negotiate(&version);
         *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(revision);
+        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Asker::new(params.get("capabilities"));
         self.answer(&request.id, &Answer::ok(initialize_result(revision))).await;
     }
 
@@ -292,7 +304,11 @@ impl Connection {
             let text = "a request with this id is still in progress";
             return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
         };
-        match self.service.handle(&self.client(revision), &request, Ok(params)) {
+        let mut client = self.client(revision);
+        if revision.era() == Era::Legacy {
+            client.asker = self.asker();
+        }
+        match self.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => {
                 self.in_flight.leave(&key);
                 self.answer(&request.id, &answer).await;
@@ -321,6 +337,7 @@ impl Connection {
             };
             match event {
                 LiveEvent::Done(answer) => return self.answer(id, &answer).await,
+                LiveEvent::Question(question) => self.send(question).await,
                 // A client that does not read misses progress, never an answer.
                 LiveEvent::Notice(notice) => drop(self.out.try_send(notice)),
             }

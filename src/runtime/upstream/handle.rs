@@ -209,9 +209,8 @@ impl Handle {
         Slot { handle: Arc::clone(self), permit: Some(permit) }
     }
 
-    /// Hands a permitted call to the upstream. The permit is spent: no call goes upstream without one.
-    pub(crate) fn call(&self, link: &Link, permit: Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
-        drop(permit);
+    /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes upstream without a permit.
+    pub(crate) fn call(&self, link: &Link, _: &Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
         match link {
             Link::Stdio(link) => Exchange::Stdio(link.call(outgoing)),
             Link::Http(link) => Exchange::Http(Box::new(HttpLink::call(link, &outgoing, headers))),

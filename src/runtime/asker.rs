@@ -1,0 +1,125 @@
+//! Requests of the gateway to a legacy client, on behalf of a server that one of the client's calls runs on.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::mcp::input::{Kinds, about_input};
+use crate::wire::message::{Response, encode_request};
+use crate::wire::raw::RawJson;
+
+/// Questions that one client may have open.
+const MAX_OPEN: usize = 64;
+
+/// What a client answers: a result or an error object.
+pub(crate) type ClientAnswer = Result<RawJson, RawJson>;
+
+/// The questions to one client, and what it can be asked.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    pub(crate) offered: Kinds,
+    /// What is declared to servers in this client's name.
+    pub(crate) capabilities: RawJson,
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, oneshot::Sender<ClientAnswer>>>,
+}
+
+/// A question that waits for its answer. Dropping it closes it: an answer that comes later is ignored.
+#[derive(Debug)]
+pub(crate) struct Question {
+    asker: Arc<Asker>,
+    id: u64,
+    answer: oneshot::Receiver<ClientAnswer>,
+}
+
+impl Asker {
+    /// For a client with these capabilities; `None` where it can be asked nothing.
+    pub(crate) fn new(capabilities: Option<&RawJson>) -> Option<Arc<Self>> {
+        let capabilities = about_input(capabilities?)?;
+        let offered = Kinds::of(Some(&capabilities));
+        Some(Arc::new(Self { offered, capabilities, next: AtomicU64::new(1), open: Mutex::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a question: the message to send, and where the answer will come. `None` when too many are open.
+    pub(crate) fn ask(self: &Arc<Self>, method: &str, params: Option<&RawJson>) -> Option<(Bytes, Question)> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut open = self.lock();
+            if open.len() >= MAX_OPEN {
+                return None;
+            }
+            open.insert(id, sender);
+        }
+        let message = encode_request(&RawJson::string(&wire_id(id)), method, params);
+        Some((message, Question { asker: Arc::clone(self), id, answer }))
+    }
+
+    /// Takes a client's response. One to no open question is ignored.
+    pub(crate) fn answered(&self, response: Response) {
+        let id = response.id.and_then(|id| id.parse::<String>().ok());
+        let id = id.and_then(|id| id.strip_prefix("ask-")?.parse::<u64>().ok());
+        if let Some(waiting) = id.and_then(|id| self.lock().remove(&id)) {
+            // The call may just have ended.
+            drop(waiting.send(response.outcome));
+        }
+    }
+}
+
+/// Strings, so that they never look like an id of the client's own.
+fn wire_id(id: u64) -> String {
+    format!("ask-{id}")
+}
+
+impl Question {
+    /// The answer; `None` when the client is gone. Cancel-safe.
+    pub(crate) async fn answer(&mut self) -> Option<ClientAnswer> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.asker.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(id: &'static str) -> Response {
+        Response { id: Some(RawJson::trusted(id)), outcome: Ok(RawJson::trusted(r#"{"action":"accept"}"#)) }
+    }
+
+    #[tokio::test]
+    async fn an_answer_reaches_its_question_once() {
+        let asker = Asker::new(Some(&RawJson::trusted(r#"{"elicitation":{},"experimental":{}}"#))).unwrap();
+        assert_eq!(asker.capabilities.text(), r#"{"elicitation":{}}"#);
+        let (message, mut first) = asker.ask("elicitation/create", None).unwrap();
+        assert!(message.starts_with(br#"{"jsonrpc":"2.0","id":"ask-1""#));
+        let (_, second) = asker.ask("roots/list", None).unwrap();
+        for stray in [r#""ask-9""#, "1", "\"1\""] {
+            asker.answered(response(stray));
+        }
+        asker.answered(response(r#""ask-1""#));
+        assert!(matches!(first.answer().await, Some(Ok(_))));
+        asker.answered(response(r#""ask-1""#));
+        drop(second);
+        assert!(asker.lock().is_empty());
+    }
+
+    #[test]
+    fn a_client_without_such_capabilities_is_asked_nothing() {
+        for capabilities in [None, Some("{}"), Some(r#"{"experimental":{}}"#)] {
+            assert!(Asker::new(capabilities.map(RawJson::trusted).as_ref()).is_none());
+        }
+    }
+}
