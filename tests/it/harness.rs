@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,12 @@ use crate::upstream::Fake;
 /// How long the daemon may take until it listens.
 const START: Duration = Duration::from_secs(15);
 
-/// The program under test.
+/// The program under test: the one that was just built, or the one that `HEADEND_TEST_BINARY` names.
 pub(crate) fn headend() -> &'static str {
-    env!("CARGO_BIN_EXE_headend")
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| {
+        std::env::var("HEADEND_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_headend").to_owned())
+    })
 }
 
 /// A home for one daemon: nothing in it but what a test puts there.

@@ -118,3 +118,45 @@ fn a_server_hears_of_exactly_what_the_caller_can_do() {
         assert_eq!(methods, kinds, "{capabilities}");
     }
 }
+
+#[test]
+fn a_legacy_client_is_asked_by_requests_for_what_a_modern_server_wants() {
+    let (gateway, _server) = gateway();
+    let capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
+    for tool in ["elicitation", "multiple_inputs", "multi_round"] {
+        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", capabilities.clone());
+        let mut call = client.open("tools/call", json!({"name": name(tool), "arguments": {}}));
+        let mut asked = 0;
+        let response = loop {
+            let message = call.next().expect("the call is answered");
+            let Some(method) = message["method"].as_str() else { break message };
+            let result = match method {
+                "elicitation/create" => {
+                    assert!(message["params"]["message"].as_str().unwrap().starts_with("[fx] "), "{message}");
+                    accept()
+                }
+                "sampling/createMessage" => {
+                    json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "42"}})
+                }
+                "roots/list" => json!({"roots": [{"uri": "file:///work"}]}),
+                other => panic!("{tool}: {other}"),
+            };
+            asked += 1;
+            client.respond(&message["id"], result);
+        };
+        assert!(asked > 0, "{tool}: {response}");
+        assert!(
+            response["result"]["content"].is_array() && response["result"]["isError"] != true,
+            "{tool}: {response}"
+        );
+        assert!(response["result"].get("resultType").is_none(), "{tool}: nothing modern: {response}");
+    }
+}
+
+#[test]
+fn a_legacy_client_that_offers_nothing_is_never_asked() {
+    let (gateway, _server) = gateway();
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({}));
+    let answer = client.call(&name("elicitation"), json!({}));
+    assert!(answer.is_error(), "{}", answer.raw);
+}

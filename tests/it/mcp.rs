@@ -211,14 +211,26 @@ impl Mcp {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
         let body = json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string();
+        self.post(&headers, &body);
+    }
+
+    /// Answers a request of the server.
+    pub(crate) fn respond(&mut self, id: &Value, result: Value) {
+        let headers = self.headers("", &json!({}));
+        let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+        self.post(&headers, &body);
+    }
+
+    /// Sends a message that has no answer.
+    fn post(&mut self, headers: &[(String, String)], body: &str) {
         match &mut self.link {
             Link::Stdio(pipe) => pipe.send(body.as_bytes()),
             Link::Http(http) => {
                 let address = http.address;
                 let conn = http.conn.get_or_insert_with(|| Conn::open(address).unwrap());
-                conn.send(&http::request("POST", &self.path, &headers, body.as_bytes())).unwrap();
+                conn.send(&http::request("POST", &self.path, headers, body.as_bytes())).unwrap();
                 let answer = conn.response().unwrap();
-                assert_eq!(answer.head.status, 202, "{method}: {}", answer.text());
+                assert_eq!(answer.head.status, 202, "{body}: {}", answer.text());
             }
         }
     }
