@@ -1,6 +1,7 @@
 //! Clients as they reach the gateway: HTTP in both eras, stdio and the admin socket in both eras.
 
 pub(crate) mod body;
+pub(crate) mod conversation;
 pub(crate) mod endpoint;
 pub(crate) mod feed;
 pub(crate) mod guard;

@@ -11,7 +11,6 @@ use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use tokio_util::sync::CancellationToken;
 
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::mcp::capability::initialize_result;
@@ -19,8 +18,9 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
-use crate::runtime::live::{LiveCall, LiveEvent};
+use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::conversation::{Conversation, Entered};
 use crate::runtime::server::feed::Feed;
 use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::{Session, StreamPlace};
@@ -29,15 +29,13 @@ use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
 use crate::runtime::shares::{Good, Place};
 use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError};
-use crate::wire::id::{ClientId, IdKey};
+use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, MessageError, Notification, Request};
 use crate::wire::raw::{RawJson, elements};
 use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
 
-/// From this time on a call without an answer is answered as a stream, so that keep-alives can flow.
-const COMMIT_TO_STREAM: Duration = Duration::from_secs(5);
 /// Slowest body that is waited for, after a grace of ten seconds.
 const MIN_BODY_RATE: usize = 1024;
 const BODY_GRACE: Duration = Duration::from_secs(10);
@@ -309,9 +307,7 @@ impl Asked<'_> {
             Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
             Handled::Call(call) => {
                 let keep = self.front.keepalive;
-                Conversation { call: Some(call), id: request.id, entered, keepalive: keep }
-                    .respond(self.accepts_events)
-                    .await
+                Conversation::new(call, request.id, entered, keep).respond(self.accepts_events).await
             }
         }
     }
@@ -521,129 +517,6 @@ fn bad_message(error: &MessageError) -> Reply {
         MessageError::Shape { id, .. } => {
             let object = message::error_object(code::INVALID_REQUEST, &error.to_string(), None);
             reply::json(StatusCode::BAD_REQUEST, message::encode_error(id.as_ref().map(ClientId::raw), &object))
-        }
-    }
-}
-
-/// A request's entry in its session's table, removed when the value is dropped.
-pub(crate) struct Entered {
-    session: Arc<Session>,
-    key: IdKey,
-    cancelled: CancellationToken,
-}
-
-impl Entered {
-    fn new(session: &Arc<Session>, id: &ClientId) -> Option<Self> {
-        let key = id.key();
-        let cancelled = session.in_flight().enter(key.clone())?;
-        Some(Self { session: Arc::clone(session), key, cancelled })
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.session.in_flight().leave(&self.key);
-    }
-}
-
-/// A call and the response that it is answered on.
-struct Conversation {
-    call: Option<Box<LiveCall>>,
-    id: ClientId,
-    /// For legacy sessions, whose clients cancel by message and may go away without cancelling.
-    entered: Option<Entered>,
-    keepalive: Duration,
-}
-
-enum Turn {
-    Event(LiveEvent),
-    Quiet,
-    Cancelled,
-}
-
-impl Conversation {
-    /// One JSON answer if the outcome comes first and soon, else a stream.
-    async fn respond(mut self, accepts_events: bool) -> Reply {
-        let mut quiet = COMMIT_TO_STREAM;
-        loop {
-            match self.turn(quiet).await {
-                Turn::Event(LiveEvent::Done(answer)) => {
-                    self.call = None;
-                    return reply::answer(self.id.raw(), answer);
-                }
-                Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) if accepts_events => {
-                    return reply::events(stream::unfold((Some(sse::event(None, None, &[&notice])), Some(self)), step));
-                }
-                Turn::Quiet if accepts_events => {
-                    let first = sse::comment("working");
-                    return reply::events(stream::unfold((Some(first), Some(self)), step));
-                }
-                Turn::Event(LiveEvent::Notice(_) | LiveEvent::Question(_)) => {}
-                Turn::Quiet => quiet = Duration::from_secs(3600),
-                Turn::Cancelled => {
-                    // Withdrawn by the client: there is no answer, and HTTP needs some response.
-                    self.call = None;
-                    return reply::events(stream::empty());
-                }
-            }
-        }
-    }
-
-    /// Waits for the call, for a cancellation, or for so much quiet.
-    async fn turn(&mut self, quiet: Duration) -> Turn {
-        let Some(call) = &mut self.call else { return Turn::Cancelled };
-        let cancelled = async {
-            match &self.entered {
-                Some(entered) => {
-                    tokio::select! {
-                        () = entered.cancelled.cancelled() => {}
-                        () = entered.session.ended.cancelled() => {}
-                    }
-                }
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            event = call.next() => Turn::Event(event),
-            () = cancelled => Turn::Cancelled,
-            () = tokio::time::sleep(quiet) => Turn::Quiet,
-        }
-    }
-}
-
-impl Drop for Conversation {
-    fn drop(&mut self) {
-        // The response was dropped before the answer: the client went away. In a session that is not a cancellation.
-        if let Some(call) = self.call.take() {
-            let cancelled = self.entered.as_ref().is_none_or(|e| e.cancelled.is_cancelled());
-            if !cancelled {
-                call.detach();
-            }
-        }
-    }
-}
-
-/// One step of a streamed answer.
-async fn step(state: (Option<Bytes>, Option<Conversation>)) -> Option<(Bytes, (Option<Bytes>, Option<Conversation>))> {
-    let (first, conversation) = state;
-    let mut conversation = conversation?;
-    if let Some(first) = first {
-        return Some((first, (None, Some(conversation))));
-    }
-    match conversation.turn(conversation.keepalive).await {
-        Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) => {
-            Some((sse::event(None, None, &[&notice]), (None, Some(conversation))))
-        }
-        Turn::Quiet => Some((sse::comment("keep-alive"), (None, Some(conversation)))),
-        Turn::Event(LiveEvent::Done(answer)) => {
-            conversation.call = None;
-            let message = reply::answer_message(conversation.id.raw(), &answer);
-            Some((sse::event(None, None, &[&message]), (None, None)))
-        }
-        Turn::Cancelled => {
-            conversation.call = None;
-            None
         }
     }
 }

@@ -1,0 +1,146 @@
+//! A call over HTTP from its first event to its answer: as one JSON body, or as a stream when there is more to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Response;
+use tokio_util::sync::CancellationToken;
+
+use crate::runtime::live::{LiveCall, LiveEvent};
+use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::legacy::Session;
+use crate::runtime::server::reply;
+use crate::wire::id::{ClientId, IdKey};
+use crate::wire::sse;
+
+/// From this time on a call without an answer is answered as a stream, so that keep-alives can flow.
+const COMMIT_TO_STREAM: Duration = Duration::from_secs(5);
+
+/// A request's entry in its session's table, removed when the value is dropped.
+pub(crate) struct Entered {
+    session: Arc<Session>,
+    key: IdKey,
+    cancelled: CancellationToken,
+}
+
+impl Entered {
+    pub(crate) fn new(session: &Arc<Session>, id: &ClientId) -> Option<Self> {
+        let key = id.key();
+        let cancelled = session.in_flight().enter(key.clone())?;
+        Some(Self { session: Arc::clone(session), key, cancelled })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.session.in_flight().leave(&self.key);
+    }
+}
+
+/// A call and the response that it is answered on.
+pub(crate) struct Conversation {
+    call: Option<Box<LiveCall>>,
+    id: ClientId,
+    /// For legacy sessions, whose clients cancel by message and may go away without cancelling.
+    entered: Option<Entered>,
+    keepalive: Duration,
+}
+
+enum Turn {
+    Event(LiveEvent),
+    Quiet,
+    Cancelled,
+}
+
+impl Conversation {
+    pub(crate) fn new(call: Box<LiveCall>, id: ClientId, entered: Option<Entered>, keepalive: Duration) -> Self {
+        Self { call: Some(call), id, entered, keepalive }
+    }
+
+    /// One JSON answer if the outcome comes first and soon, else a stream.
+    pub(crate) async fn respond(mut self, accepts_events: bool) -> Response<ReplyBody> {
+        let mut quiet = COMMIT_TO_STREAM;
+        loop {
+            match self.turn(quiet).await {
+                Turn::Event(LiveEvent::Done(answer)) => {
+                    self.call = None;
+                    return reply::answer(self.id.raw(), answer);
+                }
+                Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) if accepts_events => {
+                    return reply::events(stream::unfold((Some(sse::event(None, None, &[&notice])), Some(self)), step));
+                }
+                Turn::Quiet if accepts_events => {
+                    let first = sse::comment("working");
+                    return reply::events(stream::unfold((Some(first), Some(self)), step));
+                }
+                Turn::Event(LiveEvent::Notice(_) | LiveEvent::Question(_)) => {}
+                Turn::Quiet => quiet = Duration::from_secs(3600),
+                Turn::Cancelled => {
+                    // Withdrawn by the client: there is no answer, and HTTP needs some response.
+                    self.call = None;
+                    return reply::events(stream::empty());
+                }
+            }
+        }
+    }
+
+    /// Waits for the call, for a cancellation, or for so much quiet.
+    async fn turn(&mut self, quiet: Duration) -> Turn {
+        let Some(call) = &mut self.call else { return Turn::Cancelled };
+        let cancelled = async {
+            match &self.entered {
+                Some(entered) => {
+                    tokio::select! {
+                        () = entered.cancelled.cancelled() => {}
+                        () = entered.session.ended.cancelled() => {}
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            event = call.next() => Turn::Event(event),
+            () = cancelled => Turn::Cancelled,
+            () = tokio::time::sleep(quiet) => Turn::Quiet,
+        }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // The response was dropped before the answer: the client went away. In a session that is not a cancellation.
+        if let Some(call) = self.call.take() {
+            let cancelled = self.entered.as_ref().is_none_or(|e| e.cancelled.is_cancelled());
+            if !cancelled {
+                call.detach();
+            }
+        }
+    }
+}
+
+/// One step of a streamed answer.
+async fn step(state: (Option<Bytes>, Option<Conversation>)) -> Option<(Bytes, (Option<Bytes>, Option<Conversation>))> {
+    let (first, conversation) = state;
+    let mut conversation = conversation?;
+    if let Some(first) = first {
+        return Some((first, (None, Some(conversation))));
+    }
+    match conversation.turn(conversation.keepalive).await {
+        Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) => {
+            Some((sse::event(None, None, &[&notice]), (None, Some(conversation))))
+        }
+        Turn::Quiet => Some((sse::comment("keep-alive"), (None, Some(conversation)))),
+        Turn::Event(LiveEvent::Done(answer)) => {
+            conversation.call = None;
+            let message = reply::answer_message(conversation.id.raw(), &answer);
+            Some((sse::event(None, None, &[&message]), (None, None)))
+        }
+        Turn::Cancelled => {
+            conversation.call = None;
+            None
+        }
+    }
+}
