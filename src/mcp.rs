@@ -3,6 +3,7 @@
 pub(crate) mod capability;
 pub(crate) mod input;
 pub(crate) mod item;
+pub(crate) mod log;
 pub(crate) mod meta;
 pub(crate) mod method;
 pub(crate) mod project;

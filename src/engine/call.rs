@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{BufMut, BytesMut};
 
-use crate::mcp::meta::{HopMeta, Meta};
+use crate::mcp::log::LogLevel;
+use crate::mcp::meta::{HopMeta, Meta, Said};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::id::ClientId;
@@ -24,13 +25,21 @@ pub(crate) struct Outgoing {
     pub(crate) resumed: bool,
     /// What the client can be asked for during this call.
     pub(crate) capabilities: Option<RawJson>,
+    /// The level from which on the client has asked for log messages.
+    pub(crate) log_level: Option<LogLevel>,
 }
 
 impl Outgoing {
+    /// Whether anything but the answer is of interest.
+    pub(crate) fn wants_notices(&self) -> bool {
+        self.wants_progress || self.log_level.is_some()
+    }
+
     /// `params` for an upstream of that revision; `token` is our own.
     pub(crate) fn params(&self, revision: Revision, token: &RawJson, hop: &HopMeta) -> RawJson {
         let token = self.wants_progress.then_some(token);
-        let Some(meta) = self.meta.upstream(revision, token, hop, self.capabilities.as_ref()) else {
+        let said = Said { capabilities: self.capabilities.as_ref(), log_level: self.log_level };
+        let Some(meta) = self.meta.upstream(revision, token, hop, said) else {
             return self.body.encode();
         };
         let mut out = BytesMut::with_capacity(self.body.encoded_len() + meta.bytes().len() + 16);
@@ -291,6 +300,7 @@ mod tests {
             wants_progress: true,
             resumed: false,
             capabilities: None,
+            log_level: None,
         };
         let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
         assert_eq!(params.text(), r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#);

@@ -31,6 +31,8 @@ pub(crate) trait CallPort {
     fn key(&self) -> u64;
     /// `params` of a progress notification, with our token still in it.
     fn progress(&mut self, params: RawJson);
+    /// `params` of a log message that can only be this call's.
+    fn log(&mut self, params: RawJson);
     fn done(self, outcome: Outcome);
 }
 
@@ -425,6 +427,17 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
+        if notification.method == "notifications/message" {
+            // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
+            let mut calls = self.pending.iter_mut().filter_map(|waiting| match waiting {
+                Waiting::Call(port) => Some(port),
+                Waiting::Discover | Waiting::Initialize | Waiting::List(..) | Waiting::Listen => None,
+            });
+            if let (Some(only), None, Some(params)) = (calls.next(), calls.next(), notification.params) {
+                only.log(params);
+            }
+            return;
+        }
         if notification.method == "notifications/progress" {
             return self.handle_progress(notification.params);
         }

@@ -57,6 +57,11 @@ impl<T> Pending<T> {
         self.slots.iter().find(|(_, (_, value))| test(value)).map(|(slot, (uses, _))| WireId::new(slot, *uses))
     }
 
+    /// Everything that is open.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().map(|(_, (_, value))| value)
+    }
+
     /// Ends everything, oldest slot first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.slots.drain().map(|(_, value)| value)

@@ -113,8 +113,9 @@ pub(crate) fn route(
         Method::Complete => completion(catalog, params, &mut body, visible)?,
         _ => return Err(RouteError::Params),
     };
-    let capabilities = meta.input_capabilities();
-    let outgoing = Outgoing { method, body, meta, wants_progress: token.is_some(), resumed: false, capabilities };
+    let (capabilities, log_level) = (meta.input_capabilities(), meta.log_level());
+    let outgoing =
+        Outgoing { method, body, meta, wants_progress: token.is_some(), resumed: false, capabilities, log_level };
     Ok(Routed { entry, canonical, outgoing, token, resume })
 }
 

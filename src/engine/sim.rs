@@ -27,9 +27,16 @@ use crate::wire::raw::RawJson;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     Progress(Value),
+    Log(Value),
     Result(Value),
     Error(Value),
     Failed(Reason, Executed),
+}
+
+impl Seen {
+    fn is_outcome(&self) -> bool {
+        !matches!(self, Self::Progress(_) | Self::Log(_))
+    }
 }
 
 type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
@@ -50,6 +57,9 @@ impl CallPort for SimPort {
         if let Some(params) = self.progress.as_mut().and_then(|p| p.relay(&params)) {
             self.log.borrow_mut().entry(self.key).or_default().push(Seen::Progress(params.parse().unwrap()));
         }
+    }
+    fn log(&mut self, params: RawJson) {
+        self.log.borrow_mut().entry(self.key).or_default().push(Seen::Log(params.parse().unwrap()));
     }
     fn done(self, outcome: Outcome) {
         let seen = match outcome {
@@ -319,9 +329,9 @@ impl World {
     /// Every call has at most one outcome, and nothing after it.
     fn check(&self) {
         for (key, seen) in self.log.borrow().iter() {
-            let outcomes = seen.iter().filter(|s| !matches!(s, Seen::Progress(_))).count();
+            let outcomes = seen.iter().filter(|s| s.is_outcome()).count();
             assert!(outcomes <= 1, "call {key} ended {outcomes} times: {seen:?}");
-            let last = seen.iter().position(|s| !matches!(s, Seen::Progress(_)));
+            let last = seen.iter().position(Seen::is_outcome);
             assert!(last.is_none_or(|at| at + 1 == seen.len()), "call {key} heard something after its end: {seen:?}");
         }
     }
@@ -335,7 +345,7 @@ impl World {
         }
         self.check();
         for (key, seen) in self.log.borrow().iter() {
-            let ended = seen.iter().any(|s| !matches!(s, Seen::Progress(_)));
+            let ended = seen.iter().any(Seen::is_outcome);
             assert!(ended || cancelled.contains(key), "call {key} never ended");
         }
     }
@@ -378,6 +388,20 @@ fn progress_reaches_the_call_that_asked_and_no_other() {
         &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 999, "progress": 1}}),
     );
     assert_eq!(world.upstreams[0].faults, [Fault::BadProgress]);
+    world.finish(&HashSet::new());
+}
+
+#[test]
+fn a_log_message_on_a_pipe_reaches_the_only_call_in_flight_or_nobody() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}});
+    world.server_says(0, &message);
+    let one = world.call("x", &echo("a__t", 1)).unwrap();
+    world.server_says(0, &message);
+    let two = world.call("y", &echo("a__t", 2)).unwrap();
+    world.server_says(0, &message);
+    assert_eq!(world.seen(one), [Seen::Log(json!({"level": "info", "data": 1}))]);
+    assert_eq!(world.seen(two), []);
     world.finish(&HashSet::new());
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::mcp::log::LogLevel;
 use crate::mcp::version::Revision;
 use crate::wire::id::ClientId;
 use crate::wire::raw::{RawJson, RawObject};
@@ -83,11 +84,16 @@ impl Meta {
             }
         }
         if let Some(level) = self.0.get(LOG_LEVEL)
-            && !level.parse::<Cow<'_, str>>().is_ok_and(|level| is_log_level(&level))
+            && LogLevel::read(level).is_none()
         {
             return Err(MetaError::WrongType { key: LOG_LEVEL, want: "a log level" });
         }
         Ok(ModernMeta { version })
+    }
+
+    /// The level from which on a modern client wants the log messages of this request.
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        self.0.get(LOG_LEVEL).filter(|_| self.has_claim()).and_then(LogLevel::read)
     }
 
     /// The client's progress token.
@@ -108,7 +114,7 @@ impl Meta {
         revision: Revision,
         token: Option<&RawJson>,
         hop: &HopMeta,
-        capabilities: Option<&RawJson>,
+        client: Said<'_>,
     ) -> Option<RawJson> {
         let mut out = self.0.clone();
         out.retain(|key| !is_reserved(key) && key != PROGRESS_TOKEN);
@@ -119,10 +125,20 @@ impl Meta {
             out.set(PROTOCOL_VERSION, RawJson::string(revision.as_str()));
             out.set(CLIENT_INFO, hop.client_info.clone());
             // What the client can do for this very call; the hop itself offers nothing.
-            out.set(CLIENT_CAPABILITIES, capabilities.unwrap_or(&hop.client_capabilities).clone());
+            out.set(CLIENT_CAPABILITIES, client.capabilities.unwrap_or(&hop.client_capabilities).clone());
+            if let Some(level) = client.log_level {
+                out.set(LOG_LEVEL, RawJson::string(level.as_str()));
+            }
         }
         (!out.is_empty()).then(|| out.encode())
     }
+}
+
+/// What is said upstream of the client that a request is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Said<'a> {
+    pub(crate) capabilities: Option<&'a RawJson>,
+    pub(crate) log_level: Option<LogLevel>,
 }
 
 /// What the gateway says of itself towards upstreams.
@@ -140,7 +156,7 @@ impl HopMeta {
 
     /// The `_meta` of a request of our own to a modern upstream.
     pub(crate) fn envelope(&self) -> RawJson {
-        Meta::default().upstream(Revision::LATEST, None, self, None).unwrap_or(RawJson::EMPTY_OBJECT)
+        Meta::default().upstream(Revision::LATEST, None, self, Said::default()).unwrap_or(RawJson::EMPTY_OBJECT)
     }
 }
 
@@ -152,10 +168,6 @@ pub(crate) fn implementation() -> RawJson {
 /// The same for revisions before 2025-06-18, which know no `title`.
 pub(crate) fn implementation_bare() -> RawJson {
     RawJson::trusted(concat!(r#"{"name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
-}
-
-pub(crate) fn is_log_level(text: &str) -> bool {
-    matches!(text, "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency")
 }
 
 /// Whether a key belongs to the specification: its prefix has `modelcontextprotocol` or `mcp` as a label, in either order
@@ -195,10 +207,10 @@ mod tests {
             r#"{"progressToken":"p","io.modelcontextprotocol/logLevel":"info","mcp.dev/x":1,"acme.com/y":2,"traceparent":"00-a"}"#,
         );
         let token = RawJson::trusted("42");
-        let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare(), None).unwrap();
+        let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare(), Said::default()).unwrap();
         assert_eq!(legacy.text(), r#"{"acme.com/y":2,"traceparent":"00-a","progressToken":42}"#);
-        assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare(), None).is_none());
-        let modern = Meta::default().upstream(Revision::V2026_07_28, None, &HopMeta::bare(), None).unwrap();
+        assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare(), Said::default()).is_none());
+        let modern = Meta::default().upstream(Revision::V2026_07_28, None, &HopMeta::bare(), Said::default()).unwrap();
         assert!(modern.text().contains(PROTOCOL_VERSION), "{}", modern.text());
     }
 

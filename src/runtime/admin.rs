@@ -290,8 +290,13 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
     let mut settled = gateway.supervised.settled.clone();
     // The sender lives as long as the gateway.
     drop(settled.wait_for(|settled| *settled).await);
-    let client =
-        ClientContext { caller: Arc::clone(caller), profile: None, revision: Revision::LATEST_LEGACY, asker: None };
+    let client = ClientContext {
+        caller: Arc::clone(caller),
+        profile: None,
+        revision: Revision::LATEST_LEGACY,
+        asker: None,
+        log: None,
+    };
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();
     let asked = Request { id, method, params: request.params.clone() };

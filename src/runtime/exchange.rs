@@ -15,6 +15,8 @@ const NOTICES: usize = 16;
 pub(crate) enum ExchangeEvent {
     /// `params` of a progress notification of the upstream.
     Progress(RawJson),
+    /// `params` of a log message of the upstream.
+    Log(RawJson),
     Done(Outcome),
 }
 
@@ -47,7 +49,7 @@ pub(crate) struct Command {
 pub(crate) struct Port {
     key: u64,
     outcome: oneshot::Sender<Outcome>,
-    notices: Option<mpsc::Sender<RawJson>>,
+    notices: Option<mpsc::Sender<ExchangeEvent>>,
 }
 
 impl CallPort for Port {
@@ -58,7 +60,13 @@ impl CallPort for Port {
     fn progress(&mut self, params: RawJson) {
         if let Some(notices) = &self.notices {
             // A client that reads too slowly misses progress, never the outcome; the actor never waits for it.
-            drop(notices.try_send(params));
+            drop(notices.try_send(ExchangeEvent::Progress(params)));
+        }
+    }
+
+    fn log(&mut self, params: RawJson) {
+        if let Some(notices) = &self.notices {
+            drop(notices.try_send(ExchangeEvent::Log(params)));
         }
     }
 
@@ -73,16 +81,16 @@ impl CallPort for Port {
 pub(crate) struct StdioExchange {
     key: u64,
     outcome: oneshot::Receiver<Outcome>,
-    notices: Option<mpsc::Receiver<RawJson>>,
+    notices: Option<mpsc::Receiver<ExchangeEvent>>,
     ended: Option<Outcome>,
     finished: bool,
     cancels: mpsc::UnboundedSender<u64>,
 }
 
 /// Makes both ends of a call. `cancels` leads to the actor.
-pub(crate) fn stdio_call(key: u64, wants_progress: bool, cancels: mpsc::UnboundedSender<u64>) -> (Port, StdioExchange) {
+pub(crate) fn stdio_call(key: u64, wants_notices: bool, cancels: mpsc::UnboundedSender<u64>) -> (Port, StdioExchange) {
     let (outcome_in, outcome) = oneshot::channel();
-    let (notices_in, notices) = if wants_progress {
+    let (notices_in, notices) = if wants_notices {
         let (sender, receiver) = mpsc::channel(NOTICES);
         (Some(sender), Some(receiver))
     } else {
@@ -98,13 +106,13 @@ impl StdioExchange {
             if self.ended.is_none() {
                 tokio::select! {
                     biased;
-                    Some(notice) = notices.recv() => return ExchangeEvent::Progress(notice),
+                    Some(notice) = notices.recv() => return notice,
                     outcome = &mut self.outcome => self.ended = Some(outcome.unwrap_or_else(|_| lost())),
                 }
             }
             // What was sent before the outcome is delivered before it.
             if let Ok(notice) = notices.try_recv() {
-                return ExchangeEvent::Progress(notice);
+                return notice;
             }
         } else if self.ended.is_none() {
             self.ended = Some((&mut self.outcome).await.unwrap_or_else(|_| lost()));

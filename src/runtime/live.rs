@@ -10,6 +10,7 @@ use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progre
 use crate::engine::fault::Fault;
 use crate::engine::state::{MAX_ROUNDS, Opened, StateScope};
 use crate::mcp::input::{InputError, Kinds, passed_on};
+use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
@@ -66,6 +67,8 @@ pub(crate) struct LiveCall {
     done: bool,
     place: InFlight,
     _share: Place,
+    /// The level from which on the client is shown log messages.
+    log_from: Option<LogLevel>,
     /// For clients that can be asked for input.
     input: Option<Box<InputContext>>,
 }
@@ -133,6 +136,7 @@ impl LiveCall {
             view,
             entry,
             permit,
+            log_from: outgoing.log_level,
             waiting: Some(outgoing),
             running: None,
             dialogue: None,
@@ -193,6 +197,12 @@ impl LiveCall {
                             )));
                         }
                         None => self.handle.metrics.fault(Fault::BadProgress.as_str()),
+                    }
+                }
+                ExchangeEvent::Log(params) => {
+                    let message = self.log_from.and_then(|least| shown(&params, least, self.handle.name.as_str()));
+                    if let Some(message) = message {
+                        return Some(LiveEvent::Notice(encode_notification("notifications/message", Some(&message))));
                     }
                 }
                 ExchangeEvent::Done(outcome) => return self.finish(outcome),

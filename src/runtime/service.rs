@@ -15,6 +15,7 @@ use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::StateKey;
 use crate::mcp::capability::discover_result;
 use crate::mcp::input::Kinds;
+use crate::mcp::log::{LogLevel, LogSwitch};
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
@@ -72,6 +73,8 @@ pub(crate) struct ClientContext {
     pub(crate) revision: Revision,
     /// How a legacy client is asked for input, where it can be.
     pub(crate) asker: Option<Arc<Asker>>,
+    /// The log level of a legacy session.
+    pub(crate) log: Option<Arc<LogSwitch>>,
 }
 
 /// An answer that is ready.
@@ -140,12 +143,12 @@ impl Service {
             Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
                 self.call(client, method, &params, meta, arrived)
             }
+            Method::SetLevel => Handled::Answer(set_level(client, &params)),
             Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(no_tasks(&params, era)),
             Method::Initialize
             | Method::ResourcesSubscribe
             | Method::ResourcesUnsubscribe
             | Method::Listen
-            | Method::SetLevel
             | Method::TasksList
             | Method::TasksUpdate
             | Method::Unknown => Handled::Answer(not_found(&request.method, era)),
@@ -237,6 +240,9 @@ impl Service {
         let facts = Facts { caller: &client.caller, upstream, canonical, kind };
         if let Some(asker) = &client.asker {
             routed.outgoing.capabilities = Some(asker.capabilities.clone());
+        }
+        if let Some(log) = &client.log {
+            routed.outgoing.log_level = log.get();
         }
         let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
         let mut input = (kind != Kind::Completion && can_ask).then(|| {
@@ -366,6 +372,17 @@ enum Refusal {
     /// Answered like what does not exist.
     Hidden,
     Told(Failure),
+}
+
+/// Remembers the level of a session; servers that have no log change nothing about that.
+fn set_level(client: &ClientContext, params: &RawObject) -> Answer {
+    match (params.get("level").and_then(LogLevel::read), &client.log) {
+        (Some(level), Some(log)) => {
+            log.set(level);
+            Answer::ok(RawJson::EMPTY_OBJECT)
+        }
+        _ => Answer::error(code::INVALID_PARAMS, "`level` must be one of the eight levels of syslog", None),
+    }
 }
 
 /// The answer of a call that the gateway refused.

@@ -160,3 +160,23 @@ fn a_legacy_client_that_offers_nothing_is_never_asked() {
     let answer = client.call(&name("elicitation"), json!({}));
     assert!(answer.is_error(), "{}", answer.raw);
 }
+
+#[test]
+fn a_call_brings_its_own_log_messages_at_the_level_that_was_asked_for() {
+    let (gateway, _server) = gateway();
+    let tool = "fx__test_logging_tool";
+    let messages = |answer: &Answer| -> Vec<Value> {
+        answer.notices.iter().filter(|notice| notice["method"] == "notifications/message").cloned().collect()
+    };
+    let mut legacy = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({}));
+    assert!(messages(&legacy.call(tool, json!({}))).is_empty(), "nobody asked");
+    assert_eq!(legacy.request("logging/setLevel", json!({"level": "loud"})).code(), Some(-32602));
+    assert_eq!(legacy.request("logging/setLevel", json!({"level": "debug"})).result(), &json!({}));
+    let told = messages(&legacy.call(tool, json!({})));
+    assert!(!told.is_empty(), "the level was set");
+    for message in told {
+        assert!(message["params"]["logger"].as_str().unwrap().starts_with("fx"), "{message}");
+    }
+    legacy.request("logging/setLevel", json!({"level": "emergency"}));
+    assert!(messages(&legacy.call(tool, json!({}))).is_empty(), "too fine");
+}

@@ -219,7 +219,13 @@ impl Asked<'_> {
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
-        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision, asker: None }
+        ClientContext {
+            caller: Arc::clone(&self.caller),
+            profile: self.profile.clone(),
+            revision,
+            asker: None,
+            log: None,
+        }
     }
 
     fn initialize(&self, request: &Request) -> Reply {
@@ -236,7 +242,8 @@ impl Asked<'_> {
         };
         let revision = Revision::negotiate(&version);
         let capabilities = params.get("capabilities");
-        let client = ClientContext { asker: Asker::new(capabilities), ..self.client(revision) };
+        let client =
+            ClientContext { asker: Asker::new(capabilities), log: Some(Arc::default()), ..self.client(revision) };
         let Some(session) = self.front.sessions.open(client) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };

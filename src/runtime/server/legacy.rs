@@ -191,7 +191,13 @@ mod tests {
     use crate::mcp::version::Revision;
 
     fn client(caller: &str) -> ClientContext {
-        ClientContext { caller: Arc::from(caller), profile: None, revision: Revision::LATEST_LEGACY, asker: None }
+        ClientContext {
+            caller: Arc::from(caller),
+            profile: None,
+            revision: Revision::LATEST_LEGACY,
+            asker: None,
+            log: None,
+        }
     }
 
     fn sessions(limit: usize) -> Sessions {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
 
+use crate::mcp::log::LogSwitch;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
@@ -80,6 +81,7 @@ pub(crate) async fn serve(
         listens: Mutex::default(),
         legacy: Mutex::new(None),
         asker: Mutex::new(None),
+        log: Arc::default(),
         last_complaint: Mutex::new(None),
     });
     loop {
@@ -145,6 +147,7 @@ struct Connection {
     legacy: Mutex<Option<Revision>>,
     /// How that client is asked for input.
     asker: Mutex<Option<Arc<Asker>>>,
+    log: Arc<LogSwitch>,
     last_complaint: Mutex<Option<std::time::Instant>>,
 }
 
@@ -197,7 +200,13 @@ impl Connection {
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
-        ClientContext { caller: Arc::clone(&self.caller), profile: self.profile.clone(), revision, asker: None }
+        ClientContext {
+            caller: Arc::clone(&self.caller),
+            profile: self.profile.clone(),
+            revision,
+            asker: None,
+            log: None,
+        }
     }
 
     async fn batch(self: &Arc<Self>, frame: &Frame) {
@@ -307,6 +316,7 @@ impl Connection {
         let mut client = self.client(revision);
         if revision.era() == Era::Legacy {
             client.asker = self.asker();
+            client.log = Some(Arc::clone(&self.log));
         }
         match self.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => {

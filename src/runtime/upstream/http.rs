@@ -203,7 +203,7 @@ impl HttpLink {
         exchange.quiet = true;
         loop {
             match exchange.step().await {
-                Step::Progress(_) => {}
+                Step::Progress(_) | Step::Log(_) => {}
                 Step::Answer(answer) => return Ok(answer),
                 Step::Failed(error, _) => return Err(error),
             }
@@ -397,6 +397,7 @@ enum Stage {
 
 enum Step {
     Progress(RawJson),
+    Log(RawJson),
     Answer(Result<RawJson, RawJson>),
     /// What went wrong, and the wait that the upstream asked for.
     Failed(HttpError, Option<Duration>),
@@ -429,6 +430,7 @@ impl HttpExchange {
     pub(crate) async fn next(&mut self) -> ExchangeEvent {
         match self.step().await {
             Step::Progress(params) => ExchangeEvent::Progress(params),
+            Step::Log(params) => ExchangeEvent::Log(params),
             Step::Answer(Ok(raw)) if raw.is_object() => {
                 ExchangeEvent::Done(Outcome::Result { raw, era: self.link.agreed.revision.era() })
             }
@@ -500,7 +502,13 @@ impl HttpExchange {
                 Some(self.end(step))
             }
             Message::Notification(notice) => {
-                let params = notice.params.filter(|_| notice.method == "notifications/progress")?;
+                let params = notice.params?;
+                if notice.method == "notifications/message" {
+                    return Some(Step::Log(params));
+                }
+                if notice.method != "notifications/progress" {
+                    return None;
+                }
                 (progress_token(&params)?.0 == self.id).then_some(Step::Progress(params))
             }
             Message::Request(request) => {

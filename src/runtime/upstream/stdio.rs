@@ -45,7 +45,7 @@ impl StdioLink {
     /// Hands a call to the child's task.
     pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let (port, exchange) = stdio_call(key, outgoing.wants_progress, self.cancels.clone());
+        let (port, exchange) = stdio_call(key, outgoing.wants_notices(), self.cancels.clone());
         // The channel has room for as many calls as a connection can have; when it is full or closed, the port is dropped
         // and the exchange says that nothing was sent.
         drop(self.calls.try_send(Command { outgoing, port }));

@@ -1,0 +1,124 @@
+//! Log messages of servers: their levels, and what a client is shown of them.
+//!
+//! Source: MCP server/utilities/logging, all revisions.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How bad it is, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl LogLevel {
+    const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
+    /// A level as the protocol writes it; `None` for anything else.
+    pub(crate) fn read(raw: &RawJson) -> Option<Self> {
+        let text = raw.parse::<String>().ok()?;
+        Self::ALL.into_iter().find(|level| level.as_str() == text)
+    }
+}
+
+/// The level that a legacy client has set for its session.
+#[derive(Debug)]
+pub(crate) struct LogSwitch(AtomicU8);
+
+/// Stands for no level.
+const UNSET: u8 = u8::MAX;
+
+impl Default for LogSwitch {
+    fn default() -> Self {
+        Self(AtomicU8::new(UNSET))
+    }
+}
+
+impl LogSwitch {
+    pub(crate) fn set(&self, level: LogLevel) {
+        self.0.store(level as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<LogLevel> {
+        LogLevel::ALL.into_iter().find(|level| *level as u8 == self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// `params` of a log message for a client that wants `least` and above; the logger is named after its server. `None` for what
+/// the client does not want and for what is no log message.
+pub(crate) fn shown(params: &RawJson, least: LogLevel, upstream: &str) -> Option<RawJson> {
+    let mut message = RawObject::parse(params).ok()?;
+    if message.get("level").and_then(LogLevel::read)? < least || message.get("data").is_none() {
+        return None;
+    }
+    message.retain(|name| matches!(name, "level" | "logger" | "data"));
+    let logger = match message.string("logger") {
+        Some(logger) => format!("{upstream}/{logger}"),
+        None => upstream.to_owned(),
+    };
+    message.set("logger", RawJson::string(&logger));
+    Some(message.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_shown_what_it_wants_with_the_servers_name() {
+        let show =
+            |text: &'static str, least| shown(&RawJson::trusted(text), least, "git").map(|raw| raw.text().into_owned());
+        let named = show(r#"{"level":"warning","logger":"db","data":{"a":1}}"#, LogLevel::Info);
+        assert_eq!(named.as_deref(), Some(r#"{"level":"warning","logger":"git/db","data":{"a":1}}"#));
+        let bare = show(r#"{"level":"info","data":"x"}"#, LogLevel::Info);
+        assert_eq!(bare.as_deref(), Some(r#"{"level":"info","data":"x","logger":"git"}"#));
+        for (label, text) in [
+            ("too fine", r#"{"level":"debug","data":1}"#),
+            ("no level", r#"{"data":1}"#),
+            ("unknown level", r#"{"level":"loud","data":1}"#),
+            ("no data", r#"{"level":"error"}"#),
+        ] {
+            assert_eq!(show(text, LogLevel::Info), None, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_switch_remembers_the_last_level() {
+        let switch = LogSwitch::default();
+        assert_eq!(switch.get(), None);
+        for level in LogLevel::ALL {
+            switch.set(level);
+            assert_eq!(switch.get(), Some(level));
+        }
+    }
+}
