@@ -123,8 +123,8 @@ fn configurations_of_known_hosts_import_to_files_that_check_accepts() {
 fn client_text_never_becomes_a_series() {
     let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
-    let mut burst = |rounds: usize| {
+    let burst = &|rounds: usize, seed: u64| {
+        let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ seed);
         let (mut modern, mut legacy) = (gateway.modern(), gateway.legacy());
         for round in 0..rounds {
             let client = if round % 2 == 0 { &mut modern } else { &mut legacy };
@@ -136,9 +136,13 @@ fn client_text_never_becomes_a_series() {
             }
         }
     };
-    burst(20);
+    burst(20, 0);
     let before = series(&gateway.scrape());
-    burst(5000);
+    std::thread::scope(|scope| {
+        for seed in 1..=4 {
+            scope.spawn(move || burst(25_000, seed));
+        }
+    });
     let after = series(&gateway.scrape());
     assert_eq!(before, after, "the number of series is constant");
 }

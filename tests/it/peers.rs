@@ -10,8 +10,11 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 
 use self::bench::Bench;
+use serde_json::{Value, json};
+
 use crate::harness::headend;
 use crate::mcp::MODERN;
+use crate::process::eventually;
 
 mod bench;
 
@@ -83,6 +86,38 @@ fn the_official_rust_client_uses_every_real_server_over_both_faces() {
         let stdio = || TokioChildProcess::new(command).unwrap();
         runtime.block_on(async { Box::pin(bench.rmcp(stdio(), modern, "stdio")).await });
     }
+}
+
+#[test]
+fn progress_and_cancellation_of_a_real_servers_long_call_are_that_calls_alone() {
+    const TOOL: &str = "every__trigger-long-running-operation";
+    let Some((gateway, log)) = Bench::everything() else { return };
+    let (mut asking, mut silent) = (gateway.legacy(), gateway.legacy());
+    let arguments = json!({"duration": 1, "steps": 4});
+    let with_token = json!({"name": TOOL, "arguments": arguments, "_meta": {"progressToken": "mine"}});
+    let mut call = asking.open("tools/call", with_token);
+    let other = silent.call(TOOL, arguments);
+    assert!(!other.is_error() && other.notices.is_empty(), "{:?}", other.notices);
+    let mut notices = 0;
+    let answer = loop {
+        let message = call.next().expect("the call is answered");
+        if message["method"] != "notifications/progress" {
+            break message;
+        }
+        assert_eq!(message["params"]["progressToken"], "mine", "{message}");
+        notices += 1;
+    };
+    assert!(notices >= 2, "{notices} notices");
+    assert!(answer["result"]["content"].is_array(), "{answer}");
+
+    let call = asking.open("tools/call", json!({"name": TOOL, "arguments": {"duration": 60, "steps": 60}}));
+    let sent = || log.lines_with(&["tools/call", "\"duration\":60"]);
+    eventually("the call arrives", || sent().len() == 1);
+    asking.notify("notifications/cancelled", json!({"requestId": call.id}));
+    eventually("the cancellation arrives", || log.count("notifications/cancelled") == 1);
+    let sent: Value = serde_json::from_str(&sent()[0]).unwrap();
+    let cancelled: Value = serde_json::from_str(&log.lines_with(&["notifications/cancelled"])[0]).unwrap();
+    assert_eq!(cancelled["params"]["requestId"], sent["id"]);
 }
 
 fn every_script(face: Face, scripts: &[Script]) {

@@ -111,6 +111,10 @@ impl Log {
         Self { path: folder.join(format!("{name}.log")) }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The lines that contain all of these texts, spaces around colons aside.
     pub(crate) fn lines_with(&self, needles: &[&str]) -> Vec<String> {
         let text = fs::read(&self.path).unwrap_or_default();

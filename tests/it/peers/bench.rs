@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Face, Script};
 use crate::harness::{Gateway, Setup, headend, left_out};
 use crate::process::output_within;
-use crate::upstream::{Listening, example, toml_array};
+use crate::upstream::{Listening, Log, example, toml_array};
 
 /// How long one client program may take; a loaded machine starts Node in seconds.
 const CLIENT: Duration = Duration::from_secs(90);
@@ -122,6 +122,18 @@ impl Bench {
         let names: Vec<&str> = calls.iter().map(|call| call.name).collect();
         gateway.wait_for_tools_within(Duration::from_secs(90), &names);
         Some(Self { peers, gateway, calls, _listening: vec![old, new] })
+    }
+
+    /// A gateway before `server-everything` alone, and a record of what that is told.
+    pub(super) fn everything() -> Option<(Gateway, Log)> {
+        let peers = Peers::find()?;
+        let setup = Setup::new();
+        let log = Log::new(&setup.world.path("work"), "everything");
+        let server = peers.package("server-everything").join("dist/index.js");
+        let line = format!("tee {} | {} {} stdio", log.path().display(), peers.node().display(), server.display());
+        let gateway = setup.toml(&format!("[upstreams.every]\ncommand = {}", toml_array(["sh", "-c", &line]))).start();
+        gateway.wait_for_tools_within(Duration::from_secs(60), &["every__trigger-long-running-operation"]);
+        Some((gateway, log))
     }
 
     pub(super) fn url(&self) -> String {
