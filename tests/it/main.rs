@@ -16,6 +16,7 @@
 )]
 
 mod calls;
+mod conformance;
 mod corpus;
 mod demo;
 mod faces;

@@ -10,6 +10,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 
 use self::bench::Bench;
+pub(crate) use self::bench::Peers;
 use serde_json::{Value, json};
 
 use crate::harness::headend;

@@ -27,13 +27,13 @@ pub(super) struct Call {
 
 /// Where the installed peers are.
 #[derive(Debug, Clone)]
-struct Peers {
+pub(crate) struct Peers {
     root: PathBuf,
 }
 
 impl Peers {
     /// The folder that is named by the environment, else the one that the gate fills.
-    fn find() -> Option<Self> {
+    pub(crate) fn find() -> Option<Self> {
         let test = std::env::current_exe().unwrap();
         let target = test.ancestors().nth(3).unwrap().join("peers");
         let root = std::env::var_os("HEADEND_TEST_PEERS").map_or(target, PathBuf::from);
@@ -50,11 +50,11 @@ impl Peers {
     }
 
     /// A Node that is new enough for all of them.
-    fn node(&self) -> PathBuf {
+    pub(crate) fn node(&self) -> PathBuf {
         self.root.join("node/node_modules/.bin/node")
     }
 
-    fn package(&self, name: &str) -> PathBuf {
+    pub(crate) fn package(&self, name: &str) -> PathBuf {
         self.root.join("node/node_modules/@modelcontextprotocol").join(name)
     }
 
