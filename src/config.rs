@@ -12,6 +12,7 @@ use std::time::Duration;
 use url::Url;
 
 pub(crate) use crate::catalog::name::UpstreamName;
+use crate::mcp::input::Roots;
 use crate::policy::PolicySpec;
 
 mod build;
@@ -82,6 +83,14 @@ pub(crate) enum Auth {
     None,
 }
 
+impl Config {
+    /// Whether anybody but the local user can be a caller.
+    pub(crate) fn has_many_callers(&self) -> bool {
+        let tokens = matches!(&self.server.auth, Auth::Token { tokens } if !tokens.is_empty());
+        tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
+    }
+}
+
 /// The `[admin]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admin {
@@ -129,6 +138,8 @@ pub(crate) struct Upstream {
     /// Calls that may wait for a slot.
     pub(crate) queue: usize,
     pub(crate) queue_timeout: Duration,
+    /// What the server learns of roots.
+    pub(crate) roots: Roots,
     /// Stands before each exposed name, separator included.
     pub(crate) prefix: String,
     pub(crate) tools: Filter,

@@ -109,11 +109,12 @@ pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
 
 impl Upstream {
     /// A hash over what is launched or connected to: command, environment, directory; or URL,
-    /// transport and header names; and the era. Another identity is another process or session.
+    /// transport and header names; the era, and what the server is told of its clients. Another identity is another process
+    /// or session.
     ///
     /// The name is no part of it, nor are header values: they go with each request.
     pub(crate) fn launch_identity(&self) -> String {
-        let mut parts: Vec<String> = vec![format!("{:?}", self.era)];
+        let mut parts: Vec<String> = vec![format!("{:?} {:?} {:?}", self.era, self.instance, self.roots)];
         match &self.target {
             Target::Stdio { command, env, cwd } => {
                 parts.push(format!("stdio {} {}", command.len(), env.len()));

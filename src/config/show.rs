@@ -6,6 +6,7 @@ use std::path::Path;
 use toml::Value;
 use url::Url;
 
+use crate::mcp::input::Roots;
 use crate::policy::{KeyPart, LimitSpec, PolicySpec, RuleSpec};
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
@@ -201,6 +202,11 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
     out.raw("max-in-flight", &upstream.max_in_flight.to_string());
     out.raw("queue", &upstream.queue.to_string());
     out.string("queue-timeout", &units::duration(upstream.queue_timeout));
+    match &upstream.roots {
+        Roots::Hidden => {}
+        Roots::Client => out.string("roots", "client"),
+        Roots::Fixed(uris) => out.strings("roots", uris),
+    }
     out.string("prefix", &upstream.prefix);
     for (name, items) in
         [("tools", &upstream.tools), ("prompts", &upstream.prompts), ("resources", &upstream.resources)]

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue};
 use url::{Host, Url};
 
 use crate::catalog::name::{UpstreamName, prefix_warnings};
+use crate::mcp::input::Roots;
 
 use super::build::{NOT_YET, repeated, warn_of_literal};
 use super::file::{Node, Table};
@@ -95,7 +96,6 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
     );
     table.refuse("type", "is told by `command` or `url`; for HTTP, `transport` chooses");
-    table.refuse("roots", &format!("relaying roots {NOT_YET}"));
     let target = target(&mut table);
     let http = matches!(target, Some(Target::Http { .. }));
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
@@ -113,6 +113,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         max_in_flight: table.count("max-in-flight", &IN_FLIGHT).unwrap_or(in_flight),
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
+        roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),
         tools: filter(&mut table, "tools", true),
         prompts: filter(&mut table, "prompts", true),
@@ -137,6 +138,23 @@ fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
     limit
 }
 
+/// What the server learns of roots: `"client"` or a list of `file://` URIs.
+fn roots(node: &Node<'_>) -> Roots {
+    if node.as_str() == Some("client") {
+        return Roots::Client;
+    }
+    let wanted = "\"client\" (the roots of whoever calls) or a list of `file://` URIs";
+    let Some(items) = node.items(wanted) else { return Roots::Hidden };
+    let uris = items.iter().filter_map(|item| {
+        let uri = item.string()?;
+        if !uri.starts_with("file:///") {
+            item.problem("roots are `file://` URIs with an absolute path, such as file:///srv/work");
+        }
+        Some(uri)
+    });
+    Roots::Fixed(uris.collect())
+}
+
 fn instance(table: &mut Table<'_>) -> Instance {
     let words = [
         ("auto", Instance::Auto),
@@ -144,13 +162,7 @@ fn instance(table: &mut Table<'_>) -> Instance {
         ("per-caller", Instance::PerCaller),
         ("per-session", Instance::PerSession),
     ];
-    let Some(node) = table.take("instance") else { return Instance::Auto };
-    let instance = node.choice(&words).unwrap_or(Instance::Auto);
-    if matches!(instance, Instance::PerCaller | Instance::PerSession) {
-        let word = node.as_str().unwrap_or_default();
-        node.problem(format!("instance \"{word}\" {NOT_YET}; write \"auto\" or \"shared\""));
-    }
-    instance
+    table.choice("instance", &words).unwrap_or(Instance::Auto)
 }
 
 fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {

@@ -25,14 +25,16 @@ pub(crate) struct Outgoing {
     pub(crate) resumed: bool,
     /// What the client can be asked for during this call.
     pub(crate) capabilities: Option<RawJson>,
+    /// Whether a legacy server's questions can reach the client.
+    pub(crate) can_be_asked: bool,
     /// The level from which on the client has asked for log messages.
     pub(crate) log_level: Option<LogLevel>,
 }
 
 impl Outgoing {
-    /// Whether anything but the answer is of interest.
-    pub(crate) fn wants_notices(&self) -> bool {
-        self.wants_progress || self.log_level.is_some()
+    /// What is of interest besides the answer.
+    pub(crate) fn wants(&self) -> Wants {
+        Wants { notices: self.wants_progress || self.log_level.is_some(), requests: self.can_be_asked }
     }
 
     /// `params` for an upstream of that revision; `token` is our own.
@@ -59,8 +61,15 @@ impl std::fmt::Debug for Outgoing {
     }
 }
 
+/// What a caller wants to hear of besides the outcome.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wants {
+    pub(crate) notices: bool,
+    pub(crate) requests: bool,
+}
+
 /// How a call ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     /// The upstream answered; the result is an object.
     Result { raw: RawJson, era: Era },
@@ -300,6 +309,7 @@ mod tests {
             wants_progress: true,
             resumed: false,
             capabilities: None,
+            can_be_asked: false,
             log_level: None,
         };
         let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());

@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     BadProgress,
     /// A request of the server that the gateway does not serve.
     RefusedRequest,
+    /// A request of the server that may have belonged to several calls.
+    AmbiguousRequest,
     /// A list that could not be read, or only in part.
     BadList,
     /// A result of a kind that was not negotiated.
@@ -24,7 +26,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Garbage,
         Self::Oversize,
         Self::LateReply,
@@ -32,6 +34,7 @@ impl Fault {
         Self::MalformedReply,
         Self::BadProgress,
         Self::RefusedRequest,
+        Self::AmbiguousRequest,
         Self::BadList,
         Self::UnexpectedResultType,
     ];
@@ -45,6 +48,7 @@ impl Fault {
             Self::MalformedReply => "malformed_reply",
             Self::BadProgress => "bad_progress",
             Self::RefusedRequest => "refused_request",
+            Self::AmbiguousRequest => "ambiguous_request",
             Self::BadList => "bad_list",
             Self::UnexpectedResultType => "unexpected_result_type",
         }

@@ -1,5 +1,6 @@
 //! Which era an upstream speaks and what it offers: the questions and the verdicts, for every transport.
 
+use crate::engine::ask::Declared;
 use crate::mcp::meta::{HopMeta, implementation};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
@@ -50,11 +51,12 @@ pub(crate) fn discover_params(hop: &HopMeta) -> RawJson {
     RawJson::trusted(format!(r#"{{"_meta":{}}}"#, hop.envelope().text()))
 }
 
-/// `params` of `initialize`. No client capability is declared: nothing that a server could ask for would reach anybody.
-pub(crate) fn initialize_params() -> RawJson {
+/// `params` of `initialize`, with what the server may ask for.
+pub(crate) fn initialize_params(declared: &Declared) -> RawJson {
     RawJson::trusted(format!(
-        r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{}}}"#,
+        r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
         Revision::LATEST_LEGACY,
+        declared.kinds.capabilities().text(),
         implementation().text()
     ))
 }

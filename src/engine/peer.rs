@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
+use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{
@@ -19,11 +20,10 @@ use crate::engine::pending::{Lookup, Pending};
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
-use crate::wire::raw::{RawJson, elements};
+use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// Where the answer and the progress of one call go.
 pub(crate) trait CallPort {
@@ -33,7 +33,23 @@ pub(crate) trait CallPort {
     fn progress(&mut self, params: RawJson);
     /// `params` of a log message that can only be this call's.
     fn log(&mut self, params: RawJson);
+    /// A request of the server that can only be this call's; `false` when nobody there can be asked.
+    fn ask(&mut self, request: ServerRequest) -> bool;
+    /// The server does not want an answer to that request any more.
+    fn withdrawn(&mut self, id: &RawJson);
     fn done(self, outcome: Outcome);
+}
+
+/// How a connection is opened and what it is for.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerOptions {
+    pub(crate) hint: EraHint,
+    pub(crate) times: PeerTimes,
+    pub(crate) bounds: ListBounds,
+    /// What a legacy server may ask for.
+    pub(crate) declared: Declared,
+    /// Whether the server's lists are read here.
+    pub(crate) lists: bool,
 }
 
 /// How long the parts of a handshake may take.
@@ -53,6 +69,8 @@ pub(crate) enum PeerEvent {
     /// All pages of all lists.
     Inventory(Inventory),
     Fault(Fault),
+    /// The server asked something that may belong to several calls; from now on they should come one at a time.
+    Ambiguous,
     /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
     Failed {
         why: String,
@@ -86,6 +104,9 @@ pub(crate) struct Peer<P> {
     hint: EraHint,
     times: PeerTimes,
     bounds: ListBounds,
+    declared: Declared,
+    lists: bool,
+    asked: OpenRequests,
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
@@ -99,12 +120,16 @@ pub(crate) struct Peer<P> {
 
 impl<P: CallPort> Peer<P> {
     /// Opens the connection; the first question is in [`Self::outgoing`] at once.
-    pub(crate) fn new(hint: EraHint, times: PeerTimes, bounds: ListBounds, now: Instant) -> Self {
+    pub(crate) fn new(options: PeerOptions, now: Instant) -> Self {
+        let PeerOptions { hint, times, bounds, declared, lists } = options;
         let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
         let mut peer = Self {
             hint,
             times,
             bounds,
+            declared,
+            lists,
+            asked: OpenRequests::default(),
             hop: HopMeta::bare(),
             state: State::Opening { until, again: false },
             pending: Pending::new(),
@@ -170,9 +195,33 @@ impl<P: CallPort> Peer<P> {
         let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));
         if let Some(id) = found {
             self.pending.take(id);
+            self.end_requests_of(key);
             let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"cancelled by the client"}}"#));
             let line = message::encode_notification("notifications/cancelled", Some(&params));
             put_line(&mut self.out, &line);
+        }
+    }
+
+    /// The answer to a request of the server. One that was withdrawn or answered already is ignored.
+    pub(crate) fn handle_reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
+        if self.asked.take(id).is_some() {
+            self.reply(id, answer);
+        }
+    }
+
+    /// The client of a call has the server's question before it, and the call waits.
+    pub(crate) fn handle_parked(&mut self, key: u64) {
+        self.asked.park(key);
+    }
+
+    fn reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
+        put_line(&mut self.out, &message::encode_answer(id, answer));
+    }
+
+    /// The call has ended; nobody is left to ask.
+    fn end_requests_of(&mut self, call: u64) {
+        for request in self.asked.of_call(call) {
+            self.reply(&request.id, &declined(&request.method));
         }
     }
 
@@ -266,7 +315,7 @@ impl<P: CallPort> Peer<P> {
 
     fn ask_initialize(&mut self, now: Instant) {
         self.state = State::Opening { until: now + self.times.start, again: false };
-        self.ask(Method::Initialize, Some(&initialize_params()), Waiting::Initialize);
+        self.ask(Method::Initialize, Some(&initialize_params(&self.declared)), Waiting::Initialize);
     }
 
     fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: Waiting<P>) {
@@ -292,6 +341,7 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn finish_call(&mut self, port: P, outcome: Result<RawJson, RawJson>) {
+        self.end_requests_of(port.key());
         let era = match self.state {
             State::Ready(agreed) => agreed.revision.era(),
             State::Opening { .. } | State::Failed => Era::Legacy,
@@ -309,7 +359,7 @@ impl<P: CallPort> Peer<P> {
     /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
     fn handle_malformed(&mut self, frame: &Frame) {
         self.fault(Fault::MalformedReply);
-        let object = crate::wire::raw::RawObject::parse(&RawJson::trusted(frame.bytes().clone())).ok();
+        let object = RawObject::parse(&RawJson::trusted(frame.bytes().clone())).ok();
         let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
         let Some(id) = id else { return };
         if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
@@ -353,12 +403,15 @@ impl<P: CallPort> Peer<P> {
         self.state = State::Ready(agreed);
         self.inventory.completions = agreed.offers.completions;
         self.events.push_back(PeerEvent::Ready(agreed));
-        if agreed.revision.era() == Era::Modern && agreed.offers.changes {
+        if self.lists && agreed.revision.era() == Era::Modern && agreed.offers.changes {
             let params = RawJson::trusted(format!(
                 r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
                 self.hop.envelope().text()
             ));
             self.ask(Method::Listen, Some(&params), Waiting::Listen);
+        }
+        if !self.lists {
+            return;
         }
         // Tools are asked for even where the capability is missing: servers exist that forget to declare it.
         let offers = agreed.offers;
@@ -429,10 +482,7 @@ impl<P: CallPort> Peer<P> {
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
         if notification.method == "notifications/message" {
             // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-            let mut calls = self.pending.iter_mut().filter_map(|waiting| match waiting {
-                Waiting::Call(port) => Some(port),
-                Waiting::Discover | Waiting::Initialize | Waiting::List(..) | Waiting::Listen => None,
-            });
+            let mut calls = self.ports();
             if let (Some(only), None, Some(params)) = (calls.next(), calls.next(), notification.params) {
                 only.log(params);
             }
@@ -441,7 +491,13 @@ impl<P: CallPort> Peer<P> {
         if notification.method == "notifications/progress" {
             return self.handle_progress(notification.params);
         }
+        if notification.method == "notifications/cancelled" {
+            return self.handle_withdrawn(notification.params.as_ref());
+        }
         let State::Ready(agreed) = self.state else { return };
+        if !self.lists {
+            return;
+        }
         let wanted = List::of_notification(&notification.method).iter().copied().filter(|list| match list {
             List::Tools => true,
             List::Prompts => agreed.offers.prompts,
@@ -458,17 +514,51 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// Requests of a legacy server. Only `ping` is served: no capability was declared, so nothing else may be asked.
+    /// The server has withdrawn one of its requests.
+    fn handle_withdrawn(&mut self, params: Option<&RawJson>) {
+        let Some(id) = withdrawn_id(params) else { return };
+        let Some(call) = self.asked.take(&id) else { return };
+        if let Some(port) = self.ports().find(|port| port.key() == call) {
+            port.withdrawn(&id);
+        }
+    }
+
+    /// The calls in flight.
+    fn ports(&mut self) -> impl Iterator<Item = &mut P> {
+        self.pending.iter_mut().filter_map(|waiting| match waiting {
+            Waiting::Call(port) => Some(port),
+            Waiting::Discover | Waiting::Initialize | Waiting::List(..) | Waiting::Listen => None,
+        })
+    }
+
+    /// A request of a legacy server.
     fn handle_request(&mut self, request: &Request) {
         let id = request.id.raw();
-        let line = if Method::parse(&request.method) == Method::Ping {
-            message::encode_result(id, b"{}")
-        } else {
-            self.fault(Fault::RefusedRequest);
-            let text = "this client declared no capability for such a request";
-            message::encode_error(Some(id), &message::error_object(code::METHOD_NOT_FOUND, text, None))
-        };
-        put_line(&mut self.out, &line);
+        let calls: Vec<u64> = self.ports().map(|port| port.key()).collect();
+        let candidates = self.asked.candidates(calls.into_iter());
+        match judge(request, &self.declared, candidates) {
+            Verdict::Answer(answer) => self.reply(id, &answer),
+            Verdict::Refuse(answer) => {
+                self.fault(Fault::RefusedRequest);
+                self.reply(id, &answer);
+            }
+            Verdict::Ambiguous(answer) => {
+                self.fault(Fault::AmbiguousRequest);
+                self.events.push_back(PeerEvent::Ambiguous);
+                self.reply(id, &answer);
+            }
+            Verdict::Tied(call) => {
+                let asked =
+                    ServerRequest { id: id.clone(), method: request.method.clone(), params: request.params.clone() };
+                let taken = self.asked.enter(&asked, call)
+                    && self.ports().find(|port| port.key() == call).is_some_and(|port| port.ask(asked));
+                if !taken {
+                    self.asked.take(id);
+                    self.fault(Fault::RefusedRequest);
+                    self.reply(id, &declined(&request.method));
+                }
+            }
+        }
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -492,6 +582,11 @@ pub(crate) fn progress_token(params: &RawJson) -> Option<WireId> {
         token: u64,
     }
     params.parse::<Token>().ok().map(|t| WireId(t.token))
+}
+
+/// The id in a notification that withdraws a request.
+pub(crate) fn withdrawn_id(params: Option<&RawJson>) -> Option<RawJson> {
+    RawObject::parse(params?).ok()?.get("requestId").cloned()
 }
 
 /// `params` of a list request; `hop` for modern upstreams.

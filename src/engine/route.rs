@@ -59,6 +59,8 @@ pub(crate) enum RouteError {
     UnknownResource(String),
     #[error("the request state is not valid; start the call again without it")]
     State,
+    #[error("The page that the server asked for was not opened, so the call was not made.")]
+    PageDeclined,
     #[error(transparent)]
     Meta(#[from] MetaError),
 }
@@ -114,8 +116,16 @@ pub(crate) fn route(
         _ => return Err(RouteError::Params),
     };
     let (capabilities, log_level) = (meta.input_capabilities(), meta.log_level());
-    let outgoing =
-        Outgoing { method, body, meta, wants_progress: token.is_some(), resumed: false, capabilities, log_level };
+    let outgoing = Outgoing {
+        method,
+        body,
+        meta,
+        wants_progress: token.is_some(),
+        resumed: false,
+        capabilities,
+        can_be_asked: false,
+        log_level,
+    };
     Ok(Routed { entry, canonical, outgoing, token, resume })
 }
 

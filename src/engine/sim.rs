@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::catalog::merge::{Catalog, Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
+use crate::engine::ask::{Declared, ServerRequest};
 use crate::engine::call::{Executed, Failure, Outcome, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::EraHint;
-use crate::engine::peer::{CallPort, Peer, PeerEvent, PeerTimes};
+use crate::engine::peer::{CallPort, Peer, PeerEvent, PeerOptions, PeerTimes};
 use crate::engine::route::{RouteError, params_object, route};
+use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
@@ -28,6 +30,9 @@ use crate::wire::raw::RawJson;
 pub(super) enum Seen {
     Progress(Value),
     Log(Value),
+    /// A request of the server, by its id.
+    Asked(Value),
+    Withdrawn(Value),
     Result(Value),
     Error(Value),
     Failed(Reason, Executed),
@@ -35,7 +40,7 @@ pub(super) enum Seen {
 
 impl Seen {
     fn is_outcome(&self) -> bool {
-        !matches!(self, Self::Progress(_) | Self::Log(_))
+        !matches!(self, Self::Progress(_) | Self::Log(_) | Self::Asked(_) | Self::Withdrawn(_))
     }
 }
 
@@ -46,6 +51,7 @@ type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
 struct SimPort {
     key: u64,
     progress: Option<Progress>,
+    askable: bool,
     log: Log,
 }
 
@@ -60,6 +66,15 @@ impl CallPort for SimPort {
     }
     fn log(&mut self, params: RawJson) {
         self.log.borrow_mut().entry(self.key).or_default().push(Seen::Log(params.parse().unwrap()));
+    }
+    fn ask(&mut self, request: ServerRequest) -> bool {
+        if self.askable {
+            self.log.borrow_mut().entry(self.key).or_default().push(Seen::Asked(request.id.parse().unwrap()));
+        }
+        self.askable
+    }
+    fn withdrawn(&mut self, id: &RawJson) {
+        self.log.borrow_mut().entry(self.key).or_default().push(Seen::Withdrawn(id.parse().unwrap()));
     }
     fn done(self, outcome: Outcome) {
         let seen = match outcome {
@@ -151,6 +166,13 @@ pub(super) fn epoch() -> Instant {
 
 const TIMES: PeerTimes = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
 
+/// A connection of which the server may ask for everything.
+fn options(hint: EraHint) -> PeerOptions {
+    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    let declared = Declared::new(all, &Roots::Client);
+    PeerOptions { hint, times: TIMES, bounds: ListBounds::default(), declared, lists: true }
+}
+
 impl World {
     pub(super) fn new() -> Self {
         let policy =
@@ -191,7 +213,7 @@ impl World {
     fn add(&mut self, name: &str, revision: Revision, tools: &[&str], hint: EraHint) {
         self.upstreams.push(Upstream {
             name: UpstreamName::parse(name).unwrap(),
-            peer: Peer::new(hint, TIMES, ListBounds::default(), self.now),
+            peer: Peer::new(options(hint), self.now),
             server: Server {
                 revision,
                 tools: tools.iter().map(ToString::to_string).collect(),
@@ -218,6 +240,7 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
+                        PeerEvent::Ambiguous => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
                             upstream.alive = false;
@@ -280,7 +303,7 @@ impl World {
         let key = self.calls;
         self.log.borrow_mut().insert(key, Vec::new());
         let progress = routed.token.map(|token| Progress::new(token, Revision::V2025_11_25));
-        let port = SimPort { key, progress, log: Rc::clone(&self.log) };
+        let port = SimPort { key, progress, askable: true, log: Rc::clone(&self.log) };
         self.upstreams[entry.upstream].peer.handle_call(&routed.outgoing, port);
         self.settle();
         Ok(key)
@@ -304,6 +327,36 @@ impl World {
     fn server_says(&mut self, upstream: usize, message: &Value) {
         self.upstreams[upstream].peer.handle_line(Bytes::from(message.to_string()), self.now);
         self.settle();
+    }
+
+    /// What the server was answered to one of its requests.
+    fn reply_to(&self, upstream: usize, id: &Value) -> Option<Value> {
+        let seen = &self.upstreams[upstream].server.seen;
+        seen.iter().find(|message| message["method"].is_null() && message["id"] == *id).cloned()
+    }
+
+    /// The last question that a call's client has before it.
+    fn open_question(&self, call: u64) -> Option<Value> {
+        let log = self.log.borrow();
+        let asked = |seen: &Seen| if let Seen::Asked(id) = seen { Some(id.clone()) } else { None };
+        let last = log[&call].iter().rev().find_map(asked)?;
+        self.reply_to(0, &last).is_none().then_some(last)
+    }
+
+    /// A client answers a question.
+    fn answer_question(&mut self, upstream: usize, id: &Value) {
+        let answer = Ok(RawJson::trusted(r#"{"action":"accept"}"#));
+        self.upstreams[upstream].peer.handle_reply(&RawJson::trusted(id.to_string()), &answer);
+        self.settle();
+    }
+
+    /// The server answers the call of that key; its arguments say which it is.
+    fn answer_call(&mut self, upstream: usize, key: u64) {
+        let calls = &mut self.upstreams[upstream].server.calls;
+        if let Some(at) = calls.iter().position(|call| call["params"]["arguments"]["n"] == key) {
+            let call = calls.remove(at).unwrap();
+            self.server_says(upstream, &json!({"jsonrpc": "2.0", "id": call["id"], "result": {}}));
+        }
     }
 
     fn crash(&mut self, upstream: usize) {
@@ -497,13 +550,114 @@ fn garbage_and_malformed_answers_cost_one_call_at_most() {
 }
 
 #[test]
-fn a_server_request_is_answered_and_never_passed_on() {
+fn a_server_request_that_belongs_to_no_call_is_answered_at_once() {
     let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s1", "method": "ping"}));
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s2", "method": "elicitation/create", "params": {}}));
-    let answers: Vec<&Value> = world.upstreams[0].server.seen.iter().filter(|m| m["method"].is_null()).collect();
-    assert_eq!(answers[0]["result"], json!({}));
-    assert_eq!(answers[1]["error"]["code"], -32601);
+    world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s3", "method": "roots/list"}));
+    assert_eq!(world.reply_to(0, &json!("s1")).unwrap()["result"], json!({}));
+    assert_eq!(world.reply_to(0, &json!("s2")).unwrap()["error"]["code"], -32602);
+    assert_eq!(world.reply_to(0, &json!("s3")).unwrap()["result"], json!({"roots": []}));
+}
+
+#[test]
+fn a_question_ends_with_its_answer_its_withdrawal_or_its_call() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": {}});
+    let call = world.call("x", &echo("a__t", 1)).unwrap();
+    world.server_says(0, &ask("answered"));
+    world.answer_question(0, &json!("answered"));
+    assert!(world.reply_to(0, &json!("answered")).is_some());
+    world.server_says(0, &ask("withdrawn"));
+    let params = json!({"requestId": "withdrawn"});
+    world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+    world.answer_question(0, &json!("withdrawn"));
+    assert!(world.reply_to(0, &json!("withdrawn")).is_none(), "a late answer goes nowhere");
+    world.server_says(0, &ask("orphan"));
+    world.cancel(0, call);
+    assert_eq!(world.reply_to(0, &json!("orphan")).unwrap()["error"]["code"], -1, "the server does not wait for ever");
+    let asked = |id: &str| Seen::Asked(json!(id));
+    let want = [asked("answered"), asked("withdrawn"), Seen::Withdrawn(json!("withdrawn")), asked("orphan")];
+    assert_eq!(world.seen(call), want);
+}
+
+/// What the clients and the server of one shared connection do, in any order.
+#[derive(Clone, Debug)]
+enum Talk {
+    Call,
+    /// The server asks for one of its calls that waits for nothing.
+    Ask(usize),
+    /// The client of a question gets it as the result of its request, and the call waits.
+    Park(usize),
+    Answer(usize),
+    Finish(usize),
+    Cancel(usize),
+}
+
+fn talk() -> impl Strategy<Value = Vec<Talk>> {
+    let any = any::<usize>;
+    let step = prop_oneof![
+        3 => Just(Talk::Call),
+        4 => any().prop_map(Talk::Ask),
+        2 => any().prop_map(Talk::Park),
+        2 => any().prop_map(Talk::Answer),
+        2 => any().prop_map(Talk::Finish),
+        1 => any().prop_map(Talk::Cancel),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+fn pick<T: Clone>(from: &[T], at: usize) -> Option<T> {
+    (!from.is_empty()).then(|| from[at % from.len()].clone())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// The names of the questions say whose they are, so that a wrong guess shows.
+    #[test]
+    fn a_question_reaches_the_call_that_it_belongs_to_or_nobody(steps in talk()) {
+        let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+        let mut calls: Vec<u64> = Vec::new();
+        let mut asked = 0_u64;
+        for step in steps {
+            // Calls whose question is open, by what their client saw.
+            let open: Vec<(u64, Value)> = calls.iter().filter_map(|call| Some((*call, world.open_question(*call)?))).collect();
+            match step {
+                Talk::Call => calls.push(world.call(["x", "y"][calls.len() % 2], &echo("a__t", world.calls + 1)).unwrap()),
+                Talk::Ask(at) => {
+                    let idle: Vec<u64> = calls.iter().copied().filter(|call| !open.iter().any(|(o, _)| o == call)).collect();
+                    if let Some(call) = pick(&idle, at) {
+                        asked += 1;
+                        let id = format!("{call}/{asked}");
+                        world.server_says(0, &json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}}));
+                    }
+                }
+                Talk::Park(at) => if let Some((call, _)) = pick(&open, at) {
+                    world.upstreams[0].peer.handle_parked(call);
+                },
+                Talk::Answer(at) => if let Some((_, question)) = pick(&open, at) {
+                    world.answer_question(0, &question);
+                },
+                Talk::Finish(at) => if let Some(call) = pick(&calls, at) {
+                    world.answer_call(0, call);
+                    calls.retain(|c| *c != call);
+                },
+                Talk::Cancel(at) => if let Some(call) = pick(&calls, at) {
+                    world.cancel(0, call);
+                    calls.retain(|c| *c != call);
+                },
+            }
+            world.check();
+        }
+        for call in 1..=world.calls {
+            for seen in world.seen(call) {
+                if let Seen::Asked(id) = seen {
+                    prop_assert!(id.as_str().unwrap().starts_with(&format!("{call}/")), "call {} was asked {}", call, id);
+                }
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -61,8 +61,42 @@ impl StateScope<'_> {
 pub(crate) struct Opened {
     /// How many rounds there have been.
     pub(crate) round: u8,
-    /// The upstream's own state; none must be sent where it gave none.
-    pub(crate) inner: Option<String>,
+    pub(crate) carried: Carried,
+}
+
+/// What it takes to go on with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// The upstream gave no state, so none must be sent to it.
+    Nothing,
+    /// The upstream's own state.
+    Upstream(String),
+    /// The call waits here, under this name.
+    Parked([u8; 16]),
+    /// The upstream refused the call until pages were opened; the keys of the questions about them.
+    Pages(String),
+}
+
+impl Carried {
+    fn parts(&self) -> (u8, &[u8]) {
+        match self {
+            Self::Nothing => (0, &[]),
+            Self::Upstream(state) => (1, state.as_bytes()),
+            Self::Parked(id) => (2, id),
+            Self::Pages(keys) => (3, keys.as_bytes()),
+        }
+    }
+
+    fn of(kind: u8, bytes: &[u8]) -> Option<Self> {
+        let text = || String::from_utf8(bytes.to_vec()).ok();
+        match kind {
+            0 => Some(Self::Nothing),
+            1 => text().map(Self::Upstream),
+            2 => bytes.try_into().ok().map(Self::Parked),
+            3 => text().map(Self::Pages),
+            _ => None,
+        }
+    }
 }
 
 impl StateKey {
@@ -82,8 +116,9 @@ impl StateKey {
         let until = now.saturating_add(LIFE).as_secs();
         let mut bytes = until.to_be_bytes().to_vec();
         bytes.push(state.round);
-        bytes.push(u8::from(state.inner.is_some()));
-        bytes.extend_from_slice(state.inner.as_deref().unwrap_or_default().as_bytes());
+        let (kind, carried) = state.carried.parts();
+        bytes.push(kind);
+        bytes.extend_from_slice(carried);
         let aad = Aad::from(scope.bytes());
         self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
         let sealed = BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat());
@@ -101,15 +136,11 @@ impl StateKey {
         let aad = Aad::from(scope.bytes());
         let plain = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed).ok()?;
         let (until, rest) = plain.split_first_chunk::<8>()?;
-        let ([round, has_inner], inner) = rest.split_first_chunk::<2>()?;
+        let ([round, kind], carried) = rest.split_first_chunk::<2>()?;
         if now.as_secs() >= u64::from_be_bytes(*until) {
             return None;
         }
-        let inner = match has_inner {
-            0 => None,
-            _ => Some(String::from_utf8(inner.to_vec()).ok()?),
-        };
-        Some(Opened { round: *round, inner })
+        Some(Opened { round: *round, carried: Carried::of(*kind, carried)? })
     }
 }
 
@@ -119,9 +150,9 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(100);
 
-    fn sealed(scope: &StateScope<'_>, inner: Option<&str>) -> (StateKey, String) {
+    fn sealed(scope: &StateScope<'_>, carried: Carried) -> (StateKey, String) {
         let key = StateKey::new(&[7; 32]).unwrap();
-        let state = Opened { round: 2, inner: inner.map(str::to_owned) };
+        let state = Opened { round: 2, carried };
         let text = key.seal(scope, &state, NOW, [1; NONCE_LEN]).unwrap();
         (key, text)
     }
@@ -136,8 +167,8 @@ mod tests {
             item: "git__push",
             arguments: Some(&arguments),
         };
-        let (key, text) = sealed(&scope, Some("theirs"));
-        let opened = Opened { round: 2, inner: Some("theirs".to_owned()) };
+        let (key, text) = sealed(&scope, Carried::Upstream("theirs".to_owned()));
+        let opened = Opened { round: 2, carried: Carried::Upstream("theirs".to_owned()) };
         assert_eq!(key.open(&scope, &text, NOW), Some(opened.clone()));
         let rewritten = RawJson::trusted(r#"{ "b":2, "a":1 }"#);
         let same = StateScope { arguments: Some(&rewritten), ..scope.clone() };
@@ -161,8 +192,12 @@ mod tests {
     fn every_changed_byte_is_noticed() {
         let scope =
             StateScope { caller: "c", upstream: "u", method: Method::PromptsGet, item: "u__p", arguments: None };
-        let (key, text) = sealed(&scope, None);
-        assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, inner: None }));
+        for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned())] {
+            let (key, text) = sealed(&scope, carried.clone());
+            assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, carried }));
+        }
+        let (key, text) = sealed(&scope, Carried::Nothing);
+        assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, carried: Carried::Nothing }));
         for at in 0..text.len() {
             let mut forged = text.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };

@@ -4,16 +4,40 @@
 
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::version::Revision;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// The kinds of input that a client offers for one request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Kinds {
     pub(crate) form: bool,
     pub(crate) url: bool,
     pub(crate) sampling: bool,
+    /// Sampling with tools.
+    pub(crate) sampling_tools: bool,
     pub(crate) roots: bool,
 }
+
+/// Whether and how a server learns of roots. Real servers let their client's roots widen what they touch, so it is the
+/// operator who decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Roots {
+    /// The server is told that there are none to ask for.
+    #[default]
+    Hidden,
+    /// These URIs, whoever is served.
+    Fixed(Vec<String>),
+    /// Those of the client whose call it is.
+    Client,
+}
+
+/// The result of `roots/list`.
+pub(crate) fn roots_result(uris: &[String]) -> RawJson {
+    let roots: Vec<String> = uris.iter().map(|uri| format!(r#"{{"uri":{}}}"#, RawJson::string(uri).text())).collect();
+    RawJson::trusted(format!(r#"{{"roots":[{}]}}"#, roots.join(",")))
+}
+
+/// Pages that one error may want opened.
+const MAX_PAGES: usize = 8;
 
 /// The client capabilities that are about input; no other is passed to an upstream.
 const ABOUT_INPUT: [&str; 3] = ["elicitation", "sampling", "roots"];
@@ -35,6 +59,13 @@ pub(crate) fn about_input(capabilities: &RawJson) -> Option<RawJson> {
     (!declared.is_empty()).then(|| declared.encode())
 }
 
+/// The capabilities without roots.
+pub(crate) fn without_roots(capabilities: &RawJson) -> Option<RawJson> {
+    let mut declared = RawObject::parse(capabilities).ok()?;
+    declared.remove("roots");
+    (!declared.is_empty()).then(|| declared.encode())
+}
+
 /// One thing that a server wants of the client.
 #[derive(Clone, Debug)]
 pub(crate) struct InputRequest {
@@ -45,13 +76,62 @@ pub(crate) struct InputRequest {
 }
 
 impl InputRequest {
+    fn read(key: String, request: &RawJson) -> Result<Self, InputError> {
+        let request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
+        let method = request.string("method").ok_or(InputError::Malformed)?;
+        Ok(Self { key, method, params: request.get("params").cloned() })
+    }
+
+    /// A legacy server's request, checked and labelled like a modern server's.
+    ///
+    /// # Errors
+    /// [`InputError`].
+    pub(crate) fn of_legacy(
+        key: String,
+        method: &str,
+        params: Option<&RawJson>,
+        offered: Kinds,
+        upstream: &str,
+    ) -> Result<Self, InputError> {
+        let mut request = RawObject::default();
+        request.set("method", RawJson::string(method));
+        if let Some(params) = params {
+            let mut params = RawObject::parse(params).map_err(|_| InputError::Malformed)?;
+            params.remove("task");
+            if let Some(meta) = params.remove("_meta") {
+                let mut meta = RawObject::parse(&meta).map_err(|_| InputError::Malformed)?;
+                meta.retain(|key| key != "progressToken" && !key.ends_with("/related-task"));
+                if !meta.is_empty() {
+                    params.set("_meta", meta.encode());
+                }
+            }
+            request.set("params", params.encode());
+        }
+        Self::read(key, &asked(&request.encode(), offered, upstream)?)
+    }
+
+    /// The request as a modern client knows it: an entry of `inputRequests`.
+    pub(crate) fn entry(&self) -> RawJson {
+        let mut request = RawObject::default();
+        request.set("method", RawJson::string(&self.method));
+        if let Some(params) = self.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()) {
+            let mut params = params;
+            params.remove("elicitationId");
+            if self.method == "elicitation/create" && params.get("mode").is_none() {
+                params.set("mode", RawJson::string("form"));
+            }
+            request.set("params", params.encode());
+        }
+        request.encode()
+    }
+
     /// The request as a client of a legacy revision knows it; `id` makes the identifier that 2025-11-25 wants for a URL.
     pub(crate) fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Self {
         let params = self.params.as_ref().filter(|_| self.method == "elicitation/create");
         if let Some(mut params) = params.and_then(|raw| RawObject::parse(raw).ok()) {
             if revision < Revision::V2025_11_25 {
                 params.remove("mode");
-            } else if params.string("mode").as_deref() == Some("url") {
+            } else if params.string("mode").as_deref() == Some("url") && params.get("elicitationId").is_none() {
                 params.set("elicitationId", RawJson::string(&id()));
             }
             self.params = Some(params.encode());
@@ -75,9 +155,7 @@ pub(crate) fn requests(
     if let Some(requests) = result.remove("inputRequests") {
         let requests = RawObject::parse(&requests).map_err(|_| InputError::Malformed)?;
         for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
-            let request = RawObject::parse(&asked(&request, offered, upstream)?).map_err(|_| InputError::Malformed)?;
-            let method = request.string("method").ok_or(InputError::Malformed)?;
-            asked_for.push(InputRequest { key, method, params: request.get("params").cloned() });
+            asked_for.push(InputRequest::read(key, &asked(&request, offered, upstream)?)?);
         }
     }
     Ok((asked_for, state))
@@ -106,12 +184,38 @@ impl Kinds {
         let modes = declared.get("elicitation").and_then(|raw| RawObject::parse(raw).ok());
         let mode = |name: &str| modes.as_ref().is_some_and(|modes| modes.get(name).is_some());
         let elicits = modes.is_some();
+        let sampling = declared.get("sampling").and_then(|raw| RawObject::parse(raw).ok());
         Self {
             form: elicits && (mode("form") || !mode("url")),
             url: mode("url"),
-            sampling: has("sampling"),
+            sampling: sampling.is_some(),
+            sampling_tools: sampling.is_some_and(|sampling| sampling.get("tools").is_some_and(RawJson::is_object)),
             roots: has("roots"),
         }
+    }
+
+    /// Whether there is anything to be asked for.
+    pub(crate) fn any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// These kinds as the capabilities of a legacy client.
+    pub(crate) fn capabilities(self) -> RawJson {
+        let elicitation = match (self.form, self.url) {
+            (true, true) => Some(r#""elicitation":{"form":{},"url":{}}"#),
+            // Revisions before 2025-11-25 know no modes; the empty object means forms in all of them.
+            (true, false) => Some(r#""elicitation":{}"#),
+            (false, true) => Some(r#""elicitation":{"url":{}}"#),
+            (false, false) => None,
+        };
+        let sampling = self.sampling.then_some(if self.sampling_tools {
+            r#""sampling":{"tools":{}}"#
+        } else {
+            r#""sampling":{}"#
+        });
+        let roots = self.roots.then_some(r#""roots":{}"#);
+        let members: Vec<&str> = [elicitation, sampling, roots].into_iter().flatten().collect();
+        RawJson::trusted(format!("{{{}}}", members.join(",")))
     }
 }
 
@@ -150,6 +254,29 @@ pub(crate) fn passed_on(
     Ok(result.encode())
 }
 
+/// The pages that an error -32042 wants opened before the call, as requests for input. `None` where it names none.
+///
+/// Source: MCP 2025-11-25, client/elicitation, "URL Elicitation Required Error".
+pub(crate) fn pages(error: &RawObject, offered: Kinds, upstream: &str) -> Option<Vec<InputRequest>> {
+    let data = RawObject::parse(error.get("data")?).ok()?;
+    let pages = elements(data.get("elicitations")?).ok()?;
+    let page = |(n, params): (usize, &RawJson)| {
+        let key = format!("page-{}", n + 1);
+        InputRequest::of_legacy(key, "elicitation/create", Some(params), offered, upstream).ok()
+    };
+    let pages = pages.iter().enumerate().map(page).collect::<Option<Vec<_>>>()?;
+    (!pages.is_empty() && pages.len() <= MAX_PAGES).then_some(pages)
+}
+
+/// Whether all of these questions were accepted.
+pub(crate) fn all_accepted<'k>(responses: &RawJson, mut keys: impl Iterator<Item = &'k str>) -> bool {
+    let Ok(responses) = RawObject::parse(responses) else { return false };
+    keys.all(|key| {
+        let response = responses.get(key).and_then(|raw| RawObject::parse(raw).ok());
+        response.is_some_and(|response| response.string("action").as_deref() == Some("accept"))
+    })
+}
+
 /// One request for input, checked and labelled.
 fn asked(request: &RawJson, offered: Kinds, upstream: &str) -> Result<RawJson, InputError> {
     let mut request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
@@ -167,11 +294,12 @@ fn asked(request: &RawJson, offered: Kinds, upstream: &str) -> Result<RawJson, I
             }
         }
         "sampling/createMessage" => {
+            let tools = params.get("tools").is_some() || params.get("toolChoice").is_some();
             // At our client "this server" would mean all upstreams together.
             if params.get("includeContext").is_some() {
                 params.set("includeContext", RawJson::string("none"));
             }
-            offered.sampling
+            offered.sampling && (offered.sampling_tools || !tools)
         }
         "roots/list" => offered.roots,
         _ => return Err(InputError::Malformed),
@@ -225,7 +353,7 @@ mod tests {
 
     #[test]
     fn only_offered_kinds_pass_and_elicitations_name_their_server() {
-        let all = Kinds { form: true, url: true, sampling: true, roots: true };
+        let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
         for (label, request, without) in [
             ("form", FORM, Kinds { form: false, ..all }),
             ("url", URL, Kinds { url: false, ..all }),
@@ -247,5 +375,27 @@ mod tests {
         let bare = RawJson::trusted(r#"{"resultType":"input_required"}"#);
         let passed = passed_on(&bare, Kinds::default(), "git", |_| Some(String::new()));
         assert_eq!(passed.map(|raw| raw.text().into_owned()), Err(InputError::Malformed));
+    }
+
+    #[test]
+    fn an_error_that_wants_pages_names_them_and_all_must_be_accepted() {
+        let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[
+            {"mode":"url","message":"Log in","url":"https://x.example/","elicitationId":"e"}]}}"#;
+        let error = RawObject::parse(&RawJson::trusted(error)).unwrap();
+        let url = Kinds { url: true, ..Kinds::default() };
+        let found = pages(&error, url, "hub").unwrap();
+        assert_eq!(
+            found[0].entry().text(),
+            r#"{"method":"elicitation/create","params":{"mode":"url","message":"[hub] Log in","url":"https://x.example/"}}"#
+        );
+        assert!(pages(&error, Kinds { form: true, ..Kinds::default() }, "hub").is_none());
+        for (responses, want) in [
+            (r#"{"page-1":{"action":"accept"}}"#, true),
+            (r#"{"page-1":{"action":"decline"}}"#, false),
+            (r#"{"page-2":{"action":"accept"}}"#, false),
+            ("[]", false),
+        ] {
+            assert_eq!(all_accepted(&RawJson::trusted(responses), ["page-1"].into_iter()), want, "{responses}");
+        }
     }
 }

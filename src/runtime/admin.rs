@@ -218,7 +218,7 @@ fn status(gateway: &Gateway) -> RawJson {
         .iter()
         .enumerate()
         .map(|(index, handle)| {
-            let state = handle.state();
+            let state = handle.main.state();
             let items = |list: List| {
                 let mine = |e: &&crate::catalog::merge::Entry| e.upstream == index && e.list == list;
                 number(snapshot.whole.catalog.entries().iter().filter(mine).count())
@@ -230,7 +230,9 @@ fn status(gateway: &Gateway) -> RawJson {
                 out.set("revision", RawJson::string(link.agreed().revision.as_str()));
             }
             out.set("incarnation", number(handle.incarnation.load(Ordering::Relaxed)));
-            out.set("restarts", number(handle.restarts.load(Ordering::Relaxed)));
+            out.set("sessions", number(handle.lanes.len() as u64));
+            out.set("one-at-a-time", RawJson::trusted(if handle.main.turns.are_taken() { "true" } else { "false" }));
+            out.set("restarts", number(handle.main.restarts.load(Ordering::Relaxed)));
             out.set("in-flight", number(handle.in_flight.load(Ordering::Relaxed)));
             out.set("tools", items(List::Tools));
             out.set("prompts", items(List::Prompts));
@@ -296,6 +298,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
         revision: Revision::LATEST_LEGACY,
         asker: None,
         log: None,
+        tag: None,
     };
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();

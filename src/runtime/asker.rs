@@ -1,21 +1,22 @@
 //! Requests of the gateway to a legacy client, on behalf of a server that one of the client's calls runs on.
 
 use std::collections::HashMap;
+use std::future::Future as _;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::engine::ask::ClientAnswer;
 use crate::mcp::input::{Kinds, about_input};
-use crate::wire::message::{Response, encode_request};
+use crate::wire::message::{Response, encode_notification, encode_request};
 use crate::wire::raw::RawJson;
 
 /// Questions that one client may have open.
 const MAX_OPEN: usize = 64;
-
-/// What a client answers: a result or an error object.
-pub(crate) type ClientAnswer = Result<RawJson, RawJson>;
 
 /// The questions to one client, and what it can be asked.
 #[derive(Debug)]
@@ -82,6 +83,18 @@ impl Question {
     /// The answer; `None` when the client is gone. Cancel-safe.
     pub(crate) async fn answer(&mut self) -> Option<ClientAnswer> {
         (&mut self.answer).await.ok()
+    }
+
+    /// The same as [`Self::answer`], for whoever waits for several.
+    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<ClientAnswer>> {
+        Pin::new(&mut self.answer).poll(context).map(Result::ok)
+    }
+
+    /// The notification that takes the question back.
+    pub(crate) fn withdrawal(&self, why: &str) -> Bytes {
+        let (id, why) = (RawJson::string(&wire_id(self.id)), RawJson::string(why));
+        let params = format!(r#"{{"requestId":{},"reason":{}}}"#, id.text(), why.text());
+        encode_notification("notifications/cancelled", Some(&RawJson::trusted(params)))
     }
 }
 

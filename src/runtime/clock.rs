@@ -45,3 +45,11 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 pub(crate) fn jitter() -> f64 {
     f64::from(u32::from_be_bytes(random())) / f64::from(u32::MAX)
 }
+
+/// Waits until then; for ever where there is no time to wait for.
+pub(crate) async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::engine::ask::ClientAnswer;
 use crate::mcp::input::{InputError, InputRequest, requests};
 use crate::mcp::version::Revision;
-use crate::runtime::asker::{Asker, ClientAnswer, Question};
+use crate::runtime::asker::{Asker, Question};
 use crate::runtime::clock;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a person may take for one answer.
-const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One round of questions.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::policy::CallerLimiter;
 use crate::runtime::budget::Budget;
+use crate::runtime::held::Parks;
 use crate::runtime::queue::Queue;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::{Front, accept, serve_pages};
@@ -119,13 +120,15 @@ impl Gateway {
         };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        let (tasks, giving_up) = (TaskGroup::default(), CancellationToken::new());
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
-            tasks: TaskGroup::default(),
+            parks: Parks::new(tasks.clone(), giving_up.clone()),
+            tasks,
             draining: CancellationToken::new(),
-            giving_up: CancellationToken::new(),
+            giving_up,
             cursors: CursorKey::new(&clock::random::<32>()),
             states: StateKey::new(&clock::random())
                 .ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,

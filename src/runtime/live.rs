@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::engine::ask::{ServerRequest, declined};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
-use crate::engine::state::{MAX_ROUNDS, Opened, StateScope};
-use crate::mcp::input::{InputError, Kinds, passed_on};
+use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
+use crate::mcp::input::{InputError, InputRequest, Kinds, pages, passed_on};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project;
@@ -19,11 +20,15 @@ use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::dialogue::{Dialogue, Step};
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
+use crate::runtime::held::{ParkId, ended};
+use crate::runtime::inquiry::{Inquiry, input_required};
 use crate::runtime::queue::Queued;
+use crate::runtime::relay::{Relay, Relayable};
 use crate::runtime::service::{Answer, Service, refused};
 use crate::runtime::shares::Place;
 use crate::runtime::snapshot::View;
 use crate::runtime::upstream::handle::{Handle, Slot};
+use crate::runtime::upstream::lane::{Lane, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{encode_notification, error_object};
@@ -52,6 +57,7 @@ pub(crate) enum LiveEvent {
 pub(crate) struct LiveCall {
     service: Arc<Service>,
     handle: Arc<Handle>,
+    wants: Wants,
     view: Arc<View>,
     entry: usize,
     permit: Permit,
@@ -71,6 +77,10 @@ pub(crate) struct LiveCall {
     log_from: Option<LogLevel>,
     /// For clients that can be asked for input.
     input: Option<Box<InputContext>>,
+    /// Questions of a legacy server that a legacy client has before it.
+    relay: Relay,
+    /// Questions of a legacy server that a modern client is about to get.
+    inquiry: Inquiry,
 }
 
 /// What it takes to pass a server's request for input on, and to recognise the call when it goes on.
@@ -85,6 +95,8 @@ pub(crate) struct InputContext {
     pub(crate) round: u8,
     /// For legacy clients, which are asked by requests.
     pub(crate) asker: Option<Arc<Asker>>,
+    /// The parked call that this request goes on with, and the client's answers.
+    pub(crate) parked: Option<(ParkId, Option<RawJson>)>,
 }
 
 impl InputContext {
@@ -101,10 +113,20 @@ pub(crate) enum InFlight {
     Queued(#[expect(dead_code, reason = "given back on drop")] Queued),
 }
 
+enum Turn {
+    Event(ExchangeEvent),
+    Answered(Relayable),
+    TimeOut,
+    GivingUp,
+}
+
 struct Running {
     exchange: Exchange,
     deadline: Deadline,
     sent: Instant,
+    /// The lane that the call takes, which stays open for it. A parked call holds it elsewhere.
+    lane: Arc<Lane>,
+    _turn: Option<OwnedSemaphorePermit>,
     _slot: Slot,
 }
 
@@ -119,6 +141,7 @@ impl LiveCall {
     pub(crate) fn new(
         service: Arc<Service>,
         handle: Arc<Handle>,
+        wants: Wants,
         view: Arc<View>,
         entry: usize,
         permit: Permit,
@@ -133,6 +156,7 @@ impl LiveCall {
         Self {
             service,
             handle,
+            wants,
             view,
             entry,
             permit,
@@ -148,6 +172,8 @@ impl LiveCall {
             place,
             _share: share,
             input,
+            relay: Relay::default(),
+            inquiry: Inquiry::default(),
         }
     }
 
@@ -168,53 +194,146 @@ impl LiveCall {
         }
     }
 
-    /// The next thing from upstream; `None` when the server wants to know something of a client that is asked by requests.
+    /// The next thing from upstream; `None` when the call goes on in another way.
     async fn listen(&mut self) -> Option<LiveEvent> {
         loop {
             let Some(running) = &mut self.running else { return Some(self.fail(&crate::engine::peer::down())) };
-            let until = running.deadline.at();
-            let event = tokio::select! {
+            let due = self.inquiry.due();
+            // A person may take longer than a server.
+            let until = due.or_else(|| self.relay.is_empty().then(|| running.deadline.at()));
+            let turn = tokio::select! {
                 biased;
-                event = running.exchange.next() => event,
-                () = tokio::time::sleep_until(until.into()) => {
-                    let text = format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
-                    return Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)));
+                event = running.exchange.next() => Turn::Event(event),
+                answer = Box::pin(self.relay.next()), if !self.relay.is_empty() => Turn::Answered(answer),
+                () = clock::sleep_until(until) => if due.is_some() { return self.inquire() } else { Turn::TimeOut },
+                () = self.service.giving_up.cancelled() => Turn::GivingUp,
+            };
+            let event = match turn {
+                Turn::Event(ExchangeEvent::Progress(params)) => self.progress(&params),
+                Turn::Event(ExchangeEvent::Log(params)) => self.log(&params),
+                Turn::Event(ExchangeEvent::Ask(request)) => self.asked(request),
+                Turn::Event(ExchangeEvent::Withdrawn(id)) => {
+                    self.inquiry.withdraw(&id);
+                    self.relay.withdraw(&id).map(LiveEvent::Notice)
                 }
-                () = self.service.giving_up.cancelled() => {
+                Turn::Event(ExchangeEvent::Done(outcome)) => return self.finish(outcome),
+                Turn::Answered(Relayable { id, answer, withdrawal }) => {
+                    running.deadline.progressed(clock::now());
+                    running.exchange.reply(&id, answer);
+                    withdrawal.map(LiveEvent::Notice)
+                }
+                Turn::TimeOut => {
+                    running.exchange.give_up();
+                    let text =
+                        format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
+                    Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)))
+                }
+                Turn::GivingUp => {
                     let text = "The gateway is shutting down.";
-                    return Some(self.fail(&Failure::new(Reason::ShuttingDown, Executed::Unknown, text)));
+                    Some(self.fail(&Failure::new(Reason::ShuttingDown, Executed::Unknown, text)))
                 }
             };
-            match event {
-                ExchangeEvent::Progress(params) => {
-                    running.deadline.progressed(clock::now());
-                    let relayed = self.progress.as_mut().and_then(|progress| progress.relay(&params));
-                    match relayed {
-                        Some(params) => {
-                            return Some(LiveEvent::Notice(encode_notification(
-                                "notifications/progress",
-                                Some(&params),
-                            )));
-                        }
-                        None => self.handle.metrics.fault(Fault::BadProgress.as_str()),
-                    }
-                }
-                ExchangeEvent::Log(params) => {
-                    let message = self.log_from.and_then(|least| shown(&params, least, self.handle.name.as_str()));
-                    if let Some(message) = message {
-                        return Some(LiveEvent::Notice(encode_notification("notifications/message", Some(&message))));
-                    }
-                }
-                ExchangeEvent::Done(outcome) => return self.finish(outcome),
+            if event.is_some() {
+                return event;
             }
         }
+    }
+
+    fn progress(&mut self, params: &RawJson) -> Option<LiveEvent> {
+        if let Some(running) = &mut self.running {
+            running.deadline.progressed(clock::now());
+        }
+        let relayed = self.progress.as_mut().and_then(|progress| progress.relay(params));
+        if relayed.is_none() {
+            self.handle.metrics.fault(Fault::BadProgress.as_str());
+        }
+        relayed.map(|params| LiveEvent::Notice(encode_notification("notifications/progress", Some(&params))))
+    }
+
+    fn log(&self, params: &RawJson) -> Option<LiveEvent> {
+        let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
+        Some(LiveEvent::Notice(encode_notification("notifications/message", Some(&message))))
+    }
+
+    /// A legacy server wants to know something of the client.
+    fn asked(&mut self, request: ServerRequest) -> Option<LiveEvent> {
+        let (id, method) = (request.id.clone(), request.method.clone());
+        let upstream = self.handle.name.as_str();
+        let taken = match self.input.as_deref() {
+            Some(InputContext { asker: Some(asker), .. }) => {
+                match self.relay.ask(asker, request, upstream, self.revision) {
+                    Some(question) => return Some(LiveEvent::Question(question)),
+                    None => false,
+                }
+            }
+            Some(input) => {
+                let is_parked = self.running.as_ref().is_some_and(|r| matches!(r.exchange, Exchange::Held(_)));
+                if is_parked {
+                    self.inquiry.add(&request, input.offered, upstream).is_ok()
+                } else {
+                    let params = request.params.as_ref();
+                    InputRequest::of_legacy(String::new(), &method, params, input.offered, upstream).is_ok()
+                        && self.park(request)
+                }
+            }
+            None => false,
+        };
+        if !taken {
+            self.handle.metrics.fault(Fault::RefusedRequest.as_str());
+            if let Some(running) = &mut self.running {
+                running.exchange.reply(&id, declined(&method));
+            }
+        }
+        None
+    }
+
+    /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
+    fn park(&mut self, question: ServerRequest) -> bool {
+        let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
+        let (exchange, parked) =
+            match self.service.parks.park(&input.caller, running.exchange, Arc::clone(&running.lane), question) {
+                Ok(held) => (Exchange::Held(held), true),
+                Err(exchange) => (exchange, false),
+            };
+        self.running = Some(Running { exchange, ..running });
+        parked
+    }
+
+    /// Ends this request with the questions that have gathered; the call stays parked.
+    fn inquire(&mut self) -> Option<LiveEvent> {
+        let (Some(Running { exchange: Exchange::Held(held), .. }), Some(input)) = (&self.running, &self.input) else {
+            return Some(self.misasked(InputError::NotOffered));
+        };
+        let scope = input.scope(self.labels.method, self.handle.name.as_str());
+        let round = input.round.saturating_add(1);
+        let state = Opened { round, carried: Carried::Parked(held.id) };
+        let sealed = (round <= MAX_ROUNDS)
+            .then(|| self.service.states.seal(&scope, &state, clock::uptime(), clock::random()))
+            .flatten();
+        let Some(sealed) = sealed else {
+            held.give_up();
+            return Some(self.misasked(InputError::Malformed));
+        };
+        let result = self.inquiry.result(&sealed);
+        held.parked();
+        self.count(OutcomeLabel::InputRequired);
+        self.end();
+        Some(LiveEvent::Done(Answer::ok(result)))
     }
 
     async fn start(&mut self) -> Result<(), Failure> {
         let asked = clock::now();
         self.admit().await?;
         let slot = self.handle.slot().await?;
-        let link = self.handle.link().await?;
+        if let Some((id, answers)) = self.input.as_mut().and_then(|input| input.parked.take()) {
+            return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await;
+        }
+        // What seldom waits must not make every call's future larger.
+        let (lane, link) = match self.handle.open_lane(&self.wants) {
+            Some(open) => open,
+            None => Box::pin(self.handle.lane(&self.wants)).await?,
+        };
+        let turn = if lane.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
         let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
@@ -227,7 +346,20 @@ impl LiveCall {
         self.kept = self.input.as_ref().is_some_and(|input| input.asker.is_some()).then(|| outgoing.clone());
         let exchange = self.handle.call(&link, &self.permit, outgoing, &entry.headers);
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
-        self.running = Some(Running { exchange, deadline, sent, _slot: slot });
+        self.running = Some(Running { exchange, deadline, sent, lane, _turn: turn, _slot: slot });
+        Ok(())
+    }
+
+    /// Goes on with a parked call.
+    async fn rejoin(&mut self, id: &ParkId, answers: Option<&RawJson>, slot: Slot) -> Result<(), Failure> {
+        let caller = self.input.as_ref().map(|input| Arc::clone(&input.caller)).unwrap_or_default();
+        // The call runs again, so it takes its turn again.
+        let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
+        let turn = lane.turn(self.handle.spec.load_full()).await?;
+        let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
+        let (sent, spec) = (clock::now(), self.handle.spec.load());
+        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
+        self.running = Some(Running { exchange: Exchange::Held(held), deadline, sent, lane, _turn: turn, _slot: slot });
         Ok(())
     }
 
@@ -265,8 +397,14 @@ impl LiveCall {
                 Answer::ok(project::result(self.labels.method, raw, era, self.revision))
             }
             Outcome::Error { raw } => {
-                self.count(OutcomeLabel::Error);
-                translate(self.labels.method, &raw, self.revision)
+                if let Some(answer) = self.pages(&raw) {
+                    self.count(OutcomeLabel::InputRequired);
+                    answer
+                } else {
+                    self.count(OutcomeLabel::Error);
+                    let offered = self.input.as_ref().map(|input| input.offered).unwrap_or_default();
+                    translate(self.labels.method, &raw, self.revision, offered)
+                }
             }
         };
         self.end();
@@ -331,7 +469,7 @@ impl LiveCall {
             let scope = input.scope(method, self.handle.name.as_str());
             let round = input.round.saturating_add(1);
             passed_on(raw, input.offered, self.handle.name.as_str(), |inner| {
-                let state = Opened { round, inner };
+                let state = Opened { round, carried: inner.map_or(Carried::Nothing, Carried::Upstream) };
                 let nonce = clock::random();
                 (round <= MAX_ROUNDS)
                     .then(|| self.service.states.seal(&scope, &state, clock::uptime(), nonce))
@@ -346,6 +484,22 @@ impl LiveCall {
             }
             Err(why) => Some(self.misasked(why)),
         }
+    }
+
+    /// Asks a modern client to open the pages without which the server did not take the call.
+    fn pages(&self, raw: &RawJson) -> Option<Answer> {
+        let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
+        let error = RawObject::parse(raw).ok()?;
+        if error.get("code")?.parse::<i64>().ok()? != code::URL_ELICITATION_REQUIRED {
+            return None;
+        }
+        let pages = pages(&error, input.offered, self.handle.name.as_str())?;
+        let keys = pages.iter().map(|page| page.key.as_str()).collect::<Vec<_>>().join(" ");
+        let scope = input.scope(self.labels.method, self.handle.name.as_str());
+        let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
+        let state = Opened { round, carried: Carried::Pages(keys) };
+        let sealed = self.service.states.seal(&scope, &state, clock::uptime(), clock::random())?;
+        Some(Answer::ok(input_required(pages.iter(), &sealed)))
     }
 
     /// The server asked what it must not ask.
@@ -388,13 +542,20 @@ impl LiveCall {
         self.running = None;
     }
 
+    /// The client has withdrawn its request.
+    pub(crate) fn withdraw(mut self: Box<Self>) {
+        if let Some(running) = &mut self.running {
+            running.exchange.give_up();
+        }
+    }
+
     /// Lets the call run on without its client: a legacy client that went away did not cancel.
     pub(crate) fn detach(mut self: Box<Self>) {
         if self.done || self.service.draining.is_cancelled() {
             return;
         }
         let tasks = self.service.tasks.clone();
-        tasks.spawn("detached call", async move { while let LiveEvent::Notice(_) = self.next().await {} });
+        tasks.spawn("detached call", async move { while !matches!(self.next().await, LiveEvent::Done(_)) {} });
     }
 }
 
@@ -426,7 +587,7 @@ fn is_tool_error(raw: &RawJson) -> bool {
 }
 
 /// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
-fn translate(method: Method, raw: &RawJson, revision: Revision) -> Answer {
+fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds) -> Answer {
     let Ok(mut object) = RawObject::parse(raw) else {
         return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
     };
@@ -437,6 +598,11 @@ fn translate(method: Method, raw: &RawJson, revision: Revision) -> Answer {
     let outward = match code {
         _ if not_found && revision.era() == Era::Modern => code::INVALID_PARAMS,
         _ if not_found => code::RESOURCE_NOT_FOUND,
+        code::URL_ELICITATION_REQUIRED if offered.url && revision == Revision::V2025_11_25 => code,
+        code::URL_ELICITATION_REQUIRED => {
+            let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
+            return unable(method, &text, None, revision);
+        }
         code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
         code => code::outward(code),
     };
@@ -452,11 +618,16 @@ fn missing_capability(method: Method, error: &RawObject, message: &str, revision
         return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
     }
     let text = format!("The server needs a client capability for this call: {message}");
+    unable(method, &text, error.get("data"), revision)
+}
+
+/// What the server needs cannot be had here; a model may find another way.
+fn unable(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
     if method == Method::ToolsCall {
-        let text = RawJson::string(&text);
-        let result = format!(r#"{{"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
+        let text = RawJson::string(text);
+        let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };
+        let result = format!(r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
         return Answer::ok(RawJson::trusted(result));
     }
-    let data = error.get("data").cloned();
-    Answer { outcome: Err(error_object(code::INTERNAL, &text, data.as_ref())), status: None }
+    Answer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
 }

@@ -12,9 +12,9 @@ use crate::catalog::page::{CursorKey, CursorScope};
 use crate::engine::call::Outgoing;
 use crate::engine::call::{Executed, Failure, Progress, Reason};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
-use crate::engine::state::StateKey;
+use crate::engine::state::{Carried, StateKey};
 use crate::mcp::capability::discover_result;
-use crate::mcp::input::Kinds;
+use crate::mcp::input::{Kinds, Roots, all_accepted, without_roots};
 use crate::mcp::log::{LogLevel, LogSwitch};
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
@@ -23,11 +23,13 @@ use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Rec
 use crate::runtime::asker::Asker;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
+use crate::runtime::held::Parks;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall};
 use crate::runtime::queue::Queue;
 use crate::runtime::shares::{Good, Shares};
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::tasks::TaskGroup;
+use crate::runtime::upstream::lane::{ClientTag, Wants};
 use crate::telemetry::metrics::{MethodLabel, Metrics, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
@@ -50,6 +52,7 @@ pub(crate) struct Service {
     pub(crate) giving_up: CancellationToken,
     pub(crate) cursors: CursorKey,
     pub(crate) states: StateKey,
+    pub(crate) parks: Parks,
     /// Calls in flight, of all callers.
     pub(crate) in_flight: Arc<Semaphore>,
     /// Calls that wait for a place among them.
@@ -75,6 +78,8 @@ pub(crate) struct ClientContext {
     pub(crate) asker: Option<Arc<Asker>>,
     /// The log level of a legacy session.
     pub(crate) log: Option<Arc<LogSwitch>>,
+    /// Below the caller: the session or the pipe.
+    pub(crate) tag: Option<Arc<ClientTag>>,
 }
 
 /// An answer that is ready.
@@ -244,6 +249,10 @@ impl Service {
         if let Some(log) = &client.log {
             routed.outgoing.log_level = log.get();
         }
+        if handle.spec.load().roots != Roots::Client {
+            let capabilities = routed.outgoing.capabilities.take();
+            routed.outgoing.capabilities = capabilities.as_ref().and_then(without_roots);
+        }
         let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
         let mut input = (kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
@@ -253,12 +262,18 @@ impl Service {
                 offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
                 round: 0,
                 asker: client.asker.clone(),
+                parked: None,
             })
         });
+        routed.outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
         if let Some(resume) = &routed.resume
             && let Err(error) = self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), upstream)
         {
-            return Handled::Answer(unroutable(&error, params, client.revision.era()));
+            return Handled::Answer(if error == RouteError::PageDeclined {
+                refused(&Failure::new(Reason::Denied, Executed::No, error.to_string()), &labels, client.revision)
+            } else {
+                unroutable(&error, params, client.revision.era())
+            });
         }
         let permit = match self.judge(&snapshot, rules, &facts, &entry.canonical, call) {
             Ok(permit) => permit,
@@ -284,12 +299,15 @@ impl Service {
                 None => return Handled::Overloaded,
             },
         };
+        let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
+        let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
         let Routed { outgoing, token, entry, .. } = routed;
         let progress = token.map(|token| Progress::new(token, client.revision));
         let view = Arc::clone(&view);
         Handled::Call(Box::new(LiveCall::new(
             Arc::clone(self),
             handle,
+            wants,
             view,
             entry,
             permit,
@@ -316,11 +334,21 @@ impl Service {
         let opened = self.states.open(&input.scope(outgoing.method, upstream), &resume.state, clock::uptime());
         let opened = opened.ok_or(RouteError::State)?;
         input.round = opened.round;
+        match opened.carried {
+            Carried::Parked(id) => {
+                input.parked = Some((id, resume.responses.clone()));
+                return Ok(());
+            }
+            Carried::Upstream(state) => outgoing.body.set("requestState", RawJson::string(&state)),
+            Carried::Pages(keys) => {
+                // The server refused the call before it began, so this is its first execution.
+                let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
+                return if accepted { Ok(()) } else { Err(RouteError::PageDeclined) };
+            }
+            Carried::Nothing => {}
+        }
         if let Some(responses) = &resume.responses {
             outgoing.body.set("inputResponses", responses.clone());
-        }
-        if let Some(inner) = &opened.inner {
-            outgoing.body.set("requestState", RawJson::string(inner));
         }
         outgoing.resumed = true;
         Ok(())

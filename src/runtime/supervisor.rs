@@ -22,7 +22,7 @@ use crate::runtime::clock;
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::actor::{self, Context, Intake, News, Report};
+use crate::runtime::upstream::actor::{self, Context, Intake, News, Nursery, Report};
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, LinkState};
 use crate::telemetry::metrics::Metrics;
@@ -168,15 +168,20 @@ impl Supervisor {
         let remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.launch_identity()));
         let metrics = self.parts.metrics.upstream(spec.name.as_str());
         let name = spec.name.clone();
-        let handle = Arc::new(Handle::new(spec, metrics));
         let stop = self.stop.child_token();
-        let context = Context {
-            handle: Arc::clone(&handle),
-            reports: self.reports.clone(),
+        let nursery = Nursery {
             stop: stop.clone(),
             tasks: self.actors.clone(),
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
+            many_callers: self.config.has_many_callers(),
+        };
+        let handle = Arc::new(Handle::new(spec, metrics, nursery.clone()));
+        let context = Context {
+            handle: Arc::clone(&handle),
+            lane: Arc::clone(&handle.main),
+            reports: Some(self.reports.clone()),
+            nursery,
             remembered: remembered.as_ref().and_then(|r| r.hint),
         };
         self.actors.spawn("upstream", actor::run(context));
@@ -207,7 +212,7 @@ impl Supervisor {
             }
             News::State => {}
         }
-        match &*managed.handle.state() {
+        match &*managed.handle.main.state() {
             LinkState::Down { .. } => {
                 managed.heard = true;
                 managed.down_since.get_or_insert_with(clock::now);

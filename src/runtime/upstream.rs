@@ -5,5 +5,6 @@ pub(crate) mod client;
 pub(crate) mod handle;
 pub(crate) mod http;
 pub(crate) mod http_actor;
+pub(crate) mod lane;
 pub(crate) mod process;
 pub(crate) mod stdio;

@@ -18,6 +18,10 @@ pub(crate) const HEADER_MISMATCH: i64 = -32020;
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 /// The claimed protocol version is not served. MCP 2026-07-28, versioning.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+/// A person or a client declined a request of a server. MCP client/sampling, the example of all revisions.
+pub(crate) const REJECTED: i64 = -1;
+/// The client must open a page before the call; 2025-11-25 only. MCP 2025-11-25, client/elicitation.
+pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// Our own: a rule refused the request. Outside the reserved range as the specification recommends.
 pub(crate) const DENIED: i64 = 1001;
 /// Our own: a limit refused the request.

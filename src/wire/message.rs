@@ -136,6 +136,14 @@ fn not_null(id: Option<RawJson>) -> Option<RawJson> {
     id.filter(|id| id.bytes().as_ref() != b"null")
 }
 
+/// A response with a result or an error object.
+pub(crate) fn encode_answer(id: &RawJson, answer: &Result<RawJson, RawJson>) -> Bytes {
+    match answer {
+        Ok(result) => encode_result(id, result.bytes()),
+        Err(error) => encode_error(Some(id), error),
+    }
+}
+
 /// The text before a result: `{"jsonrpc":"2.0","id":<id>,"result":`.
 pub(crate) fn result_head(id: &RawJson) -> Bytes {
     let mut out = BytesMut::with_capacity(64 + id.bytes().len());

@@ -194,17 +194,9 @@ fn upstreams_are_checked() {
             "[upstreams.x]\nurl=\"https://x\"\ntransport=\"sse\"\n",
             "x.transport: the 2024-11-05 transport to upstreams is not available",
         ),
-        (
-            "per caller",
-            "[upstreams.x]\ncommand=[\"a\"]\ninstance=\"per-caller\"\n",
-            "instance \"per-caller\" is not available",
-        ),
-        (
-            "per session",
-            "[upstreams.x]\ncommand=[\"a\"]\ninstance=\"per-session\"\n",
-            "instance \"per-session\" is not available",
-        ),
-        ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=[]\n", "x.roots: relaying roots is not available"),
+        ("instance", "[upstreams.x]\ncommand=[\"a\"]\ninstance=\"each\"\n", "x.instance"),
+        ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=[\"/srv\"]\n", "x.roots[0]: roots are `file://` URIs"),
+        ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=7\n", "x.roots"),
         (
             "times",
             "[upstreams.x]\ncommand=[\"a\"]\ncall-timeout=\"2m\"\ncall-max=\"1m\"\n",

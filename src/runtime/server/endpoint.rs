@@ -27,6 +27,7 @@ use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::{modern, reply};
 use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
 use crate::runtime::shares::{Good, Place};
+use crate::runtime::upstream::lane::ClientTag;
 use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::ClientId;
@@ -225,6 +226,7 @@ impl Asked<'_> {
             revision,
             asker: None,
             log: None,
+            tag: None,
         }
     }
 
@@ -242,8 +244,12 @@ impl Asked<'_> {
         };
         let revision = Revision::negotiate(&version);
         let capabilities = params.get("capabilities");
-        let client =
-            ClientContext { asker: Asker::new(capabilities), log: Some(Arc::default()), ..self.client(revision) };
+        let client = ClientContext {
+            asker: Asker::new(capabilities),
+            log: Some(Arc::default()),
+            tag: Some(ClientTag::new()),
+            ..self.client(revision)
+        };
         let Some(session) = self.front.sessions.open(client) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };

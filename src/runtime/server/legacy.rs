@@ -197,6 +197,7 @@ mod tests {
             revision: Revision::LATEST_LEGACY,
             asker: None,
             log: None,
+            tag: None,
         }
     }
 

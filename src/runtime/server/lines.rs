@@ -25,6 +25,7 @@ use crate::runtime::server::modern::{Wanted, listen_end};
 use crate::runtime::server::reply::answer_message;
 use crate::runtime::service::{Answer, ClientContext, Handled, Service, not_found};
 use crate::runtime::tasks::TaskGroup;
+use crate::runtime::upstream::lane::ClientTag;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::ClientId;
@@ -82,6 +83,7 @@ pub(crate) async fn serve(
         legacy: Mutex::new(None),
         asker: Mutex::new(None),
         log: Arc::default(),
+        tag: ClientTag::new(),
         last_complaint: Mutex::new(None),
     });
     loop {
@@ -148,6 +150,7 @@ struct Connection {
     /// How that client is asked for input.
     asker: Mutex<Option<Arc<Asker>>>,
     log: Arc<LogSwitch>,
+    tag: Arc<ClientTag>,
     last_complaint: Mutex<Option<std::time::Instant>>,
 }
 
@@ -206,6 +209,7 @@ impl Connection {
             revision,
             asker: None,
             log: None,
+            tag: Some(Arc::clone(&self.tag)),
         }
     }
 
@@ -342,7 +346,7 @@ impl Connection {
             let event = tokio::select! {
                 biased;
                 event = call.next() => event,
-                () = cancelled.cancelled() => return,
+                () = cancelled.cancelled() => return call.withdraw(),
                 () = self.tasks.stop_token().cancelled() => return,
             };
             match event {

@@ -7,18 +7,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::inventory::Inventory;
+use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::catalog::name::UpstreamName;
-use crate::config::{EraChoice, Start, Target};
+use crate::config::{EraChoice, Instance, Start, Target, Upstream};
+use crate::engine::ask::Declared;
 use crate::engine::handshake::{Agreed, EraHint};
-use crate::engine::peer::PeerTimes;
+use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::engine::restart::{Backoff, Verdict};
+use crate::mcp::input::Kinds;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, Link, LinkState};
 use crate::runtime::upstream::http_actor;
+use crate::runtime::upstream::lane::Lane;
 use crate::runtime::upstream::process::{LastWords, Launch, Process, drain_stderr};
 use crate::runtime::upstream::stdio::{self, StdioNews, StdioOptions};
 
@@ -47,24 +50,62 @@ pub(crate) struct Intake {
     pub(crate) max_message_bytes: usize,
 }
 
-/// Everything an actor works with.
-#[derive(Clone)]
-pub(crate) struct Context {
-    pub(crate) handle: Arc<Handle>,
-    pub(crate) reports: mpsc::Sender<Report>,
+/// What it takes to open a lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Nursery {
+    /// Ends with the upstream.
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskGroup,
     pub(crate) http: HttpClient,
     pub(crate) intake: Intake,
+    /// Whether others than the local user can call.
+    pub(crate) many_callers: bool,
+}
+
+impl Nursery {
+    /// What a server is told on the main lane. A process that everybody shares may only ask where everybody is one person.
+    pub(crate) fn declared(&self, spec: &Upstream) -> Declared {
+        let shared = matches!(spec.target, Target::Stdio { .. })
+            && matches!(spec.instance, Instance::Auto | Instance::Shared)
+            && !self.many_callers;
+        if shared {
+            Declared::new(Kinds { form: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)
+        } else {
+            Declared::default()
+        }
+    }
+
+    /// Opens a lane of an owner's own.
+    pub(crate) fn open(&self, handle: &Arc<Handle>, lane: &Arc<Lane>) {
+        let context = Context {
+            handle: Arc::clone(handle),
+            lane: Arc::clone(lane),
+            reports: None,
+            nursery: Self { stop: self.stop.child_token(), ..self.clone() },
+            remembered: Some(EraHint::Legacy),
+        };
+        self.tasks.spawn("lane", run_owned(context));
+    }
+}
+
+/// Everything an actor works with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) lane: Arc<Lane>,
+    /// For the main lane, whose news are the upstream's.
+    pub(crate) reports: Option<mpsc::Sender<Report>>,
+    pub(crate) nursery: Nursery,
     /// What the last run of this program learnt of the upstream's era.
     pub(crate) remembered: Option<EraHint>,
 }
 
 impl Context {
     pub(crate) async fn report(&self, news: News) {
+        let Some(reports) = &self.reports else { return };
         let report = Report { upstream: self.handle.name.clone(), handle: Arc::clone(&self.handle), news };
         // The supervisor outlives its actors except in the last moments of a shutdown.
-        drop(self.reports.send(report).await);
+        drop(reports.send(report).await);
     }
 
     /// How to ask for the era at the next start.
@@ -75,28 +116,55 @@ impl Context {
             EraChoice::Modern => EraHint::Modern,
         }
     }
+
+    async fn serve(&self, hint: EraHint) -> Run {
+        let target = self.handle.spec.load().target.clone();
+        match target {
+            Target::Stdio { command, env, cwd } => serve_stdio(self, Launch { command, env, cwd }, hint).await,
+            Target::Http { .. } => http_actor::serve(self, hint).await,
+        }
+    }
+}
+
+/// Runs a lane of an owner's own, once: until it fails, or nobody needs it any more.
+async fn run_owned(context: Context) {
+    let (lane, stop) = (Arc::clone(&context.lane), context.nursery.stop.clone());
+    let serving = context.serve(EraHint::Legacy);
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        run = &mut serving => Some(run),
+        () = lane.over() => None,
+    };
+    // No call finds the lane from here on.
+    context.handle.lanes.close(&lane);
+    match ended {
+        Some(run) if !stop.is_cancelled() => {
+            tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+        }
+        Some(_) => {}
+        None => {
+            stop.cancel();
+            serving.await;
+        }
+    }
 }
 
 /// Runs an upstream until the context is stopped.
 pub(crate) async fn run(context: Context) {
-    let handle = &context.handle;
+    let (handle, lane, stop) = (&context.handle, &context.lane, &context.nursery.stop);
     if handle.spec.load().start == Start::Lazy {
         tokio::select! {
-            () = handle.wanted.notified() => {}
-            () = context.stop.cancelled() => return,
+            () = lane.wanted.notified() => {}
+            () = stop.cancelled() => return,
         }
     }
     let mut backoff = Backoff::default();
     let mut hint = context.first_hint();
     loop {
-        handle.set_state(LinkState::Starting);
+        lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
-        let target = handle.spec.load().target.clone();
-        let run = match target {
-            Target::Stdio { command, env, cwd } => serve_stdio(&context, Launch { command, env, cwd }, hint).await,
-            Target::Http { .. } => http_actor::serve(&context, hint).await,
-        };
-        if context.stop.is_cancelled() {
+        let run = context.serve(hint).await;
+        if stop.is_cancelled() {
             break;
         }
         // A start that only taught how to ask is repeated at once: nothing has died yet.
@@ -116,17 +184,17 @@ pub(crate) async fn run(context: Context) {
                 wait
             }
         };
-        handle.restarts.fetch_add(1, Ordering::Relaxed);
+        lane.restarts.fetch_add(1, Ordering::Relaxed);
         handle.metrics.restarted();
         handle.last_error.store(Arc::new(run.why));
-        handle.set_state(LinkState::Down { until: clock::now() + wait });
+        lane.set_state(LinkState::Down { until: clock::now() + wait });
         context.report(News::State).await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = context.stop.cancelled() => break,
+            () = stop.cancelled() => break,
         }
     }
-    handle.set_state(LinkState::Stopped);
+    lane.set_state(LinkState::Stopped);
 }
 
 /// How one incarnation went.
@@ -139,32 +207,37 @@ pub(crate) struct Run {
 }
 
 async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
-    let handle = &context.handle;
+    let (handle, lane) = (&context.handle, &context.lane);
+    let Nursery { stop, tasks, intake, .. } = &context.nursery;
     let process = match Process::start(&launch) {
         Ok(process) => process,
         Err(error) => return Run { why: error.to_string(), next: None, served: None },
     };
     let (stdin, stdout, stderr, mut reaper) = process.split();
     let words = LastWords::default();
-    context.tasks.spawn("stderr", drain_stderr(handle.name.to_string(), stderr, words.clone()));
+    tasks.spawn("stderr", drain_stderr(handle.name.to_string(), stderr, words.clone()));
     let spec = handle.spec.load_full();
-    let options = StdioOptions {
+    let peer = PeerOptions {
         hint,
         times: PeerTimes { probe: PROBE_TIME, start: spec.start_timeout },
-        intake: context.intake.clone(),
+        bounds: ListBounds::default(),
+        declared: lane.declared.clone(),
+        lists: lane.is_main(),
     };
+    let options = StdioOptions { peer, intake: intake.clone() };
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
         StdioNews::Fault(fault) => {
             handle.metrics.fault(fault.as_str());
             tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
         }
+        StdioNews::Ambiguous => lane.turns.begin(&handle.name),
         // Emptied before each turn of the connection, so it is never full.
         StdioNews::Ready(_) | StdioNews::Inventory(_) => drop(news_in.try_send(news)),
     };
     let mut ready_at: Option<Instant> = None;
     let ended = {
-        let connection = stdio::run(stdin, stdout, options, &handle.metrics, &context.stop, &mut tell);
+        let connection = stdio::run(stdin, stdout, options, &handle.metrics, stop, &mut tell);
         tokio::pin!(connection);
         let mut agreed: Option<Agreed> = None;
         loop {
@@ -174,14 +247,14 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
                     StdioNews::Ready(link) => {
                         agreed = Some(link.agreed);
                         ready_at = Some(clock::now());
-                        tracing::info!(upstream.name = %handle.name, revision = %link.agreed.revision, "upstream ready");
-                        handle.set_state(LinkState::Ready(Link::Stdio(link)));
+                        ready(context, &link.agreed);
+                        lane.set_state(LinkState::Ready(Link::Stdio(link)));
                         context.report(News::State).await;
                     }
                     StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
                         context.report(News::Inventory(inventory, agreed)).await;
                     },
-                    StdioNews::Fault(_) => {}
+                    StdioNews::Fault(_) | StdioNews::Ambiguous => {}
                 },
                 ended = &mut connection => break ended,
             }
@@ -189,18 +262,28 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     };
     let served = ready_at.map(|at| clock::now().duration_since(at));
     // No call may find the old link while the process is ended, which takes its time.
-    handle.set_state(LinkState::Starting);
+    lane.set_state(LinkState::Starting);
     let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
     let status = if early.is_some() { early } else { reaper.stop().await };
     let mut why = ended.why;
     if let Some(status) = status.filter(|status| !status.success()) {
         why = format!("{why} ({status})");
     }
-    if let Some(line) = words.last().filter(|_| !context.stop.is_cancelled()) {
+    if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
         let line: String = line.chars().take(200).collect();
         why = format!("{why}; last line of stderr: {}", line.escape_debug());
     }
     Run { why, next: ended.next, served }
+}
+
+/// Says that a lane is open.
+pub(crate) fn ready(context: &Context, agreed: &Agreed) {
+    let (upstream, revision) = (&context.handle.name, agreed.revision);
+    if context.lane.is_main() {
+        tracing::info!(upstream.name = %upstream, revision = %revision, "upstream ready");
+    } else {
+        tracing::debug!(upstream.name = %upstream, revision = %revision, "upstream session of a client's own ready");
+    }
 }
 
 /// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.

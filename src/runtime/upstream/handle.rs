@@ -1,21 +1,23 @@
-//! One upstream's handle: its link of the moment, its call slots, its counters.
+//! One upstream's handle: its lanes, its call slots, its counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::catalog::name::UpstreamName;
 use crate::config::Upstream;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::handshake::Agreed;
+use crate::mcp::version::Era;
 use crate::policy::Permit;
-use crate::runtime::clock;
 use crate::runtime::exchange::Exchange;
 use crate::runtime::queue::Queue;
+use crate::runtime::upstream::actor::Nursery;
 use crate::runtime::upstream::http::HttpLink;
+use crate::runtime::upstream::lane::{Choice, Lane, Lanes, Wants};
 use crate::runtime::upstream::stdio::StdioLink;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::headers::ParamHeaders;
@@ -69,17 +71,15 @@ pub(crate) struct Handle {
     pub(crate) metrics: UpstreamMetrics,
     /// The configuration in force; timeouts and limits may change while calls run.
     pub(crate) spec: ArcSwap<Upstream>,
-    state: ArcSwap<LinkState>,
-    changed: Notify,
-    /// A call wants a lazy upstream started.
-    pub(crate) wanted: Notify,
+    pub(crate) main: Arc<Lane>,
+    pub(crate) lanes: Lanes,
+    nursery: Nursery,
     slots: Arc<Semaphore>,
     /// Slots that a smaller limit has taken away and calls still hold.
     owed: AtomicUsize,
     queue: Queue,
     /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
     pub(crate) in_flight: AtomicUsize,
-    pub(crate) restarts: AtomicU64,
     pub(crate) incarnation: AtomicU64,
     /// Last words of the process, or the last error.
     pub(crate) last_error: ArcSwap<String>,
@@ -104,7 +104,8 @@ impl Drop for Slot {
 }
 
 impl Handle {
-    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics) -> Self {
+    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, nursery: Nursery) -> Self {
+        let main = Lane::main(spec.name.clone(), nursery.declared(&spec), metrics.clone());
         Self {
             name: spec.name.clone(),
             metrics,
@@ -112,11 +113,10 @@ impl Handle {
             slots: Arc::new(Semaphore::new(spec.max_in_flight)),
             owed: AtomicUsize::new(0),
             spec: ArcSwap::from_pointee(spec),
-            state: ArcSwap::from_pointee(LinkState::Idle),
-            changed: Notify::new(),
-            wanted: Notify::new(),
+            main: Arc::new(main),
+            lanes: Lanes::default(),
+            nursery,
             in_flight: AtomicUsize::new(0),
-            restarts: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             last_error: ArcSwap::from_pointee(String::new()),
         }
@@ -139,50 +139,37 @@ impl Handle {
         self.spec.store(Arc::new(spec));
     }
 
-    pub(crate) fn state(&self) -> Arc<LinkState> {
-        self.state.load_full()
+    /// The lane for a call of this client where it stands open already.
+    pub(crate) fn open_lane(&self, wants: &Wants) -> Option<(Arc<Lane>, Link)> {
+        let main = self.main.open_link()?;
+        if main.agreed().revision.era() == Era::Modern {
+            return Some((Arc::clone(&self.main), main));
+        }
+        let lane = self.lanes.find(&self.spec.load(), main.agreed(), wants)?;
+        match lane {
+            None => Some((Arc::clone(&self.main), main)),
+            Some(lane) => lane.open_link().map(|link| (lane, link)),
+        }
     }
 
-    pub(crate) fn set_state(&self, state: LinkState) {
-        self.metrics.set_state(state.as_str());
-        self.state.store(Arc::new(state));
-        self.changed.notify_waiters();
-    }
-
-    /// Waits for the way to the upstream: within its queue time, or its start time when it has not run yet.
+    /// The lane for a call of this client, and the way through it. A lane of the client's own is opened when it is first
+    /// used.
     ///
     /// # Errors
-    /// [`Reason::UpstreamDown`]: nothing was sent.
-    pub(crate) async fn link(&self) -> Result<Link, Failure> {
-        if let LinkState::Ready(link) = &**self.state.load() {
-            return Ok(link.clone());
-        }
-        let (spec, asked) = (self.spec.load_full(), clock::now());
-        loop {
-            let changed = self.changed.notified();
-            let state = self.state();
-            // A server that starts for the first time is worth its start time; one that has failed is not.
-            let first_start = self.restarts.load(Ordering::Relaxed) == 0;
-            let patience = if first_start { spec.start_timeout.max(spec.queue_timeout) } else { spec.queue_timeout };
-            let until = asked + patience;
-            match &*state {
-                LinkState::Ready(link) => return Ok(link.clone()),
-                LinkState::Down { until: retry, .. } if *retry > until => {
-                    return Err(self.down(retry.saturating_duration_since(clock::now())));
-                }
-                LinkState::Stopped => return Err(self.down(Duration::from_secs(1))),
-                LinkState::Idle => self.wanted.notify_one(),
-                LinkState::Starting | LinkState::Down { .. } => {}
+    /// [`Failure`]: nothing was sent.
+    pub(crate) async fn lane(self: &Arc<Self>, wants: &Wants) -> Result<(Arc<Lane>, Link), Failure> {
+        let spec = self.spec.load_full();
+        let main = self.main.link(&spec).await?;
+        let lane = match self.lanes.choose(&spec, main.agreed(), wants)? {
+            Choice::Main => return Ok((Arc::clone(&self.main), main)),
+            Choice::Owned(lane) => lane,
+            Choice::New(lane) => {
+                self.nursery.open(self, &lane);
+                lane
             }
-            if tokio::time::timeout_at(until.into(), changed).await.is_err() {
-                return Err(self.down(Duration::from_secs(5)));
-            }
-        }
-    }
-
-    fn down(&self, retry: Duration) -> Failure {
-        let detail = format!("The server `{}` is not running.", self.name);
-        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
+        };
+        let link = lane.link(&spec).await?;
+        Ok((lane, link))
     }
 
     /// Waits for a call slot in the order of arrival.

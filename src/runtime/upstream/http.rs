@@ -1,7 +1,8 @@
 //! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -12,22 +13,26 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Re
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
+use tokio::sync::mpsc;
 
+use crate::catalog::name::UpstreamName;
+use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
+use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
-use crate::engine::peer::{malformed, progress_token};
+use crate::engine::peer::{malformed, progress_token, withdrawn_id};
 use crate::mcp::meta::HopMeta;
-use crate::mcp::method::Method;
+use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::client::HttpClient;
+use crate::runtime::upstream::lane::Turns;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::headers::{ParamHeaders, encode_value};
-use crate::wire::message::{self, Message};
+use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
 use crate::wire::sse::SseDecoder;
 
@@ -35,20 +40,47 @@ const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// Messages on a session's own stream that may wait for one call.
+const SIDE: usize = 32;
 
 /// The way to an HTTP upstream whose era is known.
 pub(crate) struct HttpLink {
     pub(crate) agreed: Agreed,
-    client: HttpClient,
-    uri: Uri,
-    /// The operator's headers, credentials among them.
-    fixed: HeaderMap,
     session: ArcSwapOption<HeaderValue>,
     renewing: tokio::sync::Mutex<()>,
     ids: AtomicU64,
     hop: HopMeta,
-    tasks: TaskGroup,
-    gauge: Gauge,
+    parts: LinkParts,
+    /// Of legacy sessions: calls in flight, and what the server has asked in the middle of them.
+    desk: Mutex<Desk>,
+}
+
+/// What a link is made of besides its era.
+#[derive(Clone)]
+pub(crate) struct LinkParts {
+    pub(crate) client: HttpClient,
+    pub(crate) uri: Uri,
+    /// The operator's headers, credentials among them.
+    pub(crate) fixed: HeaderMap,
+    pub(crate) tasks: TaskGroup,
+    pub(crate) gauge: Gauge,
+    pub(crate) upstream: UpstreamName,
+    /// What a legacy server is told that its client can do.
+    pub(crate) declared: Declared,
+    pub(crate) turns: Arc<Turns>,
+}
+
+/// What runs in one legacy session. The lock guards one operation at a time.
+#[derive(Debug, Default)]
+struct Desk {
+    calls: HashMap<u64, mpsc::Sender<ExchangeEvent>>,
+    asked: OpenRequests,
+}
+
+impl Desk {
+    fn candidates(&self) -> Candidates {
+        self.asked.candidates(self.calls.keys().copied())
+    }
 }
 
 /// How answers are measured and bounded.
@@ -61,7 +93,7 @@ pub(crate) struct Gauge {
 impl std::fmt::Debug for HttpLink {
     /// Without the headers, which hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HttpLink({}, {})", self.uri, self.agreed.revision)
+        write!(f, "HttpLink({}, {})", self.parts.uri, self.agreed.revision)
     }
 }
 
@@ -88,30 +120,24 @@ impl std::fmt::Display for HttpError {
 }
 
 impl HttpLink {
-    pub(crate) fn new(
-        client: HttpClient,
-        uri: Uri,
-        fixed: HeaderMap,
-        agreed: Agreed,
-        tasks: TaskGroup,
-        gauge: Gauge,
-    ) -> Self {
+    pub(crate) fn new(parts: LinkParts, agreed: Agreed) -> Self {
         Self {
             agreed,
-            client,
-            uri,
-            fixed,
             session: ArcSwapOption::empty(),
             renewing: tokio::sync::Mutex::new(()),
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
-            tasks,
-            gauge,
+            parts,
+            desk: Mutex::default(),
         }
     }
 
     pub(crate) fn gauge(&self) -> &Gauge {
-        &self.gauge
+        &self.parts.gauge
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn hop(&self) -> &HopMeta {
@@ -134,12 +160,12 @@ impl HttpLink {
         method: Option<(Method, Option<&str>)>,
     ) -> Request<Full<Bytes>> {
         let empty = body.is_empty();
-        self.gauge.metrics.sent(body.len());
+        self.parts.gauge.metrics.sent(body.len());
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http;
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = self.parts.uri.clone();
         let headers = request.headers_mut();
-        headers.clone_from(&self.fixed);
+        headers.clone_from(&self.parts.fixed);
         headers.insert(ACCEPT, BOTH);
         if !empty {
             headers.insert(CONTENT_TYPE, JSON);
@@ -163,7 +189,7 @@ impl HttpLink {
 
     /// Sends a request; the response's head is awaited by the caller.
     pub(crate) fn send(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
-        self.client.request(request)
+        self.parts.client.request(request)
     }
 
     /// Starts a call.
@@ -183,7 +209,101 @@ impl HttpLink {
                 }
             }
         }
-        HttpExchange::start(Arc::clone(link), id, bytes, request)
+        let side = (!link.is_modern()).then(|| {
+            let (sender, side) = mpsc::channel(SIDE);
+            link.desk().calls.insert(id, sender);
+            side
+        });
+        HttpExchange { post: Post::start(Arc::clone(link), id, bytes, request), side }
+    }
+
+    /// A message on the session's own stream. Says whether it speaks of changed lists.
+    pub(crate) fn heard(self: &Arc<Self>, message: Message) -> bool {
+        match message {
+            Message::Notification(notice) => {
+                let params = notice.params.as_ref();
+                match notice.method.as_str() {
+                    "notifications/message" => self.to_sole_call(params.cloned().map(ExchangeEvent::Log)),
+                    "notifications/progress" => {
+                        let token = params.and_then(progress_token);
+                        self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
+                    }
+                    "notifications/cancelled" => {
+                        let id = withdrawn_id(params);
+                        let call = id.as_ref().and_then(|id| self.desk().asked.take(id));
+                        self.to_call(call, id.map(ExchangeEvent::Withdrawn));
+                    }
+                    method => return !List::of_notification(method).is_empty(),
+                }
+            }
+            Message::Request(request) => {
+                let candidates = self.desk().candidates();
+                if let Some(asked) = self.judge(&request, candidates) {
+                    let (id, method) = (asked.0.id.clone(), asked.0.method.clone());
+                    if !self.to_call(Some(asked.1), Some(ExchangeEvent::Ask(asked.0))) {
+                        self.reply(&id, &declined(&method));
+                    }
+                }
+            }
+            Message::Response(_) => {}
+        }
+        false
+    }
+
+    /// Whether the call took it. Messages that may be missed leave room for those that may not.
+    fn to_call(&self, call: Option<u64>, event: Option<ExchangeEvent>) -> bool {
+        let (Some(call), Some(event)) = (call, event) else { return false };
+        let sender = self.desk().calls.get(&call).cloned();
+        let may_be_missed = matches!(event, ExchangeEvent::Log(_) | ExchangeEvent::Progress(_));
+        sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
+    }
+
+    fn to_sole_call(&self, event: Option<ExchangeEvent>) {
+        let candidates = self.desk().candidates();
+        if let Candidates::One(call) = candidates {
+            // A log message that nobody can be given is dropped.
+            let _taken = self.to_call(Some(call), event);
+        }
+    }
+
+    /// Judges a request of the server; whatever is not for a client is answered here.
+    fn judge(self: &Arc<Self>, request: &message::Request, candidates: Candidates) -> Option<(ServerRequest, u64)> {
+        let fault = |fault: Fault| self.parts.gauge.metrics.fault(fault.as_str());
+        let answer = match judge(request, &self.parts.declared, candidates) {
+            Verdict::Answer(answer) => answer,
+            Verdict::Refuse(answer) => {
+                fault(Fault::RefusedRequest);
+                answer
+            }
+            Verdict::Ambiguous(answer) => {
+                fault(Fault::AmbiguousRequest);
+                self.parts.turns.begin(&self.parts.upstream);
+                answer
+            }
+            Verdict::Tied(call) => {
+                let (method, params) = (request.method.clone(), request.params.clone());
+                let asked = ServerRequest { id: request.id.raw().clone(), method, params };
+                if self.desk().asked.enter(&asked, call) {
+                    return Some((asked, call));
+                }
+                fault(Fault::RefusedRequest);
+                declined(&request.method)
+            }
+        };
+        self.tell_later(message::encode_answer(request.id.raw(), &answer));
+        None
+    }
+
+    /// Answers a request of the server that is open.
+    fn reply(self: &Arc<Self>, id: &RawJson, answer: &ClientAnswer) {
+        if self.desk().asked.take(id).is_some() {
+            self.tell_later(message::encode_answer(id, answer));
+        }
+    }
+
+    fn tell_later(self: &Arc<Self>, message: Bytes) {
+        let link = Arc::clone(self);
+        self.parts.tasks.spawn("message", async move { link.tell(message).await });
     }
 
     /// A request of the gateway's own, answered as JSON-RPC.
@@ -199,11 +319,11 @@ impl HttpLink {
         let raw_id = RawJson::trusted(id.to_string());
         let bytes = message::encode_request(&raw_id, method.as_str(), params);
         let request = self.request(HttpMethod::POST, bytes.clone(), Some((method, None)));
-        let mut exchange = HttpExchange::start(Arc::clone(self), id, bytes, request);
-        exchange.quiet = true;
+        let mut post = Post::start(Arc::clone(self), id, bytes, request);
+        post.quiet = true;
         loop {
-            match exchange.step().await {
-                Step::Progress(_) | Step::Log(_) => {}
+            match post.step().await {
+                Step::Event(_) => {}
                 Step::Answer(answer) => return Ok(answer),
                 Step::Failed(error, _) => return Err(error),
             }
@@ -223,13 +343,13 @@ impl HttpLink {
         if current.as_deref() != lost.as_deref() {
             return Ok(());
         }
-        let (agreed, session) = initialize(&self.client, &self.uri, &self.fixed, &self.gauge).await?;
+        let (agreed, session) = initialize(&self.parts).await?;
         if agreed.revision != self.agreed.revision {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
         self.adopt_session(session);
         self.tell(message::encode_notification("notifications/initialized", None)).await;
-        tracing::info!(upstream.url = %self.uri, "upstream session opened anew");
+        tracing::info!(upstream.url = %self.parts.uri, "upstream session opened anew");
         Ok(())
     }
 
@@ -246,22 +366,18 @@ impl HttpLink {
 ///
 /// # Errors
 /// [`HttpError`].
-pub(crate) async fn initialize(
-    client: &HttpClient,
-    uri: &Uri,
-    fixed: &HeaderMap,
-    gauge: &Gauge,
-) -> Result<(Agreed, Option<HeaderValue>), HttpError> {
-    let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&initialize_params()));
+pub(crate) async fn initialize(parts: &LinkParts) -> Result<(Agreed, Option<HeaderValue>), HttpError> {
+    let params = initialize_params(&parts.declared);
+    let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&params));
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = HttpMethod::POST;
-    *request.uri_mut() = uri.clone();
-    request.headers_mut().clone_from(fixed);
+    *request.uri_mut() = parts.uri.clone();
+    request.headers_mut().clone_from(&parts.fixed);
     request.headers_mut().insert(ACCEPT, BOTH);
     request.headers_mut().insert(CONTENT_TYPE, JSON);
-    let response = client.request(request).await.map_err(|error| transport_error(&error))?;
+    let response = parts.client.request(request).await.map_err(|error| transport_error(&error))?;
     let session = response.headers().get(SESSION).cloned();
-    let mut reader = Reader::of(response, gauge).await?;
+    let mut reader = Reader::of(response, &parts.gauge).await?;
     loop {
         match reader.next().await? {
             Message::Response(answer) => {
@@ -396,15 +512,22 @@ enum Stage {
 }
 
 enum Step {
-    Progress(RawJson),
-    Log(RawJson),
+    Event(ExchangeEvent),
     Answer(Result<RawJson, RawJson>),
     /// What went wrong, and the wait that the upstream asked for.
     Failed(HttpError, Option<Duration>),
 }
 
 /// One call to an HTTP upstream, polled by the request that waits for it.
+#[derive(Debug)]
 pub(crate) struct HttpExchange {
+    post: Post,
+    /// What came on the session's own stream for this call.
+    side: Option<mpsc::Receiver<ExchangeEvent>>,
+}
+
+/// One POST and what comes back on it.
+struct Post {
     link: Arc<HttpLink>,
     id: u64,
     /// The message, for the one repetition after a lost session.
@@ -415,29 +538,51 @@ pub(crate) struct HttpExchange {
     quiet: bool,
 }
 
-impl std::fmt::Debug for HttpExchange {
+impl std::fmt::Debug for Post {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HttpExchange({})", self.id)
+        write!(f, "Post({})", self.id)
     }
 }
 
 impl HttpExchange {
-    fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
-        let stage = Stage::Head(link.send(request));
-        Self { link, id, bytes, stage, renewed: false, quiet: false }
-    }
-
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> ExchangeEvent {
-        match self.step().await {
-            Step::Progress(params) => ExchangeEvent::Progress(params),
-            Step::Log(params) => ExchangeEvent::Log(params),
+        let Self { post, side } = self;
+        let aside = async {
+            match side {
+                Some(side) => side.recv().await,
+                None => None,
+            }
+        };
+        let step = tokio::select! {
+            biased;
+            Some(event) = aside => return event,
+            step = post.step() => step,
+        };
+        match step {
+            Step::Event(event) => event,
             Step::Answer(Ok(raw)) if raw.is_object() => {
-                ExchangeEvent::Done(Outcome::Result { raw, era: self.link.agreed.revision.era() })
+                ExchangeEvent::Done(Outcome::Result { raw, era: self.post.link.agreed.revision.era() })
             }
             Step::Answer(Ok(_)) => ExchangeEvent::Done(Outcome::Failed(malformed())),
             Step::Answer(Err(raw)) => ExchangeEvent::Done(Outcome::Error { raw }),
             Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
         }
+    }
+
+    pub(crate) fn reply(&self, id: &RawJson, answer: &ClientAnswer) {
+        self.post.link.reply(id, answer);
+    }
+
+    pub(crate) fn parked(&self) {
+        self.post.link.desk().asked.park(self.post.id);
+    }
+}
+
+impl Post {
+    fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
+        let stage = Stage::Head(link.send(request));
+        Self { link, id, bytes, stage, renewed: false, quiet: false }
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
@@ -483,7 +628,7 @@ impl HttpExchange {
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        match Reader::of(response, &self.link.gauge).await {
+        match Reader::of(response, &self.link.parts.gauge).await {
             Ok(reader) => Ok(Stage::Body(Box::new(reader))),
             Err(error) => Err(Step::Failed(error, wait.map(Duration::from_secs))),
         }
@@ -501,42 +646,56 @@ impl HttpExchange {
                 };
                 Some(self.end(step))
             }
-            Message::Notification(notice) => {
-                let params = notice.params?;
-                if notice.method == "notifications/message" {
-                    return Some(Step::Log(params));
-                }
-                if notice.method != "notifications/progress" {
-                    return None;
-                }
-                (progress_token(&params)?.0 == self.id).then_some(Step::Progress(params))
-            }
+            Message::Notification(notice) => self.notice(&notice),
             Message::Request(request) => {
-                // No capability was declared, so only `ping` may be asked; the server must not wait for ever.
-                let id = request.id.raw();
-                let answer = if Method::parse(&request.method) == Method::Ping {
-                    message::encode_result(id, b"{}")
-                } else {
-                    let text = "this client declared no capability for such a request";
-                    message::encode_error(Some(id), &message::error_object(code::METHOD_NOT_FOUND, text, None))
-                };
-                let link = Arc::clone(&self.link);
-                self.link.tasks.spawn("answer", async move { link.tell(answer).await });
-                None
+                // It came on this call's stream, so it is this call's; the gateway's own requests are nobody's.
+                let candidates = if self.quiet { Candidates::None } else { Candidates::One(self.id) };
+                let (asked, _) = self.link.judge(&request, candidates)?;
+                Some(Step::Event(ExchangeEvent::Ask(asked)))
             }
         }
+    }
+
+    fn notice(&self, notice: &Notification) -> Option<Step> {
+        let params = notice.params.clone()?;
+        let event = match notice.method.as_str() {
+            "notifications/message" => ExchangeEvent::Log(params),
+            "notifications/progress" => {
+                (progress_token(&params)?.0 == self.id).then_some(ExchangeEvent::Progress(params))?
+            }
+            "notifications/cancelled" => {
+                let id = withdrawn_id(Some(&params))?;
+                self.link.desk().asked.take(&id)?;
+                ExchangeEvent::Withdrawn(id)
+            }
+            _ => return None,
+        };
+        Some(Step::Event(event))
     }
 }
 
 impl Drop for HttpExchange {
     fn drop(&mut self) {
+        if self.side.is_some() {
+            let open = {
+                let mut desk = self.post.link.desk();
+                desk.calls.remove(&self.post.id);
+                desk.asked.of_call(self.post.id)
+            };
+            for request in open {
+                self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
+            }
+        }
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
         // Dropping the response is the whole cancellation of a modern upstream; a legacy one is told by message.
         let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_));
         if sent && !self.quiet && !self.link.is_modern() {
             let params = RawJson::trusted(format!(r#"{{"requestId":{},"reason":"cancelled by the client"}}"#, self.id));
-            let notice = message::encode_notification("notifications/cancelled", Some(&params));
-            let link = Arc::clone(&self.link);
-            self.link.tasks.spawn("cancel", async move { link.tell(notice).await });
+            self.link.tell_later(message::encode_notification("notifications/cancelled", Some(&params)));
         }
     }
 }

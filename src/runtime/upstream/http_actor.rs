@@ -14,9 +14,11 @@ use crate::engine::peer::list_params;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
-use crate::runtime::upstream::actor::{Context, News, PROBE_TIME, Run};
+use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready};
 use crate::runtime::upstream::handle::{Link, LinkState};
-use crate::runtime::upstream::http::{Gauge, HttpError, HttpLink, Reader, drain, initialize, transport_error};
+use crate::runtime::upstream::http::{
+    Gauge, HttpError, HttpLink, LinkParts, Reader, drain, initialize, transport_error,
+};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -29,7 +31,8 @@ const HEAD_TIME: Duration = Duration::from_secs(2);
 
 /// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
 pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
-    let handle = &context.handle;
+    let (handle, lane) = (&context.handle, &context.lane);
+    let Nursery { stop, tasks, http, intake, .. } = &context.nursery;
     let spec = handle.spec.load_full();
     let down = |why: String, served| Run { why, next: None, served };
     let Target::Http { url, headers, .. } = &spec.target else { return down("not an HTTP upstream".to_owned(), None) };
@@ -43,12 +46,22 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
         value.set_sensitive(true);
         fixed.insert(name, value);
     }
-    if let Err(error) = context.http.prepare(&uri) {
+    if let Err(error) = http.prepare(&uri) {
         return down(format!("the system's certificate store cannot be used: {error}"), None);
     }
+    let parts = LinkParts {
+        client: http.clone(),
+        uri,
+        fixed,
+        tasks: tasks.clone(),
+        gauge: Gauge { metrics: handle.metrics.clone(), intake: intake.clone() },
+        upstream: handle.name.clone(),
+        declared: lane.declared.clone(),
+        turns: Arc::clone(&lane.turns),
+    };
     let opened = tokio::select! {
-        opened = tokio::time::timeout(spec.start_timeout, open(context, &uri, &fixed, hint)) => opened,
-        () = context.stop.cancelled() => return down("stopped".to_owned(), None),
+        opened = tokio::time::timeout(spec.start_timeout, open(&parts, hint)) => opened,
+        () = stop.cancelled() => return down("stopped".to_owned(), None),
     };
     let link = match opened {
         Ok(Ok(link)) => link,
@@ -56,26 +69,23 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
     let ready_at = clock::now();
-    tracing::info!(upstream.name = %handle.name, revision = %link.agreed.revision, "upstream ready");
-    handle.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
+    ready(context, &link.agreed);
+    lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
     context.report(News::State).await;
     let why = tokio::select! {
-        why = follow(context, &link) => why,
-        () = context.stop.cancelled() => "stopped".to_owned(),
+        why = follow(context, &link), if lane.is_main() => why,
+        () = attend(&link), if !lane.is_main() => "ended".to_owned(),
+        () = stop.cancelled() => "stopped".to_owned(),
     };
-    if context.stop.is_cancelled() {
+    if stop.is_cancelled() {
         link.close().await;
     }
     down(why, Some(clock::now().duration_since(ready_at)))
 }
 
 /// Finds the era and agrees. Errors are sentences for the operator.
-async fn open(context: &Context, uri: &Uri, fixed: &HeaderMap, hint: EraHint) -> Result<Arc<HttpLink>, String> {
-    let gauge = Gauge { metrics: context.handle.metrics.clone(), intake: context.intake.clone() };
-    let new_link = |agreed| {
-        let (client, tasks) = (context.http.clone(), context.tasks.clone());
-        Arc::new(HttpLink::new(client, uri.clone(), fixed.clone(), agreed, tasks, gauge.clone()))
-    };
+async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<HttpLink>, String> {
+    let new_link = |agreed| Arc::new(HttpLink::new(parts.clone(), agreed));
     if hint != EraHint::Legacy {
         let modern = Agreed { revision: Revision::LATEST, offers: Offers::default() };
         let probe = new_link(modern);
@@ -89,12 +99,33 @@ async fn open(context: &Context, uri: &Uri, fixed: &HeaderMap, hint: EraHint) ->
             None => {}
         }
     }
-    let opened = initialize(&context.http, uri, fixed, &gauge).await;
-    let (agreed, session) = opened.map_err(|error| format!("`initialize`: {error}"))?;
-    let link = new_link(agreed);
+    open_session(parts).await.map_err(|error| format!("`initialize`: {error}"))
+}
+
+/// Opens a legacy session.
+async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, HttpError> {
+    let (agreed, session) = initialize(parts).await?;
+    let link = Arc::new(HttpLink::new(parts.clone(), agreed));
     link.adopt_session(session);
     link.tell(message::encode_notification("notifications/initialized", None)).await;
     Ok(link)
+}
+
+/// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls.
+async fn attend(link: &Arc<HttpLink>) {
+    loop {
+        match open_changes(link).await {
+            Changes::Stream(mut reader) => {
+                while let Ok(message) = reader.next().await {
+                    // Lists are the main lane's matter.
+                    let _changed = link.heard(message);
+                }
+            }
+            Changes::Failed => {}
+            Changes::None => std::future::pending().await,
+        }
+        tokio::time::sleep(REOPEN).await;
+    }
 }
 
 /// `None` means: not modern, ask `initialize`. An upstream that is down or wants credentials says nothing about its era.
@@ -159,7 +190,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
             inventory.skipped.clear();
             match &mut stream {
                 Changes::Stream(reader) => {
-                    if !heard(reader).await {
+                    if !heard(link, reader).await {
                         break;
                     }
                     tokio::time::sleep(DEBOUNCE).await;
@@ -270,12 +301,16 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
 }
 
 /// Waits for a change; `false` when the stream has ended.
-async fn heard(reader: &mut Reader) -> bool {
+async fn heard(link: &Arc<HttpLink>, reader: &mut Reader) -> bool {
     loop {
         match reader.next().await {
-            Ok(Message::Notification(notice)) if !List::of_notification(&notice.method).is_empty() => return true,
-            Ok(Message::Notification(_) | Message::Request(_)) => {}
+            // The result of `subscriptions/listen` ends it.
             Ok(Message::Response(_)) | Err(_) => return false,
+            Ok(message) => {
+                if link.heard(message) {
+                    return true;
+                }
+            }
         }
     }
 }

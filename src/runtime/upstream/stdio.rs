@@ -10,14 +10,14 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::inventory::{Inventory, ListBounds};
+use crate::catalog::inventory::Inventory;
 use crate::engine::call::Outgoing;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
-use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerTimes};
+use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
-use crate::runtime::exchange::{Command, Port, StdioExchange, stdio_call};
+use crate::runtime::exchange::{Command, Port, Signal, StdioExchange, stdio_call};
 use crate::runtime::upstream::actor::Intake;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::id::WireId;
@@ -37,7 +37,7 @@ const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
 pub(crate) struct StdioLink {
     pub(crate) agreed: Agreed,
     calls: mpsc::Sender<Command>,
-    cancels: mpsc::UnboundedSender<u64>,
+    signals: mpsc::UnboundedSender<Signal>,
     keys: Arc<AtomicU64>,
 }
 
@@ -45,7 +45,7 @@ impl StdioLink {
     /// Hands a call to the child's task.
     pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let (port, exchange) = stdio_call(key, outgoing.wants_notices(), self.cancels.clone());
+        let (port, exchange) = stdio_call(key, outgoing.wants(), self.signals.clone());
         // The channel has room for as many calls as a connection can have; when it is full or closed, the port is dropped
         // and the exchange says that nothing was sent.
         drop(self.calls.try_send(Command { outgoing, port }));
@@ -59,6 +59,7 @@ pub(crate) enum StdioNews {
     Ready(StdioLink),
     Inventory(Inventory),
     Fault(Fault),
+    Ambiguous,
 }
 
 /// Why the task ended.
@@ -72,8 +73,7 @@ pub(crate) struct Ended {
 /// How a connection is run.
 #[derive(Clone, Debug)]
 pub(crate) struct StdioOptions {
-    pub(crate) hint: EraHint,
-    pub(crate) times: PeerTimes,
+    pub(crate) peer: PeerOptions,
     pub(crate) intake: Intake,
 }
 
@@ -81,7 +81,7 @@ enum Event {
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
     Call(Option<Command>),
-    Cancel(u64),
+    Signal(Signal),
     Timeout,
     Stop,
 }
@@ -93,7 +93,7 @@ struct Connection<'a> {
     decoder: LineDecoder,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
     calls_in: mpsc::Sender<Command>,
-    cancels_in: mpsc::UnboundedSender<u64>,
+    signals_in: mpsc::UnboundedSender<Signal>,
     /// Since when bytes wait that the child does not take.
     stalled_since: Option<Instant>,
     garbage: u32,
@@ -112,17 +112,20 @@ pub(crate) async fn run(
     news: &mut (dyn FnMut(StdioNews) + Send),
 ) -> Ended {
     let (calls_in, mut calls) = mpsc::channel::<Command>(WireId::MAX_SLOTS);
-    #[expect(clippy::disallowed_methods, reason = "bounded by the calls in flight: each cancels at most once")]
-    let (cancels_in, mut cancels) = mpsc::unbounded_channel::<u64>();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "bounded by the calls in flight: each cancels once and answers what it was asked"
+    )]
+    let (signals_in, mut signals) = mpsc::unbounded_channel::<Signal>();
     let now = clock::now();
     let mut connection = Connection {
         metrics,
-        peer: Peer::new(options.hint, options.times, ListBounds::default(), now),
+        peer: Peer::new(options.peer, now),
         budget: options.intake.budget,
         decoder: LineDecoder::new(options.intake.max_message_bytes),
         news,
         calls_in,
-        cancels_in,
+        signals_in,
         stalled_since: None,
         garbage: 0,
         garbage_since: now,
@@ -138,8 +141,8 @@ pub(crate) async fn run(
             written = stdin.write_buf(peer.outgoing()), if waiting > 0 => Event::Wrote(written),
             read = stdout.read_buf(buffer) => Event::Read(read),
             call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
-            Some(key) = cancels.recv() => Event::Cancel(key),
-            () = sleep_until(timeout) => Event::Timeout,
+            Some(signal) = signals.recv() => Event::Signal(signal),
+            () = clock::sleep_until(timeout) => Event::Timeout,
             () = stop.cancelled() => Event::Stop,
         };
         if let Event::Call(Some(first)) = event {
@@ -191,8 +194,12 @@ impl Connection<'_> {
                 ControlFlow::Continue(())
             }
             Event::Call(_) => ControlFlow::Continue(()),
-            Event::Cancel(key) => {
-                self.peer.handle_cancel(key);
+            Event::Signal(signal) => {
+                match signal {
+                    Signal::Cancel(key) => self.peer.handle_cancel(key),
+                    Signal::Parked(key) => self.peer.handle_parked(key),
+                    Signal::Reply(id, answer) => self.peer.handle_reply(&id, &answer),
+                }
                 ControlFlow::Continue(())
             }
             Event::Timeout => {
@@ -226,12 +233,13 @@ impl Connection<'_> {
                     let link = StdioLink {
                         agreed,
                         calls: self.calls_in.clone(),
-                        cancels: self.cancels_in.clone(),
+                        signals: self.signals_in.clone(),
                         keys: Arc::default(),
                     };
                     (self.news)(StdioNews::Ready(link));
                 }
                 PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
+                PeerEvent::Ambiguous => (self.news)(StdioNews::Ambiguous),
                 PeerEvent::Fault(fault) => {
                     (self.news)(StdioNews::Fault(fault));
                     if matches!(fault, Fault::Garbage | Fault::MalformedReply) && self.too_much_garbage() {
@@ -269,12 +277,5 @@ impl Connection<'_> {
     fn end(&mut self, why: &str) -> ControlFlow<()> {
         self.ended = Some(Ended { why: why.to_owned(), next: None });
         ControlFlow::Break(())
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,0 +1,313 @@
+//! Parked calls: a legacy server asks something in the middle of a modern client's call.
+//!
+//! The client gets the question as the result of its request and sends the answer with the next one, so the call upstream
+//! must outlive the request that began it. A task of its own holds it; requests attach to it and see what comes of it. A
+//! request that is sent again because its response was lost attaches once more: no answer goes upstream twice.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
+use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::runtime::clock;
+use crate::runtime::exchange::{Exchange, ExchangeEvent};
+use crate::runtime::service::LOCAL;
+use crate::runtime::tasks::TaskGroup;
+use crate::runtime::upstream::lane::Lane;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long a question waits for the client.
+const PARK_TIME: Duration = Duration::from_secs(600);
+/// How long a call without open questions, or its outcome, waits for a client whose response was lost.
+const GRACE: Duration = Duration::from_secs(60);
+/// Parked calls of all callers, and of one caller where there are several.
+const MAX_PARKED: usize = 256;
+const MAX_PER_CALLER: usize = 16;
+/// Open questions of one call.
+const MAX_OPEN: usize = 8;
+/// Events that may wait for a request that reads slowly. Progress is dropped when only the places for questions and the
+/// outcome are left.
+const EVENTS: usize = 32;
+const RESERVED: usize = 2 * MAX_OPEN + 1;
+
+/// Names a parked call; it travels only inside a sealed state.
+pub(crate) type ParkId = [u8; 16];
+
+/// All parked calls.
+#[derive(Debug)]
+pub(crate) struct Parks {
+    table: Arc<Table>,
+    tasks: TaskGroup,
+    giving_up: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Table(Mutex<HashMap<ParkId, Parked>>);
+
+#[derive(Debug)]
+struct Parked {
+    /// Whose it is.
+    caller: Arc<str>,
+    /// Stays open for the call.
+    lane: Arc<Lane>,
+    orders: mpsc::Sender<Order>,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// Another request of the client is here, with its answers by key.
+    Attach {
+        answers: RawObject,
+        viewer: mpsc::Sender<ExchangeEvent>,
+    },
+    Reply {
+        key: RawJson,
+        answer: ClientAnswer,
+    },
+    Parked,
+    GiveUp,
+}
+
+/// One request's view of a parked call. Dropping it leaves the call parked.
+#[derive(Debug)]
+pub(crate) struct HeldExchange {
+    pub(crate) id: ParkId,
+    orders: mpsc::Sender<Order>,
+    events: mpsc::Receiver<ExchangeEvent>,
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ParkId, Parked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parks {
+    pub(crate) fn new(tasks: TaskGroup, giving_up: CancellationToken) -> Self {
+        Self { table: Arc::default(), tasks, giving_up }
+    }
+
+    /// Takes a call over, with the first question. The call goes on behind the value that is returned; gives it back when
+    /// there is no room.
+    pub(crate) fn park(
+        &self,
+        caller: &Arc<str>,
+        exchange: Exchange,
+        lane: Arc<Lane>,
+        question: ServerRequest,
+    ) -> Result<HeldExchange, Exchange> {
+        let id: ParkId = clock::random();
+        let (orders, inbox) = mpsc::channel(MAX_OPEN);
+        {
+            let mut table = self.table.lock();
+            let mine = table.values().filter(|parked| parked.caller == *caller).count();
+            if table.len() >= MAX_PARKED || (&**caller != LOCAL && mine >= MAX_PER_CALLER) {
+                return Err(exchange);
+            }
+            table.insert(id, Parked { caller: Arc::clone(caller), lane, orders: orders.clone() });
+        }
+        let (viewer, events) = mpsc::channel(EVENTS);
+        let mut keeper = Keeper {
+            exchange,
+            viewer: Some(viewer),
+            open: Vec::new(),
+            asked: 0,
+            outcome: None,
+            until: clock::now() + PARK_TIME,
+        };
+        keeper.ask(question);
+        let (table, giving_up) = (Arc::clone(&self.table), self.giving_up.clone());
+        self.tasks.spawn("parked call", async move {
+            tokio::select! {
+                () = keeper.run(inbox) => {}
+                () = giving_up.cancelled() => {}
+            }
+            table.lock().remove(&id);
+            keeper.end();
+        });
+        Ok(HeldExchange { id, orders, events })
+    }
+
+    /// The lane of a parked call of this caller.
+    pub(crate) fn lane(&self, caller: &str, id: &ParkId) -> Option<Arc<Lane>> {
+        self.table.lock().get(id).filter(|parked| *parked.caller == *caller).map(|parked| Arc::clone(&parked.lane))
+    }
+
+    /// Attaches a request to a parked call of this caller; `None` when there is none any more.
+    pub(crate) async fn attach(&self, caller: &str, id: &ParkId, responses: Option<&RawJson>) -> Option<HeldExchange> {
+        let orders = self.table.lock().get(id).filter(|p| *p.caller == *caller).map(|p| p.orders.clone())?;
+        let answers = responses.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+        let (viewer, events) = mpsc::channel(EVENTS);
+        orders.send(Order::Attach { answers, viewer }).await.ok()?;
+        Some(HeldExchange { id: *id, orders, events })
+    }
+}
+
+impl HeldExchange {
+    pub(crate) async fn next(&mut self) -> ExchangeEvent {
+        self.events.recv().await.unwrap_or_else(|| ExchangeEvent::Done(Outcome::Failed(ended())))
+    }
+
+    pub(crate) fn reply(&self, key: &RawJson, answer: ClientAnswer) {
+        // As many places as there can be open questions; a call that has ended wants no answer.
+        drop(self.orders.try_send(Order::Reply { key: key.clone(), answer }));
+    }
+
+    pub(crate) fn parked(&self) {
+        drop(self.orders.try_send(Order::Parked));
+    }
+
+    pub(crate) fn give_up(&self) {
+        drop(self.orders.try_send(Order::GiveUp));
+    }
+}
+
+/// The failure of a request that goes on with a call that is not there any more. It was begun, so it is not begun again.
+pub(crate) fn ended() -> Failure {
+    let text = "The call that asked for input has ended; start it again.";
+    Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
+}
+
+/// A question that is open, under the key that the client knows.
+struct Open {
+    key: RawJson,
+    request: ServerRequest,
+}
+
+/// Owner of one parked call.
+struct Keeper {
+    exchange: Exchange,
+    viewer: Option<mpsc::Sender<ExchangeEvent>>,
+    open: Vec<Open>,
+    /// Questions so far; makes their keys.
+    asked: u32,
+    outcome: Option<Outcome>,
+    until: Instant,
+}
+
+impl Keeper {
+    /// Until the time is over or nobody can come any more.
+    async fn run(&mut self, mut inbox: mpsc::Receiver<Order>) {
+        loop {
+            let left = async {
+                match &self.viewer {
+                    Some(viewer) => viewer.closed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                order = inbox.recv() => match order {
+                    Some(Order::Attach { answers, viewer }) => self.attach(&answers, viewer),
+                    Some(Order::Reply { key, answer }) => self.answer(&key, answer),
+                    Some(Order::Parked) => self.exchange.parked(),
+                    Some(Order::GiveUp) | None => return,
+                },
+                event = self.exchange.next(), if self.outcome.is_none() => self.event(event),
+                () = left => {
+                    self.viewer = None;
+                    self.rest();
+                }
+                () = tokio::time::sleep_until(self.until.into()), if self.viewer.is_none() => return,
+            }
+        }
+    }
+
+    /// Waits for the client from now on.
+    fn rest(&mut self) {
+        self.until = clock::now() + if self.open.is_empty() { GRACE } else { PARK_TIME };
+    }
+
+    fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<ExchangeEvent>) {
+        self.viewer = Some(viewer);
+        let given: Vec<(RawJson, RawJson)> = self
+            .open
+            .iter()
+            .filter_map(|open| Some((open.key.clone(), answers.get(&open.key.parse::<String>().ok()?)?.clone())))
+            .filter(|(_, answer)| answer.is_object())
+            .collect();
+        for (key, answer) in given {
+            self.answer(&key, Ok(answer));
+        }
+        let questions: Vec<ExchangeEvent> = self.open.iter().map(Open::event).collect();
+        for question in questions {
+            self.show(question);
+        }
+        if let Some(outcome) = self.outcome.clone() {
+            self.show(ExchangeEvent::Done(outcome));
+        }
+    }
+
+    fn answer(&mut self, key: &RawJson, answer: ClientAnswer) {
+        if let Some(at) = self.open.iter().position(|open| open.key == *key) {
+            let open = self.open.swap_remove(at);
+            self.exchange.reply(&open.request.id, answer);
+        }
+    }
+
+    fn event(&mut self, event: ExchangeEvent) {
+        match event {
+            ExchangeEvent::Ask(question) => self.ask(question),
+            ExchangeEvent::Withdrawn(id) => {
+                if let Some(at) = self.open.iter().position(|open| open.request.id == id) {
+                    let key = self.open.swap_remove(at).key;
+                    self.show(ExchangeEvent::Withdrawn(key));
+                }
+            }
+            ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) => {
+                if self.viewer.as_ref().is_some_and(|viewer| viewer.capacity() > RESERVED) {
+                    self.show(event);
+                }
+            }
+            ExchangeEvent::Done(outcome) => {
+                self.open.clear();
+                self.outcome = Some(outcome.clone());
+                self.show(ExchangeEvent::Done(outcome));
+                if self.viewer.is_none() {
+                    self.rest();
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, request: ServerRequest) {
+        if self.open.len() >= MAX_OPEN {
+            return self.exchange.reply(&request.id, declined(&request.method));
+        }
+        self.asked += 1;
+        let kind = request.method.split('/').next().unwrap_or_default();
+        let key = RawJson::string(&format!("{kind}-{}", self.asked));
+        let open = Open { key, request };
+        let event = open.event();
+        self.open.push(open);
+        self.show(event);
+        if self.viewer.is_none() {
+            self.rest();
+        }
+    }
+
+    fn show(&mut self, event: ExchangeEvent) {
+        if self.viewer.as_ref().is_some_and(|viewer| viewer.try_send(event).is_err()) {
+            // Whoever comes next is told from the start.
+            self.viewer = None;
+            self.rest();
+        }
+    }
+
+    /// Nobody answers any more; dropping the exchange tells the server that the call is off.
+    fn end(mut self) {
+        for open in std::mem::take(&mut self.open) {
+            self.exchange.reply(&open.request.id, declined(&open.request.method));
+        }
+    }
+}
+
+impl Open {
+    fn event(&self) -> ExchangeEvent {
+        ExchangeEvent::Ask(ServerRequest { id: self.key.clone(), ..self.request.clone() })
+    }
+}
