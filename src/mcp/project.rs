@@ -10,6 +10,8 @@
 //! | `audio` content | keep | keep | keep | embedded blob |
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
 //!
+//! A modern client gets a modern result as it is, with `resultType` where that was left out.
+//!
 //! `execution` is dropped for all: tasks of 2025-11-25 are not offered to clients.
 
 use std::borrow::Cow;
@@ -84,7 +86,7 @@ fn title_into_annotations(out: &mut RawObject) {
 /// A result of an upstream as a client of `to` may read it. `from` is the upstream's era. Untouched wherever possible.
 pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
     match (from, to.era()) {
-        (Era::Modern, Era::Modern) => raw,
+        (Era::Modern, Era::Modern) => completed(raw),
         (Era::Legacy, Era::Modern) => upgrade(method, raw),
         (Era::Legacy | Era::Modern, Era::Legacy) => downgrade(method, raw, from, to),
     }
@@ -99,6 +101,22 @@ fn upgrade(method: Method, raw: RawJson) -> RawJson {
     } else {
         br#"{"resultType":"complete""#
     };
+    with_head(head, &raw)
+}
+
+/// A result without `resultType` is read as complete, and a client of ours is owed the word.
+///
+/// Source: MCP 2026-07-28, basic, "Results".
+fn completed(raw: RawJson) -> RawJson {
+    // The word deeper in the result hides that it is missing; finding that out would cost every result a parse.
+    if memchr::memmem::find(raw.bytes(), br#""resultType""#).is_some() {
+        return raw;
+    }
+    with_head(br#"{"resultType":"complete""#, &raw)
+}
+
+/// Puts members in front of an object's own, without parsing it.
+fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
     let body = raw.bytes().get(1..).unwrap_or(b"}");
     let empty = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
     let mut out = bytes::BytesMut::with_capacity(head.len() + body.len() + 1);

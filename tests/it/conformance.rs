@@ -1,120 +1,153 @@
-//! The official conformance suite as a client of the gateway, with the reference server behind it.
+//! The official conformance suite through the gateway, with every message of the gateway held against the official schema.
 //!
-//! A cell is a revision of the client, an era of the server and a transport between gateway and server. What a cell fails is
-//! written down here with the reason, exactly: a scenario that begins to pass must be struck off.
+//! A cell is a set of requirements and what stands on the other side of the gateway: `serving-*` has the suite as a client
+//! and the reference server behind the gateway, `calling-*` the suite as a server and a client of ours. What a cell fails is
+//! written down in `tests/data/conformance` with the reason, exactly: a scenario that begins to pass must be struck off.
+//! Relays on both sides of the gateway write down what passes.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
-use std::time::Duration;
 
+use serde_json::json;
+
+use self::record::Entry;
+use self::schema::Side;
+use self::serving::{SPLIT, Server};
+use self::tap::Tap;
 use crate::harness::Setup;
-use crate::peers::Peers;
-use crate::process::{output_within, said};
-use crate::upstream::{Listening, example, toml_array};
+use crate::mcp::{Era, Mcp};
 
-/// Not served yet, whatever the server.
-const SUBSCRIPTIONS: &[&str] = &["resources-subscribe", "resources-unsubscribe"];
-/// Requests of a legacy server to its client: no capability is declared to it yet.
-const LEGACY_ASKS: &[&str] =
-    &["elicitation-sep1034-defaults", "elicitation-sep1330-enums", "tools-call-elicitation", "tools-call-sampling"];
-/// The reference server sends these on its session's stream, where nothing says which call they belong to.
-const STREAMED_LOGS: &[&str] = &["tools-call-with-logging"];
-/// The same for a modern client: a legacy server's requests would have to become `input_required`.
-const MODERN_BEFORE_LEGACY: &[&str] = &[
-    "input-required-result-basic-elicitation",
-    "input-required-result-basic-list-roots",
-    "input-required-result-basic-sampling",
-    "input-required-result-capability-check",
-    "input-required-result-multi-round",
-    "input-required-result-multiple-input-requests",
-    "input-required-result-non-tool-request",
-    "input-required-result-request-state",
-    "input-required-result-result-type",
-    "input-required-result-tampered-state",
-    "server-stateless",
-];
+mod calling;
+mod cell;
+mod record;
+mod schema;
+mod serving;
+mod tap;
+
+/// A set of requirements of the suite.
+type Revision = &'static str;
+
+const LEGACY: Revision = "2025-11-25";
+const MODERN: Revision = "2026-07-28";
 
 #[test]
 fn a_legacy_client_before_modern_servers() {
-    for transport in ["http", "stdio"] {
-        judge("2025-11-25", "modern", transport, "", &[SUBSCRIPTIONS]);
-    }
+    before(LEGACY, "modern");
 }
 
 #[test]
 fn a_legacy_client_before_legacy_servers() {
-    judge("2025-11-25", "legacy", "http", "", &[SUBSCRIPTIONS, LEGACY_ASKS, STREAMED_LOGS]);
-    judge("2025-11-25", "legacy", "stdio", "", &[SUBSCRIPTIONS, LEGACY_ASKS]);
+    before(LEGACY, "legacy");
 }
 
 #[test]
 fn a_modern_client_before_modern_servers() {
-    for transport in ["http", "stdio"] {
-        judge("2026-07-28", "modern", transport, "", &[]);
-    }
+    before(MODERN, "modern");
 }
 
 #[test]
 fn a_modern_client_before_legacy_servers() {
-    for transport in ["http", "stdio"] {
-        judge("2026-07-28", "legacy", transport, "", &[MODERN_BEFORE_LEGACY]);
-    }
+    before(MODERN, "legacy");
 }
 
 #[test]
 fn renamed_items_pass_as_well() {
-    judge("2025-11-25", "modern", "http", "test_", &[SUBSCRIPTIONS]);
-    judge("2026-07-28", "modern", "http", "test_", &[]);
-}
-
-/// Plays one cell. With a prefix the server drops it and the gateway puts it back.
-fn judge(revision: &str, era: &str, transport: &str, prefix: &str, expected: &[&[&str]]) {
-    let Some(peers) = Peers::find() else { return };
-    let mut arguments: Vec<String> = vec![transport.to_owned(), "--era".to_owned(), era.to_owned()];
-    if !prefix.is_empty() {
-        arguments.push("--strip-test-prefix".to_owned());
+    for revision in [LEGACY, MODERN] {
+        let server = Server::whole("modern", "http").renamed();
+        serving::play(revision, &format!("serving-{revision}-renamed"), &[server]);
     }
-    let program = example("conformance-fixture");
-    let (_server, target) = if transport == "http" {
-        let server = Listening::spawn(&program, &arguments);
-        let target = format!("url = \"{}\"", server.url);
-        (Some(server), target)
-    } else {
-        let words = std::iter::once(program.to_str().unwrap()).chain(arguments.iter().map(String::as_str));
-        (None, format!("command = {}", toml_array(words)))
-    };
-    // The suite cannot send a token.
-    let gateway = Setup::new()
-        .server("[server.auth]\nmode = \"none\"")
-        .toml(&format!("[upstreams.fx]\n{target}\nprefix = \"{prefix}\""))
-        .start();
-    gateway.wait_for_tools(&["test_simple_text"]);
-    let mut command = gateway.world.command(peers.node().to_str().unwrap());
-    command.arg(peers.package("conformance").join("dist/index.js"));
-    command.args(["server", "--url", &format!("http://{}/mcp", gateway.address), "--requirements", revision]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let judged = output_within(command.spawn().unwrap(), Duration::from_secs(180), "the conformance suite");
-    let text = String::from_utf8_lossy(&judged.stdout).into_owned();
-    assert!(text.contains("Total: "), "{}", said(&judged));
-    let failed: BTreeSet<&str> =
-        text.lines().filter_map(failed_scenario).filter(|name| !is_unscored(name, prefix)).collect();
-    let expected: BTreeSet<&str> = expected.iter().flat_map(|names| names.iter().copied()).collect();
-    assert_eq!(
-        failed,
-        expected,
-        "{revision} client, {era} server over {transport}, prefix {prefix:?}\n{}",
-        said(&judged)
-    );
 }
 
-/// The name in a line such as `✗ name: 1 passed, 1 failed`, in colours or not.
-fn failed_scenario(line: &str) -> Option<&str> {
-    let (_, rest) = line.split_once('✗')?;
-    let (name, counts) = rest.trim().split_once(": ")?;
-    counts.contains("failed").then(|| name.trim_start_matches("\u{1b}[0m").trim())
+#[test]
+fn three_servers_of_three_kinds_look_like_one() {
+    for revision in [LEGACY, MODERN] {
+        serving::play(revision, &format!("serving-{revision}-split"), &SPLIT);
+    }
 }
 
-/// The tasks extension is not built, and `json_schema_2020_12_tool` has no `test_` to be renamed by.
-fn is_unscored(name: &str, prefix: &str) -> bool {
-    name.starts_with("tasks-") || (!prefix.is_empty() && name == "json-schema-2020-12")
+#[test]
+fn a_legacy_client_of_the_suites_own_servers() {
+    behind("legacy");
+}
+
+#[test]
+fn a_modern_client_of_the_suites_own_servers() {
+    behind("modern");
+}
+
+#[test]
+fn every_expected_failure_has_a_cell_and_a_reason() {
+    let mut cells = BTreeSet::new();
+    for revision in [LEGACY, MODERN] {
+        cells.extend(["legacy", "modern"].map(|client| calling_cell(revision, client)));
+        let servers = ["modern-http", "modern-stdio", "legacy-http", "legacy-stdio", "renamed", "split"];
+        cells.extend(servers.map(|servers| format!("serving-{revision}-{servers}")));
+    }
+    cell::check_folder(&cells);
+}
+
+#[test]
+fn what_passes_the_relay_is_written_down() {
+    let gateway = Setup::new().server("[server.auth]\nmode = \"none\"").start();
+    let tap = Tap::start();
+    let url = format!("http://{}/mcp", gateway.address);
+    let path = format!("/{}/mcp", gateway.address.port());
+    let relay = tap.base().trim_start_matches("http://").parse().unwrap();
+    for era in Era::BOTH {
+        let mut client = Mcp::http_at(relay, None, era, &path, json!({}));
+        assert!(client.tool_names().is_empty());
+    }
+    let entries = record::of_http(&tap.exchanges(&url), MODERN);
+    let revisions: BTreeSet<&str> = entries.iter().map(Entry::revision).collect();
+    assert_eq!(revisions, BTreeSet::from([LEGACY, MODERN]));
+    for side in [Side::Client, Side::Server] {
+        let mut wrong = Vec::new();
+        assert!(record::judge("the relay", side, &entries, &mut wrong) >= 3, "{entries:#?}");
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
+fn before(revision: Revision, era: &'static str) {
+    for transport in ["http", "stdio"] {
+        serving::play(revision, &format!("serving-{revision}-{era}-{transport}"), &[Server::whole(era, transport)]);
+    }
+}
+
+fn behind(client: &'static str) {
+    for revision in [LEGACY, MODERN] {
+        calling::play(revision, &calling_cell(revision, client), client);
+    }
+}
+
+fn calling_cell(revision: Revision, client: &str) -> String {
+    format!("calling-{revision}-{client}-client")
+}
+
+/// What is wrong in a cell.
+#[derive(Debug)]
+struct Verdict {
+    cell: String,
+    wrong: Vec<String>,
+    counts: Vec<(String, usize)>,
+}
+
+impl Verdict {
+    fn new(cell: &str) -> Self {
+        Self { cell: cell.to_owned(), wrong: Vec::new(), counts: Vec::new() }
+    }
+
+    /// Holds what the gateway sent there against the schema.
+    fn messages(&mut self, place: &str, from: Side, entries: &[Entry]) {
+        let count = record::judge(place, from, entries, &mut self.wrong);
+        if count == 0 {
+            self.wrong.push(format!("{place}: no message of the gateway was seen"));
+        }
+        self.counts.push((place.to_owned(), count));
+    }
+
+    /// Fails if anything is wrong, with the story of the run.
+    fn end(self, story: impl FnOnce() -> String) {
+        let Self { cell, wrong, counts } = self;
+        eprintln!("{cell}: messages of the gateway that were checked: {counts:?}");
+        assert!(wrong.is_empty(), "{cell}:\n{}\n{}", wrong.join("\n"), story());
+    }
 }

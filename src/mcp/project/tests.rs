@@ -56,6 +56,19 @@ fn results_cross_the_eras_with_the_fewest_changes() {
 }
 
 #[test]
+fn a_modern_client_is_told_that_a_result_is_complete_where_the_server_left_it_out() {
+    let cases = [
+        ("left out", r#"{ "content":[]}"#, r#"{"resultType":"complete", "content":[]}"#),
+        ("nothing at all", "{}", r#"{"resultType":"complete"}"#),
+        ("said", r#"{"content":[],"resultType":"complete"}"#, r#"{"content":[],"resultType":"complete"}"#),
+        ("asks", r#"{"resultType":"input_required"}"#, r#"{"resultType":"input_required"}"#),
+    ];
+    for (label, text, wanted) in cases {
+        assert_eq!(call(text, Era::Modern, Revision::V2026_07_28), wanted, "{label}");
+    }
+}
+
+#[test]
 fn structured_content_keeps_a_text_twin_when_it_goes() {
     let text = r#"{"content":[],"structuredContent":{"a":1}}"#;
     assert_eq!(call(text, Era::Legacy, Revision::V2024_11_05), r#"{"content":[{"type":"text","text":"{\"a\":1}"}]}"#);

@@ -54,6 +54,11 @@ impl Peers {
         self.root.join("node/node_modules/.bin/node")
     }
 
+    /// The folder that holds the installed packages.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.root.join("node")
+    }
+
     pub(crate) fn package(&self, name: &str) -> PathBuf {
         self.root.join("node/node_modules/@modelcontextprotocol").join(name)
     }
@@ -278,7 +283,7 @@ impl Bench {
             .env("PATH", format!("{}:{path}", self.peers.root.join("node/node_modules/.bin").display()))
             .env("HOME", home)
             .env("LANG", "C.UTF-8")
-            .env("PEERS_NODE", self.peers.root.join("node"))
+            .env("PEERS_NODE", self.peers.folder())
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("MCP_INSPECTOR_SECRET_STORE", "memory")
             .stdin(Stdio::null())

@@ -1,0 +1,96 @@
+//! The suite as a server behind the gateway, with `conformance-driver.mjs` as the client.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::cell::{Cell, Outcome};
+use super::record;
+use super::schema::Side;
+use super::tap::{PipeTap, Tap};
+use super::{Revision, Verdict};
+use crate::harness::{World, headend};
+use crate::peers::Peers;
+use crate::process::{output_within, said};
+
+/// How long one scenario may take; the suite starts Node twice for each.
+const SCENARIO: Duration = Duration::from_secs(60);
+
+/// Plays the client scenarios of a revision with a client of that era, except those that the cell leaves out as a group.
+pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
+    let Some(peers) = Peers::find() else { return };
+    let suite = Suite { peers, revision, client };
+    let expected = Cell::read(cell);
+    let mut verdict = Verdict::new(cell);
+    let mut failed = BTreeSet::new();
+    let mut told = Vec::new();
+    for scenario in suite.scenarios() {
+        // What needs the whole of a missing feature costs time and tells nothing.
+        if let Some(reason) = expected.reason(&scenario).filter(|_| scenario.starts_with("auth/")) {
+            eprintln!("{cell}: not played: {scenario}: {reason}");
+            failed.insert(scenario);
+        } else if let Err(story) = suite.play(&scenario, &mut verdict) {
+            failed.insert(scenario);
+            told.push(story);
+        }
+    }
+    expected.give_a_second_chance(&mut failed, |scenario| suite.play(scenario, &mut verdict).is_ok());
+    expected.compare(&failed, &mut verdict.wrong);
+    verdict.end(|| told.join("\n\n"));
+}
+
+/// The installed suite, and who plays the client.
+#[derive(Debug)]
+struct Suite {
+    peers: Peers,
+    revision: Revision,
+    client: &'static str,
+}
+
+impl Suite {
+    fn command(&self, world: &World) -> Command {
+        let mut command = world.command(self.peers.node().to_str().unwrap());
+        command.arg(self.peers.package("conformance").join("dist/index.js"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// The client scenarios that the suite has for this revision, those that are not scored among them.
+    fn scenarios(&self) -> Vec<String> {
+        let world = World::new();
+        let mut command = self.command(&world);
+        command.args(["list", "--requirements", self.revision]);
+        let listed = output_within(command.spawn().unwrap(), SCENARIO, "the list of scenarios");
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let (scored, others) = text.split_once("Client scenarios").unwrap().1.split_once("never scored").unwrap();
+        let scored = scored.lines().filter_map(|line| line.trim().strip_prefix("- "));
+        let others = others.lines().filter_map(|line| line.trim().strip_prefix("- ")?.strip_suffix(" [client]"));
+        scored.chain(others).map(str::to_owned).collect()
+    }
+
+    /// Plays one scenario; the error tells what happened.
+    fn play(&self, scenario: &str, verdict: &mut Verdict) -> Result<(), String> {
+        let world = World::new();
+        let tap = Tap::start();
+        let pipes = PipeTap::new(&world.path("work"), "driver");
+        let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
+        let gateway = format!("{} stdio --upstream up=\"$1\" --transparent --no-daemon", quoted(Path::new(headend())));
+        let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/conformance-driver.mjs");
+        let driver = format!("{} {}", quoted(&self.peers.node()), quoted(&driver));
+        let mut command = self.command(&world);
+        command.env("GATEWAY", pipes.around(&gateway)).env("RELAY", tap.base()).env("CLIENT_ERA", self.client);
+        command.env("PEERS_NODE", self.peers.folder());
+        command.args(["client", "--command", &driver, "--scenario", scenario, "--spec-version", self.revision]);
+        command.args(["--timeout", "30000", "-o", "results"]);
+        let judged = output_within(command.spawn().unwrap(), SCENARIO, scenario);
+        let place = |what: &str| format!("{scenario}: {what}");
+        verdict.messages(&place("to the driver"), Side::Server, &record::of_pipes(&pipes, self.revision));
+        verdict.messages(&place("to the mock"), Side::Client, &record::of_http(&tap.all(), self.revision));
+        // The suite makes a folder of a group's name.
+        let (group, name) = scenario.rsplit_once('/').unwrap_or(("", scenario));
+        let outcome = Outcome::read(&world.path("work/results").join(group), &[name.to_owned()]);
+        let passed = judged.status.success() && outcome.passed();
+        if passed { Ok(()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
+    }
+}

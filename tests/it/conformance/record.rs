@@ -1,0 +1,190 @@
+//! What a relay wrote down, read as messages: who sent each, in which revision, and what it answers.
+
+use std::collections::HashMap;
+use std::fs;
+
+use http::HeaderMap;
+use serde_json::Value;
+
+use super::schema::{Schema, Side};
+use super::tap::{Exchange, PipeTap};
+
+/// One message.
+#[derive(Debug)]
+pub(super) struct Entry {
+    from: Side,
+    revision: String,
+    message: Value,
+    /// The method of the request that a response answers.
+    answered: Option<String>,
+}
+
+impl Entry {
+    pub(super) fn revision(&self) -> &str {
+        &self.revision
+    }
+}
+
+/// Checks what that side sent against the schema and gives the number of its messages.
+pub(super) fn judge(place: &str, from: Side, entries: &[Entry], wrong: &mut Vec<String>) -> usize {
+    let sent: Vec<&Entry> = entries.iter().filter(|entry| entry.from == from).collect();
+    for entry in &sent {
+        let schema = Schema::of(&entry.revision).unwrap();
+        if let Err(why) = schema.check(from, &entry.message, entry.answered.as_deref()) {
+            let answers = entry.answered.as_deref().unwrap_or("nothing");
+            wrong.push(format!("{place}, {}, answers {answers}: {why}", entry.revision));
+        }
+    }
+    sent.len()
+}
+
+/// A client's request.
+#[derive(Debug)]
+struct Asked {
+    id: Value,
+    method: String,
+    revision: String,
+}
+
+/// The messages of a connection over HTTP. Where nothing names a revision with a schema, it is `usual`.
+pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
+    let mut connection = Connection::new(usual);
+    let parse = |exchange: &Exchange| {
+        let session = header(&exchange.asked, "mcp-session-id").or(header(&exchange.answered, "mcp-session-id"));
+        let (asked, answered) = (bodies(&exchange.asked, &exchange.request), answers(exchange));
+        connection.learn(session.as_deref(), &asked, &answered);
+        (session, header(&exchange.asked, "mcp-protocol-version"), asked, answered)
+    };
+    let parsed: Vec<_> = exchanges.iter().map(parse).collect();
+    let mut entries = Vec::new();
+    for (session, named, asked, answered) in parsed {
+        connection.read(session.as_deref(), named.as_deref(), asked, answered, &mut entries);
+    }
+    entries
+}
+
+/// The messages of a program on two pipes.
+pub(super) fn of_pipes(tap: &PipeTap, usual: &str) -> Vec<Entry> {
+    let (asked, answered) = (lines(&fs::read(&tap.input).unwrap()), lines(&fs::read(&tap.output).unwrap()));
+    let mut connection = Connection::new(usual);
+    connection.learn(None, &asked, &answered);
+    let mut entries = Vec::new();
+    connection.read(None, None, asked, answered, &mut entries);
+    entries
+}
+
+/// What is agreed between the two ends. A pipe is one session without a name.
+#[derive(Debug)]
+struct Connection {
+    usual: String,
+    /// The revision of each session.
+    agreed: HashMap<Option<String>, String>,
+    /// The server's own requests, by session and id.
+    from_server: HashMap<(Option<String>, String), String>,
+}
+
+impl Connection {
+    fn new(usual: &str) -> Self {
+        Self { usual: usual.to_owned(), agreed: HashMap::new(), from_server: HashMap::new() }
+    }
+
+    /// Takes note of a handshake and of requests of the server.
+    fn learn(&mut self, session: Option<&str>, asked: &[Value], answered: &[Value]) {
+        let session = session.map(str::to_owned);
+        for request in asked.iter().filter(|message| message["method"] == "initialize") {
+            let answer = answered.iter().find(|message| message["id"] == request["id"]);
+            if let Some(version) = answer.and_then(|answer| answer["result"]["protocolVersion"].as_str()) {
+                self.agreed.insert(session.clone(), version.to_owned());
+            }
+        }
+        for request in answered.iter().filter(|message| message.get("id").is_some()) {
+            if let Some(method) = request["method"].as_str() {
+                self.from_server.insert((session.clone(), request["id"].to_string()), method.to_owned());
+            }
+        }
+    }
+
+    /// Reads what went to and fro in one exchange, or through two pipes; `named` is the revision of a header.
+    fn read(
+        &self,
+        session: Option<&str>,
+        named: Option<&str>,
+        asked: Vec<Value>,
+        answered: Vec<Value>,
+        entries: &mut Vec<Entry>,
+    ) {
+        let mut requests = Vec::new();
+        for message in asked {
+            let revision = self.revision(Some(&message), session, named);
+            if let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) {
+                requests.push(Asked { id: id.clone(), method: method.to_owned(), revision: revision.clone() });
+            }
+            let answered = self.asked_by_server(session, &message);
+            entries.push(Entry { from: Side::Client, revision, message, answered });
+        }
+        for message in answered {
+            let is_response = message["method"].is_null();
+            let request = requests.iter().find(|request| is_response && request.id == message["id"]);
+            // What answers nothing belongs to the session, or to the request whose stream it is on.
+            let only = requests.first().filter(|_| requests.len() == 1);
+            let revision = request.or(only).map(|request| request.revision.clone());
+            let revision = revision.unwrap_or_else(|| self.revision(None, session, named));
+            let answered = request.map(|request| request.method.clone());
+            entries.push(Entry { from: Side::Server, revision, message, answered });
+        }
+    }
+
+    /// The request of the server that a client's response answers.
+    fn asked_by_server(&self, session: Option<&str>, message: &Value) -> Option<String> {
+        let response = message["method"].is_null();
+        response.then(|| self.from_server.get(&(session.map(str::to_owned), message["id"].to_string())).cloned())?
+    }
+
+    /// What a message says itself counts most, then what its session agreed on, then the header.
+    fn revision(&self, message: Option<&Value>, session: Option<&str>, named: Option<&str>) -> String {
+        let params = message.map(|message| &message["params"]);
+        let own = params.and_then(|params| params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str());
+        let agreed = self.agreed.get(&session.map(str::to_owned)).map(String::as_str);
+        let candidates = [own, agreed, named, Some(&self.usual)];
+        candidates.into_iter().flatten().find(|revision| Schema::of(revision).is_some()).unwrap().to_owned()
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+fn answers(exchange: &Exchange) -> Vec<Value> {
+    let kind = header(&exchange.answered, "content-type").unwrap_or_default();
+    if kind.starts_with("text/event-stream") {
+        return events(&String::from_utf8_lossy(&exchange.response));
+    }
+    bodies(&exchange.answered, &exchange.response)
+}
+
+/// A JSON body as a message; one that cannot be read is a message that fits no schema.
+fn bodies(headers: &HeaderMap, body: &[u8]) -> Vec<Value> {
+    let json = header(headers, "content-type").is_some_and(|kind| kind.starts_with("application/json"));
+    let unreadable = |_| Value::String(String::from_utf8_lossy(body).into_owned());
+    if json && !body.is_empty() { vec![serde_json::from_slice(body).unwrap_or_else(unreadable)] } else { Vec::new() }
+}
+
+/// The messages in an event stream; what follows the last blank line never became an event.
+fn events(text: &str) -> Vec<Value> {
+    let text = text.replace("\r\n", "\n");
+    let Some((complete, _)) = text.rsplit_once("\n\n") else { return Vec::new() };
+    let data = |event: &str| {
+        let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    };
+    let read = |data: String| serde_json::from_str(&data).unwrap_or(Value::String(data));
+    complete.split("\n\n").map(data).filter(|data| !data.is_empty()).map(read).collect()
+}
+
+/// One message a line; a last line without its end was cut off with the program.
+fn lines(bytes: &[u8]) -> Vec<Value> {
+    let text = String::from_utf8_lossy(bytes);
+    let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+    let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
+    complete.lines().filter(|line| !line.trim().is_empty()).map(read).collect()
+}

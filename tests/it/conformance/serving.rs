@@ -1,0 +1,155 @@
+//! The suite as a client of the gateway, with the reference server behind it.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::cell::{Cell, Outcome};
+use super::record::{self, Entry};
+use super::schema::Side;
+use super::tap::{PipeTap, Tap};
+use super::{Revision, Verdict};
+use crate::harness::{Setup, World};
+use crate::peers::Peers;
+use crate::process::{output_within, said};
+use crate::upstream::{Listening, example, toml_array};
+
+/// One of the servers behind the gateway.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    pub(super) era: &'static str,
+    pub(super) transport: &'static str,
+    /// The server drops this from its names and the gateway puts it back.
+    pub(super) prefix: &'static str,
+    /// What is taken from it; everything when empty.
+    pub(super) only: &'static str,
+}
+
+impl Server {
+    pub(super) const fn whole(era: &'static str, transport: &'static str) -> Self {
+        Self { name: "fx", era, transport, prefix: "", only: "" }
+    }
+
+    pub(super) const fn renamed(self) -> Self {
+        Self { prefix: "test_", ..self }
+    }
+
+    const fn part(name: &'static str, era: &'static str, transport: &'static str, only: &'static str) -> Self {
+        Self { name, era, transport, prefix: "", only }
+    }
+
+    /// The filters of its table.
+    fn filters(&self) -> String {
+        let kinds = ["tools", "prompts", "resources"];
+        let others = kinds.iter().filter(|kind| !self.only.is_empty() && **kind != self.only);
+        others.map(|kind| format!("{kind} = {{ deny = [\"*\"] }}\n")).collect()
+    }
+}
+
+/// Tools, prompts and resources of three servers of three kinds.
+pub(super) const SPLIT: [Server; 3] = [
+    Server::part("tooling", "modern", "stdio", "tools"),
+    Server::part("prompting", "legacy", "http", "prompts"),
+    Server::part("reading", "modern", "http", "resources"),
+];
+
+/// A server that runs, or that the gateway will start.
+#[derive(Debug)]
+struct Running {
+    place: String,
+    /// Its table in the configuration.
+    table: String,
+    /// A server on HTTP, or the record of one on pipes.
+    listening: Result<Listening, PipeTap>,
+}
+
+impl Running {
+    fn start(server: &Server, world: &World, tap: &Tap) -> Self {
+        let mut arguments = vec![server.transport.to_owned(), "--era".to_owned(), server.era.to_owned()];
+        if !server.prefix.is_empty() {
+            arguments.push("--strip-test-prefix".to_owned());
+        }
+        let program = example("conformance-fixture");
+        let (target, listening) = if server.transport == "http" {
+            let running = Listening::spawn(&program, &arguments);
+            (format!("url = \"{}\"", tap.before(&running.url)), Ok(running))
+        } else {
+            let pipes = PipeTap::new(&world.path("work"), server.name);
+            let words = std::iter::once(program.to_str().unwrap()).chain(arguments.iter().map(String::as_str));
+            let line = pipes.around(&shlex::try_join(words).unwrap());
+            (format!("command = {}", toml_array(["sh", "-c", &line])), Err(pipes))
+        };
+        let Server { name, prefix, .. } = server;
+        let table = format!("[upstreams.{name}]\n{target}\nprefix = \"{prefix}\"\n{}", server.filters());
+        let place = format!("to the {} server on {}", server.era, server.transport);
+        Self { place, table, listening }
+    }
+
+    /// What went between it and the gateway.
+    fn entries(&self, tap: &Tap, revision: Revision) -> Vec<Entry> {
+        match &self.listening {
+            Ok(listening) => record::of_http(&tap.exchanges(&listening.url), revision),
+            Err(pipes) => record::of_pipes(pipes, revision),
+        }
+    }
+}
+
+/// Plays the requirements of a revision through a gateway before these servers.
+pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
+    let Some(peers) = Peers::find() else { return };
+    let tap = Tap::start();
+    // The suite cannot send a token.
+    let mut setup = Setup::new().server("[server.auth]\nmode = \"none\"");
+    let running: Vec<Running> = servers.iter().map(|server| Running::start(server, &setup.world, &tap)).collect();
+    for server in &running {
+        setup = setup.toml(&server.table);
+    }
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["test_simple_text"]);
+    let url = format!("http://{}/mcp", gateway.address);
+    wait_for_everything(&gateway);
+    let suite = |arguments: &[&str]| {
+        let mut command = gateway.world.command(peers.node().to_str().unwrap());
+        command.arg(peers.package("conformance").join("dist/index.js"));
+        command.args(["server", "--url", &tap.before(&url)]).args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        output_within(command.spawn().unwrap(), Duration::from_secs(180), "the conformance suite")
+    };
+    let judged = suite(&["--requirements", revision, "-o", "results"]);
+    let text = String::from_utf8_lossy(&judged.stdout).into_owned();
+    assert!(text.contains("Total: "), "{}", said(&judged));
+    let (mut verdict, expected) = (Verdict::new(cell), Cell::read(cell));
+    let mut failed: BTreeSet<String> = text.lines().filter_map(failed_scenario).map(str::to_owned).collect();
+    expected.give_a_second_chance(&mut failed, |scenario| {
+        suite(&["--scenario", scenario, "--spec-version", revision]).status.success()
+    });
+    expected.compare(&failed, &mut verdict.wrong);
+    verdict.messages("to the suite", Side::Server, &record::of_http(&tap.exchanges(&url), revision));
+    for server in &running {
+        verdict.messages(&server.place, Side::Client, &server.entries(&tap, revision));
+    }
+    verdict.end(|| {
+        let unexpected = failed.iter().filter(|scenario| expected.reason(scenario).is_none());
+        // The time follows, which begins with a digit.
+        let folders: Vec<String> = unexpected.map(|scenario| format!("server-{scenario}-2")).collect();
+        let outcome = Outcome::read(&gateway.world.path("work/results"), &folders);
+        format!("checks that failed:\n{outcome}\n{}", said(&judged))
+    });
+}
+
+/// The lists of several servers arrive one after the other.
+fn wait_for_everything(gateway: &crate::harness::Gateway) {
+    let mut client = gateway.modern();
+    crate::process::eventually("prompts and resources are listed", || {
+        let lists = [("prompts/list", "prompts"), ("resources/list", "resources")];
+        lists.iter().all(|(method, member)| !client.list(method, member).is_empty())
+    });
+}
+
+/// The name in a line such as `✗ name: 1 passed, 1 failed`, in colours or not.
+fn failed_scenario(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once('✗')?;
+    let (name, counts) = rest.trim().split_once(": ")?;
+    counts.contains("failed").then(|| name.trim_start_matches("\u{1b}[0m").trim())
+}
