@@ -6,4 +6,5 @@ pub(crate) mod handle;
 pub(crate) mod http;
 pub(crate) mod http_actor;
 pub(crate) mod process;
+pub(crate) mod sse;
 pub(crate) mod stdio;

@@ -94,9 +94,9 @@ fn the_server_is_checked() {
         ("a credential path", "[server.auth]\ntokens={a={credential=\"../t\"}}\n", "must be the name of a credential"),
         ("a number as a token", "[server.auth]\ntokens={a=1}\n", "write a string or where to find it"),
         (
-            "legacy SSE",
-            "[server]\nlegacy-sse=true\n",
-            "server.legacy-sse: the 2024-11-05 transport for clients is not available",
+            "the paths of legacy SSE",
+            "[server]\nendpoint=\"/messages\"\nlegacy-sse=true\n",
+            "server.legacy-sse: serves /sse and /messages",
         ),
         ("endpoint", "[server]\nendpoint=\"mcp/\"\n", "must be a path such as \"/mcp\""),
         ("endpoint up", "[server]\nendpoint=\"/a/..\"\n", "must be a path such as"),
@@ -190,9 +190,9 @@ fn upstreams_are_checked() {
         ),
         ("a relative directory", "[upstreams.x]\ncommand=[\"a\"]\ncwd=\"~/x\"\n", "cwd: must be an absolute path"),
         (
-            "sse",
-            "[upstreams.x]\nurl=\"https://x\"\ntransport=\"sse\"\n",
-            "x.transport: the 2024-11-05 transport to upstreams is not available",
+            "modern SSE",
+            "[upstreams.x]\nurl=\"https://x\"\ntransport=\"sse\"\nera=\"modern\"\n",
+            "x.era: transport \"sse\" is of the legacy era",
         ),
         (
             "per caller",

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::UpstreamName;
-use crate::config::{EraChoice, Start, Target};
+use crate::config::{EraChoice, Start, Target, Transport};
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::PeerTimes;
 use crate::engine::restart::{Backoff, Verdict};
@@ -18,9 +19,10 @@ use crate::runtime::clock;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, Link, LinkState};
-use crate::runtime::upstream::http_actor;
+use crate::runtime::upstream::http_actor::{self, Remote};
 use crate::runtime::upstream::process::{LastWords, Launch, Process, drain_stderr};
-use crate::runtime::upstream::stdio::{self, StdioNews, StdioOptions};
+use crate::runtime::upstream::sse;
+use crate::runtime::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
 
 /// What an actor tells the supervisor.
 #[derive(Debug)]
@@ -94,7 +96,11 @@ pub(crate) async fn run(context: Context) {
         let target = handle.spec.load().target.clone();
         let run = match target {
             Target::Stdio { command, env, cwd } => serve_stdio(&context, Launch { command, env, cwd }, hint).await,
-            Target::Http { .. } => http_actor::serve(&context, hint).await,
+            Target::Http { transport, .. } => match Remote::of(&context) {
+                Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(&context, &remote)).await,
+                Ok(remote) => http_actor::serve(&context, &remote, hint).await,
+                Err(why) => Run { why, next: None, served: None },
+            },
         };
         if context.stop.is_cancelled() {
             break;
@@ -147,10 +153,33 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let (stdin, stdout, stderr, mut reaper) = process.split();
     let words = LastWords::default();
     context.tasks.spawn("stderr", drain_stderr(handle.name.to_string(), stderr, words.clone()));
-    let spec = handle.spec.load_full();
+    let start = handle.spec.load().start_timeout;
+    let (ended, served) = converse(context, (hint, start), stdin, stdout).await;
+    let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
+    let status = if early.is_some() { early } else { reaper.stop().await };
+    let mut why = ended.why;
+    if let Some(status) = status.filter(|status| !status.success()) {
+        why = format!("{why} ({status})");
+    }
+    if let Some(line) = words.last().filter(|_| !context.stop.is_cancelled()) {
+        let line: String = line.chars().take(200).collect();
+        why = format!("{why}; last line of stderr: {}", line.escape_debug());
+    }
+    Run { why, next: ended.next, served }
+}
+
+/// Speaks over a duplex of lines, tells the supervisor what is learnt there, and says for how long it was ready. `start` is
+/// how to ask for the era and how long the handshake may take.
+pub(crate) async fn converse(
+    context: &Context,
+    start: (EraHint, Duration),
+    writer: impl AsyncWrite + Unpin,
+    reader: impl AsyncRead + Unpin,
+) -> (Ended, Option<Duration>) {
+    let handle = &context.handle;
     let options = StdioOptions {
-        hint,
-        times: PeerTimes { probe: PROBE_TIME, start: spec.start_timeout },
+        hint: start.0,
+        times: PeerTimes { probe: PROBE_TIME, start: start.1 },
         intake: context.intake.clone(),
     };
     let (news_in, mut news_out) = mpsc::channel(64);
@@ -164,7 +193,7 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     };
     let mut ready_at: Option<Instant> = None;
     let ended = {
-        let connection = stdio::run(stdin, stdout, options, &handle.metrics, &context.stop, &mut tell);
+        let connection = stdio::run(writer, reader, options, &handle.metrics, &context.stop, &mut tell);
         tokio::pin!(connection);
         let mut agreed: Option<Agreed> = None;
         loop {
@@ -188,19 +217,9 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
         }
     };
     let served = ready_at.map(|at| clock::now().duration_since(at));
-    // No call may find the old link while the process is ended, which takes its time.
+    // No call may find the old link while what is behind it is ended, which takes its time.
     handle.set_state(LinkState::Starting);
-    let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
-    let status = if early.is_some() { early } else { reaper.stop().await };
-    let mut why = ended.why;
-    if let Some(status) = status.filter(|status| !status.success()) {
-        why = format!("{why} ({status})");
-    }
-    if let Some(line) = words.last().filter(|_| !context.stop.is_cancelled()) {
-        let line: String = line.chars().take(200).collect();
-        why = format!("{why}; last line of stderr: {}", line.escape_debug());
-    }
-    Run { why, next: ended.next, served }
+    (ended, served)
 }
 
 /// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.

@@ -223,7 +223,7 @@ impl HttpLink {
         if current.as_deref() != lost.as_deref() {
             return Ok(());
         }
-        let (agreed, session) = initialize(&self.client, &self.uri, &self.fixed, &self.gauge).await?;
+        let (agreed, session) = initialize(&self.client, &self.uri, &self.fixed, &self.gauge).await.1?;
         if agreed.revision != self.agreed.revision {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
@@ -242,16 +242,14 @@ impl HttpLink {
     }
 }
 
-/// Posts `initialize` without any header of a session or version and reads what was agreed.
-///
-/// # Errors
-/// [`HttpError`].
+/// Posts `initialize` without any header of a session or version and reads what was agreed. The status is that of the answer,
+/// if one came.
 pub(crate) async fn initialize(
     client: &HttpClient,
     uri: &Uri,
     fixed: &HeaderMap,
     gauge: &Gauge,
-) -> Result<(Agreed, Option<HeaderValue>), HttpError> {
+) -> (Option<StatusCode>, Result<(Agreed, Option<HeaderValue>), HttpError>) {
     let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&initialize_params()));
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = HttpMethod::POST;
@@ -259,7 +257,14 @@ pub(crate) async fn initialize(
     request.headers_mut().clone_from(fixed);
     request.headers_mut().insert(ACCEPT, BOTH);
     request.headers_mut().insert(CONTENT_TYPE, JSON);
-    let response = client.request(request).await.map_err(|error| transport_error(&error))?;
+    match client.request(request).await {
+        Ok(response) => (Some(response.status()), greeting(response, gauge).await),
+        Err(error) => (None, Err(transport_error(&error))),
+    }
+}
+
+/// Reads the answer to `initialize`.
+async fn greeting(response: Response<Incoming>, gauge: &Gauge) -> Result<(Agreed, Option<HeaderValue>), HttpError> {
     let session = response.headers().get(SESSION).cloned();
     let mut reader = Reader::of(response, gauge).await?;
     loop {
