@@ -91,8 +91,9 @@ fn server(table: Option<Table<'_>>) -> Server {
     }
     if let Some(node) = table.take("legacy-sse") {
         server.legacy_sse = node.boolean().unwrap_or(false);
-        if server.legacy_sse {
-            node.problem(format!("the 2024-11-05 transport for clients {NOT_YET}; write false"));
+        let first = server.endpoint.split('/').nth(1).unwrap_or_default();
+        if server.legacy_sse && ["sse", "messages"].contains(&first) {
+            node.problem("serves /sse and /messages, so the endpoint must have another path, such as \"/mcp\"");
         }
     }
     server.allowed_hosts = checked(&mut table, "allowed-hosts", host);

@@ -9,7 +9,7 @@ use url::{Host, Url};
 use crate::catalog::name::{UpstreamName, prefix_warnings};
 use crate::mcp::input::Roots;
 
-use super::build::{NOT_YET, repeated, warn_of_literal};
+use super::build::{repeated, warn_of_literal};
 use super::file::{Node, Table};
 use super::profile::filter;
 use super::secret::{self, Secret};
@@ -104,7 +104,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
     let placeholder = Target::Stdio { command: Vec::new(), env: Vec::new(), cwd: None };
     let found = target.is_some();
     let upstream = Upstream {
-        era: table.choice("era", &ERAS).unwrap_or(EraChoice::Auto),
+        era: era(&mut table, target.as_ref()),
         instance: instance(&mut table),
         start: table.choice("start", &[("eager", Start::Eager), ("lazy", Start::Lazy)]).unwrap_or(Start::Eager),
         call_timeout,
@@ -127,6 +127,15 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
 
 const ERAS: [(&str, EraChoice); 3] =
     [("auto", EraChoice::Auto), ("legacy", EraChoice::Legacy), ("modern", EraChoice::Modern)];
+
+fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {
+    let Some(node) = table.take("era") else { return EraChoice::Auto };
+    let era = node.choice(&ERAS).unwrap_or(EraChoice::Auto);
+    if era == EraChoice::Modern && matches!(target, Some(Target::Http { transport: Transport::Sse, .. })) {
+        node.problem("transport \"sse\" is of the legacy era; write era = \"auto\" or another transport");
+    }
+    era
+}
 
 /// The hard limit of a call, which is no shorter than its silence.
 fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
@@ -285,13 +294,7 @@ fn remote(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
     let words = [("auto", Transport::Auto), ("streamable-http", Transport::StreamableHttp), ("sse", Transport::Sse)];
-    let transport = table.take("transport");
-    let chosen = transport.as_ref().and_then(|node| node.choice(&words)).unwrap_or(Transport::Auto);
-    if let Some(node) = transport.filter(|_| chosen == Transport::Sse) {
-        node.problem(format!(
-            "the 2024-11-05 transport to upstreams {NOT_YET}; write \"auto\" with a streamable HTTP URL"
-        ));
-    }
+    let chosen = table.choice("transport", &words).unwrap_or(Transport::Auto);
     let headers = table.take("headers").and_then(|node| node.table()).map(headers).unwrap_or_default();
     Some(Target::Http { url: url(node)?, transport: chosen, headers })
 }

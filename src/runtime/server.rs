@@ -7,6 +7,7 @@ pub(crate) mod feed;
 pub(crate) mod guard;
 pub(crate) mod http;
 pub(crate) mod legacy;
+pub(crate) mod legacy_sse;
 pub(crate) mod lines;
 pub(crate) mod modern;
 pub(crate) mod pace;

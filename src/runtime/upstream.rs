@@ -7,4 +7,5 @@ pub(crate) mod http;
 pub(crate) mod http_actor;
 pub(crate) mod lane;
 pub(crate) mod process;
+pub(crate) mod sse;
 pub(crate) mod stdio;

@@ -34,8 +34,12 @@ pub(crate) enum Behaviour {
     ReplyBoth,
     DropSessionAfter(u64),
     Status(u64),
-    /// Closes the connection in the middle of an answer to `tools/call`.
+    /// Closes the connection in the middle of an answer to `tools/call`; the stream, over HTTP+SSE.
     HttpCut,
+    /// Answers a POST over HTTP+SSE when the request in it is handled.
+    HoldPosts,
+    /// Names another endpoint before every message.
+    SecondEndpoint,
     StopReading,
     CrashAfter(u64),
     /// Modern at first, legacy from the first call on.
@@ -67,6 +71,8 @@ impl Behaviour {
             "drop-session-after" => Self::DropSessionAfter(number),
             "status" => Self::Status(number),
             "http-cut" => Self::HttpCut,
+            "hold-posts" => Self::HoldPosts,
+            "second-endpoint" => Self::SecondEndpoint,
             "stop-reading" => Self::StopReading,
             "crash-after" => Self::CrashAfter(number),
             "forget-modern" => Self::ForgetModern,

@@ -1,4 +1,4 @@
-//! A scriptable MCP server for the end-to-end tests: both eras, stdio and HTTP, well behaved or not.
+//! A scriptable MCP server for the end-to-end tests: both eras, stdio, HTTP and HTTP+SSE, well behaved or not.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +15,7 @@
 mod behaviour;
 mod http;
 mod server;
+mod sse;
 mod stdio;
 mod tools;
 
@@ -53,6 +54,9 @@ struct Args {
     /// How POSTs are answered.
     #[arg(long, default_value = "json")]
     answers: Answers,
+    /// What the endpoint event of HTTP+SSE names instead of the true endpoint.
+    #[arg(long)]
+    endpoint: Option<String>,
     #[arg(long = "behaviour", value_parser = Behaviour::parse)]
     behaviours: Vec<Behaviour>,
 }
@@ -61,6 +65,8 @@ struct Args {
 enum Transport {
     Stdio,
     Http,
+    /// HTTP+SSE of 2024-11-05.
+    Sse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -85,5 +91,6 @@ async fn main() {
     match transport {
         Transport::Stdio => stdio::serve(server).await,
         Transport::Http => http::serve(server, listen).await,
+        Transport::Sse => sse::serve(server, listen).await,
     }
 }

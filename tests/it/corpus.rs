@@ -14,6 +14,7 @@ mod case;
 mod files;
 mod judge;
 mod over_http;
+mod over_sse;
 mod over_stdio;
 mod stage;
 

@@ -236,6 +236,7 @@ pub(crate) struct Events {
 /// One event of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Event {
+    pub(crate) name: Option<String>,
     pub(crate) id: Option<String>,
     pub(crate) data: String,
 }
@@ -271,6 +272,7 @@ fn parse_event(block: &str) -> Event {
                 event.data.push_str(value);
             }
             "id" => event.id = Some(value.to_owned()),
+            "event" => event.name = Some(value.to_owned()),
             _ => {}
         }
     }

@@ -30,6 +30,7 @@ mod peers;
 mod process;
 mod reload;
 mod rules;
+mod sse;
 mod stdio;
 mod tidy;
 mod upstream;

@@ -32,6 +32,11 @@ impl Fake {
         Self { args: ["http", "--listen", "127.0.0.1:0", "--era", era].map(str::to_owned).into() }
     }
 
+    /// A server of HTTP+SSE, which is of the legacy era.
+    pub(crate) fn sse() -> Self {
+        Self { args: ["sse", "--listen", "127.0.0.1:0", "--era", "legacy"].map(str::to_owned).into() }
+    }
+
     /// Adds an option with its value.
     pub(crate) fn with(mut self, option: &str, value: impl AsRef<str>) -> Self {
         self.args.extend([option.to_owned(), value.as_ref().to_owned()]);

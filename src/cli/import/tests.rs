@@ -49,7 +49,7 @@ fn claude_desktop_is_imported_without_its_secrets() {
 #[test]
 fn claude_code_keeps_variables_and_defaults() {
     let (text, config) = imported(&[sample("claude-code/.mcp.json")]);
-    assert_eq!(names(&config), ["docs", "db"]);
+    assert_eq!(names(&config), ["docs", "events", "db"]);
     assert_eq!(secret(&config, "docs", "Authorization"), "Bearer value-of-DOCS_TOKEN");
     assert_eq!(secret(&config, "docs", "X-Region"), "eu");
     assert_eq!(secret(&config, "db", "DATABASE_URL"), "value-of-DATABASE_URL");
@@ -59,7 +59,7 @@ fn claude_code_keeps_variables_and_defaults() {
         "[\"/usr/local/bin/pg-mcp\", \"--schema\", \"public\"]",
         "# Not carried over: timeout.",
         "#   DOCS_TOKEN: Authorization, header of docs",
-        "# [upstreams.events]",
+        "[upstreams.events]\nurl = \"https://events.example.com/sse\"\ntransport = \"sse\"",
         "# Off: `${CACHE_DIR}` is not replaced here",
         "# [upstreams.plain]",
     ] {

@@ -24,7 +24,7 @@ use crate::runtime::server::conversation::{Conversation, Entered};
 use crate::runtime::server::feed::Feed;
 use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::{Session, StreamPlace};
-use crate::runtime::server::{modern, reply};
+use crate::runtime::server::{legacy_sse, modern, reply};
 use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
 use crate::runtime::shares::{Good, Place};
 use crate::runtime::upstream::lane::ClientTag;
@@ -59,7 +59,9 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     match admit(front, &head) {
         Err(response) => *response,
         Ok(Route::WellKnown) => front.resource_metadata(&head),
-        Ok(Route::Endpoint { caller, .. }) if !seat.allows(&front.service.shares, &caller) => {
+        Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. })
+            if !seat.allows(&front.service.shares, &caller) =>
+        {
             let mut response = reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections");
             response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
             response
@@ -69,11 +71,13 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
             let asked = Asked { front, headers: &head.headers, caller, profile, accepts_events: events };
             if head.method == HttpMethod::POST { asked.post(&head, body).await } else { asked.get_or_delete(&head) }
         }
+        Ok(Route::LegacySse { path, caller }) => legacy_sse::handle(front, path, caller, (&head, body)).await,
     }
 }
 
 enum Route {
     Endpoint { profile: Option<Arc<str>>, caller: Arc<str> },
+    LegacySse { path: legacy_sse::Path, caller: Arc<str> },
     WellKnown,
 }
 
@@ -84,27 +88,27 @@ fn admit(front: &Arc<Front>, head: &Parts) -> Result<Route, Box<Reply>> {
     if path == "/.well-known/oauth-protected-resource" && front.guard.asks_for_token() {
         return Ok(Route::WellKnown);
     }
-    let profile = match path.strip_prefix(front.endpoint.as_str()) {
-        Some("") => None,
-        Some(rest) => rest.strip_prefix('/').filter(|name| front.has_profile(name)).map(Arc::from),
-        None => None,
+    let authenticate = || {
+        let caller = front.guard.authenticate(&head.headers, head.headers.get(http::header::HOST));
+        caller.inspect_err(|_| front.service.metrics.auth_failed())
     };
-    if profile.is_none() && path != front.endpoint {
+    if let Some(path) = legacy_sse::Path::of(front, path) {
+        path.admit(&head.method)?;
+        return Ok(Route::LegacySse { path, caller: authenticate()? });
+    }
+    let Some(profile) = front.profile_at(&front.endpoint, path) else {
         let text = "nothing here; the MCP endpoint has another path";
         return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
-    }
+    };
     let known = [HttpMethod::POST, HttpMethod::GET, HttpMethod::DELETE];
     if !known.contains(&head.method) {
         return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
     }
-    let caller = front.guard.authenticate(&head.headers, head.headers.get(http::header::HOST)).inspect_err(|_| {
-        front.service.metrics.auth_failed();
-    })?;
-    Ok(Route::Endpoint { profile, caller })
+    Ok(Route::Endpoint { profile, caller: authenticate()? })
 }
 
 /// Whether an Accept header allows a media type; a missing one allows everything.
-fn accepts(headers: &HeaderMap, media: &str) -> bool {
+pub(super) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter().peekable();
     if values.peek().is_none() {
         return true;
@@ -123,14 +127,8 @@ fn accepts(headers: &HeaderMap, media: &str) -> bool {
 
 impl Asked<'_> {
     async fn post(&self, head: &Parts, body: Incoming) -> Reply {
-        let is_json = self.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
-            value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
-        });
-        let encoded =
-            self.headers.get(CONTENT_ENCODING).is_some_and(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
-        if !is_json || encoded {
-            let text = "the body must be application/json without a content encoding";
-            return reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
+        if let Some(response) = not_json(self.headers) {
+            return response;
         }
         if !self.accepts_events && !accepts(self.headers, "application/json") {
             let text = "Accept must allow application/json or text/event-stream";
@@ -140,7 +138,7 @@ impl Asked<'_> {
             return response;
         }
         match read_body(body, &head.headers, self.front).await {
-            Ok(bytes) => self.message(self.front.service.budget.count(bytes)).await,
+            Ok(bytes) => self.message(bytes).await,
             Err(response) => *response,
         }
     }
@@ -250,7 +248,7 @@ impl Asked<'_> {
             tag: Some(ClientTag::new()),
             ..self.client(revision)
         };
-        let Some(session) = self.front.sessions.open(client) else {
+        let Some(session) = self.front.sessions.open(client, None) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };
         let mut response = reply::answer(id, Answer::ok(initialize_result(revision)));
@@ -268,7 +266,7 @@ impl Asked<'_> {
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
         };
         let found = id.to_str().ok().and_then(|id| self.front.sessions.find(id, &self.caller));
-        let Some(session) = found.filter(|session| session.client.profile == self.profile) else {
+        let Some(session) = found.filter(|s| s.client.profile == self.profile && s.pipe.is_none()) else {
             let text = "no such session; start again with `initialize`";
             return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
         };
@@ -460,8 +458,19 @@ impl Asked<'_> {
     }
 }
 
+/// The refusal of a body that cannot be JSON.
+pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
+    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
+        value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+    });
+    let encoded = headers.get(CONTENT_ENCODING).is_some_and(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
+    let text = "the body must be application/json without a content encoding";
+    let refusal = || reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
+    (!is_json || encoded).then(refusal)
+}
+
 /// Rung 9: the body within size and time.
-async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
+pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
     let limit = front.max_body_bytes;
     let too_large = || {
         Box::new(reply::refusal_and_close(
@@ -513,10 +522,10 @@ async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Re
             }
         }
     }
-    Ok(first.unwrap_or_else(|| joined.freeze()))
+    Ok(front.service.budget.count(first.unwrap_or_else(|| joined.freeze())))
 }
 
-fn bad_frame(error: FrameError) -> Reply {
+pub(super) fn bad_frame(error: FrameError) -> Reply {
     let code = match error {
         FrameError::NotUtf8 | FrameError::Syntax => code::PARSE_ERROR,
         FrameError::TooDeep | FrameError::TooManyNodes | FrameError::DuplicateKey => code::INVALID_REQUEST,
@@ -524,7 +533,7 @@ fn bad_frame(error: FrameError) -> Reply {
     reply::refusal(StatusCode::BAD_REQUEST, code, &error.to_string())
 }
 
-fn bad_message(error: &MessageError) -> Reply {
+pub(super) fn bad_message(error: &MessageError) -> Reply {
     match error {
         MessageError::Syntax => bad_frame(FrameError::Syntax),
         MessageError::Shape { id, .. } => {

@@ -34,6 +34,8 @@ pub(crate) struct Front {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) guard: Guard,
     pub(crate) endpoint: String,
+    /// Whether HTTP+SSE of 2024-11-05 is served too.
+    pub(crate) legacy_sse: bool,
     pub(crate) settled: watch::Receiver<bool>,
     pub(crate) bounds: Bounds,
     pub(crate) max_body_bytes: usize,
@@ -44,8 +46,14 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    pub(crate) fn has_profile(&self, name: &str) -> bool {
-        self.service.snapshots.load().profiles.contains_key(name)
+    /// Whether a path is `base`, or `base` and a profile, and which.
+    pub(crate) fn profile_at(&self, base: &str, path: &str) -> Option<Option<Arc<str>>> {
+        let rest = path.strip_prefix(base)?;
+        if rest.is_empty() {
+            return Some(None);
+        }
+        let known = |name: &&str| self.service.snapshots.load().profiles.contains_key(*name);
+        rest.strip_prefix('/').filter(known).map(|name| Some(Arc::from(name)))
     }
 
     /// Waits, shortly after the start, until the upstreams have been heard of; later it costs one look.

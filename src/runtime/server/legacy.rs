@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::clock;
@@ -22,6 +24,8 @@ pub(crate) struct Session {
     /// One GET stream at a time; a second one neither replaces nor shares it.
     streaming: AtomicBool,
     in_flight: InFlight,
+    /// The way in of a session over HTTP+SSE. Such a session is none of the endpoint's, nor the other way round.
+    pub(crate) pipe: Option<mpsc::Sender<Bytes>>,
     /// Fires when the session ends.
     pub(crate) ended: CancellationToken,
 }
@@ -117,7 +121,7 @@ impl Sessions {
 
     /// Opens a session under an id of 192 random bits; `None` when there is no room. A full table first ends the session
     /// that has been idle longest.
-    pub(crate) fn open(&self, client: ClientContext) -> Option<Arc<Session>> {
+    pub(crate) fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<Session>> {
         let mut table = self.lock();
         let mine = table.values().filter(|s| s.client.caller == client.caller).count();
         if self.limits.per_caller.is_some_and(|limit| mine >= limit) {
@@ -136,6 +140,7 @@ impl Sessions {
             last_used: AtomicU64::new(now.as_secs()),
             streaming: AtomicBool::new(false),
             in_flight: InFlight::default(),
+            pipe,
             ended: CancellationToken::new(),
         });
         table.insert(session.id.clone(), Arc::clone(&session));
@@ -209,7 +214,7 @@ mod tests {
     #[test]
     fn a_session_belongs_to_its_caller() {
         let sessions = sessions(8);
-        let id = sessions.open(client("a")).unwrap().id.clone();
+        let id = sessions.open(client("a"), None).unwrap().id.clone();
         assert!(sessions.find(&id, "a").is_some());
         assert!(sessions.find(&id, "b").is_none());
         assert!(!sessions.close(&id, "b"));
@@ -220,21 +225,21 @@ mod tests {
     #[test]
     fn a_full_table_ends_an_idle_session_and_never_a_busy_one() {
         let sessions = sessions(1);
-        let first = sessions.open(client("a")).unwrap();
+        let first = sessions.open(client("a"), None).unwrap();
         let stream = first.stream().unwrap();
         assert!(first.stream().is_none(), "one stream at a time");
-        assert!(sessions.open(client("b")).is_none());
+        assert!(sessions.open(client("b"), None).is_none());
         drop(stream);
-        assert!(sessions.open(client("b")).is_some());
+        assert!(sessions.open(client("b"), None).is_some());
         assert!(first.ended.is_cancelled());
     }
 
     #[test]
     fn a_caller_has_a_share_of_the_table() {
         let sessions = sessions(8);
-        assert!(sessions.open(client("a")).is_some());
-        assert!(sessions.open(client("a")).is_some());
-        assert!(sessions.open(client("a")).is_none());
-        assert!(sessions.open(client("b")).is_some());
+        assert!(sessions.open(client("a"), None).is_some());
+        assert!(sessions.open(client("a"), None).is_some());
+        assert!(sessions.open(client("a"), None).is_none());
+        assert!(sessions.open(client("b"), None).is_some());
     }
 }

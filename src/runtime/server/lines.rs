@@ -1,10 +1,12 @@
-//! MCP over lines in both eras: stdin and stdout of `headend stdio`, and connections of the admin socket that want MCP.
+//! MCP over lines in both eras: stdin and stdout of `headend stdio`, connections of the admin socket that want MCP, and what
+//! [`super::legacy_sse`] makes of a stream and its POSTs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio_util::io::{InspectReader, InspectWriter};
@@ -26,6 +28,7 @@ use crate::runtime::server::reply::answer_message;
 use crate::runtime::service::{Answer, ClientContext, Handled, Service, not_found};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::lane::ClientTag;
+use crate::telemetry::metrics::Connected;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::ClientId;
@@ -46,6 +49,8 @@ pub(crate) struct LineClient {
     pub(crate) caller: Arc<str>,
     pub(crate) profile: Option<Arc<str>>,
     pub(crate) settled: watch::Receiver<bool>,
+    /// How it is counted; none where its connections are counted already.
+    pub(crate) connected: Option<Connected>,
     pub(crate) max_line_bytes: usize,
     pub(crate) bounds: Bounds,
     /// URIs that one subscription may name.
@@ -63,10 +68,13 @@ pub(crate) async fn serve(
     let tasks = TaskGroup::default();
     let (out, outbound) = mpsc::channel(OUTBOUND);
     let written = TaskGroup::default();
-    let connected = client.service.metrics.connected("stdio");
-    let (received, sent) = (connected.received(), connected.sent());
-    let mut reader = InspectReader::new(reader, move |bytes| received.inc_by(bytes.len() as u64));
-    let writer = InspectWriter::new(writer, move |bytes| sent.inc_by(bytes.len() as u64));
+    let connected = client.connected;
+    let counter = |of: fn(&Connected) -> IntCounter| connected.as_ref().map(of);
+    let count = |counter: Option<IntCounter>| {
+        move |bytes: &[u8]| counter.iter().for_each(|counter| counter.inc_by(bytes.len() as u64))
+    };
+    let mut reader = InspectReader::new(reader, count(counter(Connected::received)));
+    let writer = InspectWriter::new(writer, count(counter(Connected::sent)));
     written.spawn("writer", write(writer, outbound));
     let mut decoder = LineDecoder::new(client.max_line_bytes);
     let connection = Arc::new(Connection {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::catalog::name::UpstreamName;
-use crate::config::{EraChoice, Instance, Start, Target, Upstream};
+use crate::config::{EraChoice, Instance, Start, Target, Transport, Upstream};
 use crate::engine::ask::Declared;
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::{PeerOptions, PeerTimes};
@@ -20,10 +21,11 @@ use crate::runtime::clock;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, Link, LinkState};
-use crate::runtime::upstream::http_actor;
+use crate::runtime::upstream::http_actor::{self, Remote};
 use crate::runtime::upstream::lane::Lane;
 use crate::runtime::upstream::process::{LastWords, Launch, Process, drain_stderr};
-use crate::runtime::upstream::stdio::{self, StdioNews, StdioOptions};
+use crate::runtime::upstream::sse;
+use crate::runtime::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
 
 /// What an actor tells the supervisor.
 #[derive(Debug)]
@@ -121,7 +123,11 @@ impl Context {
         let target = self.handle.spec.load().target.clone();
         match target {
             Target::Stdio { command, env, cwd } => serve_stdio(self, Launch { command, env, cwd }, hint).await,
-            Target::Http { .. } => http_actor::serve(self, hint).await,
+            Target::Http { transport, .. } => match Remote::of(self) {
+                Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(self, &remote)).await,
+                Ok(remote) => http_actor::serve(self, &remote, hint).await,
+                Err(why) => Run { why, next: None, served: None },
+            },
         }
     }
 }
@@ -207,8 +213,8 @@ pub(crate) struct Run {
 }
 
 async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
-    let (handle, lane) = (&context.handle, &context.lane);
-    let Nursery { stop, tasks, intake, .. } = &context.nursery;
+    let handle = &context.handle;
+    let Nursery { stop, tasks, .. } = &context.nursery;
     let process = match Process::start(&launch) {
         Ok(process) => process,
         Err(error) => return Run { why: error.to_string(), next: None, served: None },
@@ -216,10 +222,34 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let (stdin, stdout, stderr, mut reaper) = process.split();
     let words = LastWords::default();
     tasks.spawn("stderr", drain_stderr(handle.name.to_string(), stderr, words.clone()));
-    let spec = handle.spec.load_full();
+    let start = handle.spec.load().start_timeout;
+    let (ended, served) = converse(context, (hint, start), stdin, stdout).await;
+    let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
+    let status = if early.is_some() { early } else { reaper.stop().await };
+    let mut why = ended.why;
+    if let Some(status) = status.filter(|status| !status.success()) {
+        why = format!("{why} ({status})");
+    }
+    if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
+        let line: String = line.chars().take(200).collect();
+        why = format!("{why}; last line of stderr: {}", line.escape_debug());
+    }
+    Run { why, next: ended.next, served }
+}
+
+/// Speaks over a duplex of lines, tells the supervisor what is learnt there, and says for how long it was ready. `start` is
+/// how to ask for the era and how long the handshake may take.
+pub(crate) async fn converse(
+    context: &Context,
+    start: (EraHint, Duration),
+    writer: impl AsyncWrite + Unpin,
+    reader: impl AsyncRead + Unpin,
+) -> (Ended, Option<Duration>) {
+    let (handle, lane) = (&context.handle, &context.lane);
+    let Nursery { stop, intake, .. } = &context.nursery;
     let peer = PeerOptions {
-        hint,
-        times: PeerTimes { probe: PROBE_TIME, start: spec.start_timeout },
+        hint: start.0,
+        times: PeerTimes { probe: PROBE_TIME, start: start.1 },
         bounds: ListBounds::default(),
         declared: lane.declared.clone(),
         lists: lane.is_main(),
@@ -237,7 +267,7 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
     };
     let mut ready_at: Option<Instant> = None;
     let ended = {
-        let connection = stdio::run(stdin, stdout, options, &handle.metrics, stop, &mut tell);
+        let connection = stdio::run(writer, reader, options, &handle.metrics, stop, &mut tell);
         tokio::pin!(connection);
         let mut agreed: Option<Agreed> = None;
         loop {
@@ -261,19 +291,9 @@ async fn serve_stdio(context: &Context, launch: Launch, hint: EraHint) -> Run {
         }
     };
     let served = ready_at.map(|at| clock::now().duration_since(at));
-    // No call may find the old link while the process is ended, which takes its time.
+    // No call may find the old link while what is behind it is ended, which takes its time.
     lane.set_state(LinkState::Starting);
-    let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
-    let status = if early.is_some() { early } else { reaper.stop().await };
-    let mut why = ended.why;
-    if let Some(status) = status.filter(|status| !status.success()) {
-        why = format!("{why} ({status})");
-    }
-    if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
-        let line: String = line.chars().take(200).collect();
-        why = format!("{why}; last line of stderr: {}", line.escape_debug());
-    }
-    Run { why, next: ended.next, served }
+    (ended, served)
 }
 
 /// Says that a lane is open.

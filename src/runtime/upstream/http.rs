@@ -343,7 +343,7 @@ impl HttpLink {
         if current.as_deref() != lost.as_deref() {
             return Ok(());
         }
-        let (agreed, session) = initialize(&self.parts).await?;
+        let (agreed, session) = initialize(&self.parts).await.1?;
         if agreed.revision != self.agreed.revision {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
@@ -362,11 +362,12 @@ impl HttpLink {
     }
 }
 
-/// Posts `initialize` without any header of a session or version and reads what was agreed.
-///
-/// # Errors
-/// [`HttpError`].
-pub(crate) async fn initialize(parts: &LinkParts) -> Result<(Agreed, Option<HeaderValue>), HttpError> {
+/// What `initialize` brought: what was agreed, and the session.
+pub(crate) type Opened = Result<(Agreed, Option<HeaderValue>), HttpError>;
+
+/// Posts `initialize` without any header of a session or version and reads what was agreed. The status is that of the answer,
+/// if one came.
+pub(crate) async fn initialize(parts: &LinkParts) -> (Option<StatusCode>, Opened) {
     let params = initialize_params(&parts.declared);
     let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&params));
     let mut request = Request::new(Full::new(body));
@@ -375,9 +376,16 @@ pub(crate) async fn initialize(parts: &LinkParts) -> Result<(Agreed, Option<Head
     request.headers_mut().clone_from(&parts.fixed);
     request.headers_mut().insert(ACCEPT, BOTH);
     request.headers_mut().insert(CONTENT_TYPE, JSON);
-    let response = parts.client.request(request).await.map_err(|error| transport_error(&error))?;
+    match parts.client.request(request).await {
+        Ok(response) => (Some(response.status()), greeting(response, &parts.gauge).await),
+        Err(error) => (None, Err(transport_error(&error))),
+    }
+}
+
+/// Reads the answer to `initialize`.
+async fn greeting(response: Response<Incoming>, gauge: &Gauge) -> Opened {
     let session = response.headers().get(SESSION).cloned();
-    let mut reader = Reader::of(response, &parts.gauge).await?;
+    let mut reader = Reader::of(response, gauge).await?;
     loop {
         match reader.next().await? {
             Message::Response(answer) => {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
 use hyper::body::Incoming;
+use url::Url;
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
-use crate::config::Target;
+use crate::config::{Target, Transport};
 use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
 use crate::engine::peer::list_params;
 use crate::mcp::method::{List, Method};
@@ -19,6 +20,7 @@ use crate::runtime::upstream::handle::{Link, LinkState};
 use crate::runtime::upstream::http::{
     Gauge, HttpError, HttpLink, LinkParts, Reader, drain, initialize, transport_error,
 };
+use crate::runtime::upstream::sse;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -29,30 +31,60 @@ const REOPEN: Duration = Duration::from_secs(2);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
+/// Where an HTTP upstream is, and what goes with each request.
+pub(crate) struct Remote {
+    pub(crate) url: Url,
+    pub(crate) uri: Uri,
+    /// The operator's headers, credentials among them.
+    pub(crate) fixed: HeaderMap,
+    /// HTTP+SSE may be tried where streamable HTTP is not spoken.
+    may_be_older: bool,
+}
+
+impl Remote {
+    /// Reads the configuration in force and makes its scheme usable.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) fn of(context: &Context) -> Result<Self, String> {
+        let spec = context.handle.spec.load_full();
+        let Target::Http { url, headers, transport } = &spec.target else {
+            return Err("not an HTTP upstream".to_owned());
+        };
+        let uri = url.as_str().parse::<Uri>().map_err(|_| "its URL is no HTTP URI".to_owned())?;
+        let mut fixed = HeaderMap::new();
+        for (name, value) in headers {
+            let (Ok(name), Ok(mut value)) =
+                (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose()))
+            else {
+                return Err(format!("its header `{name}` is no HTTP header"));
+            };
+            value.set_sensitive(true);
+            fixed.insert(name, value);
+        }
+        let prepared = context.nursery.http.prepare(&uri);
+        prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
+        Ok(Self { url: url.clone(), uri, fixed, may_be_older: *transport == Transport::Auto })
+    }
+}
+
+/// Why there is no link. The texts are sentences for the operator.
+enum Unopened {
+    Failed(String),
+    /// It does not speak streamable HTTP, but may speak the HTTP+SSE transport of 2024-11-05.
+    Older(String),
+}
+
 /// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
-pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
+pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> Run {
     let (handle, lane) = (&context.handle, &context.lane);
     let Nursery { stop, tasks, http, intake, .. } = &context.nursery;
     let spec = handle.spec.load_full();
     let down = |why: String, served| Run { why, next: None, served };
-    let Target::Http { url, headers, .. } = &spec.target else { return down("not an HTTP upstream".to_owned(), None) };
-    let Ok(uri) = url.as_str().parse::<Uri>() else { return down("its URL is no HTTP URI".to_owned(), None) };
-    let mut fixed = HeaderMap::new();
-    for (name, value) in headers {
-        let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose()))
-        else {
-            return down(format!("its header `{name}` is no HTTP header"), None);
-        };
-        value.set_sensitive(true);
-        fixed.insert(name, value);
-    }
-    if let Err(error) = http.prepare(&uri) {
-        return down(format!("the system's certificate store cannot be used: {error}"), None);
-    }
     let parts = LinkParts {
         client: http.clone(),
-        uri,
-        fixed,
+        uri: remote.uri.clone(),
+        fixed: remote.fixed.clone(),
         tasks: tasks.clone(),
         gauge: Gauge { metrics: handle.metrics.clone(), intake: intake.clone() },
         upstream: handle.name.clone(),
@@ -60,12 +92,18 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
         turns: Arc::clone(&lane.turns),
     };
     let opened = tokio::select! {
-        opened = tokio::time::timeout(spec.start_timeout, open(&parts, hint)) => opened,
+        opened = tokio::time::timeout(spec.start_timeout, open(&parts, remote.may_be_older, hint)) => opened,
         () = stop.cancelled() => return down("stopped".to_owned(), None),
     };
     let link = match opened {
         Ok(Ok(link)) => link,
-        Ok(Err(why)) => return down(why, None),
+        Ok(Err(Unopened::Older(why))) => {
+            let run = Box::pin(sse::serve(context, remote)).await;
+            // A URL that is wrong fails both ways, and the operator should see both.
+            let why = if run.served.is_none() { format!("{why}; over HTTP+SSE: {}", run.why) } else { run.why };
+            return Run { why, ..run };
+        }
+        Ok(Err(Unopened::Failed(why))) => return down(why, None),
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
     let ready_at = clock::now();
@@ -83,28 +121,33 @@ pub(crate) async fn serve(context: &Context, hint: EraHint) -> Run {
     down(why, Some(clock::now().duration_since(ready_at)))
 }
 
-/// Finds the era and agrees. Errors are sentences for the operator.
-async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<HttpLink>, String> {
+/// Finds the era and agrees.
+async fn open(parts: &LinkParts, may_be_older: bool, hint: EraHint) -> Result<Arc<HttpLink>, Unopened> {
     let new_link = |agreed| Arc::new(HttpLink::new(parts.clone(), agreed));
     if hint != EraHint::Legacy {
         let modern = Agreed { revision: Revision::LATEST, offers: Offers::default() };
         let probe = new_link(modern);
-        match discover(&probe, hint).await? {
+        match discover(&probe, hint).await.map_err(Unopened::Failed)? {
             Some(agreed) => return Ok(new_link(agreed)),
             None if hint == EraHint::Modern => {
-                return Err(
-                    "configured as modern, but `server/discover` is not answered as 2026-07-28 demands".to_owned()
-                );
+                let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
+                return Err(Unopened::Failed(why.to_owned()));
             }
             None => {}
         }
     }
-    open_session(parts).await.map_err(|error| format!("`initialize`: {error}"))
+    open_session(parts).await.map_err(|(status, error)| {
+        let why = format!("`initialize`: {error}");
+        // What a server of 2024-11-05 says to a POST at the URL of its stream.
+        let older = matches!(status.map(|status| status.as_u16()), Some(400 | 404 | 405)) && may_be_older;
+        if older { Unopened::Older(why) } else { Unopened::Failed(why) }
+    })
 }
 
 /// Opens a legacy session.
-async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, HttpError> {
-    let (agreed, session) = initialize(parts).await?;
+async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<StatusCode>, HttpError)> {
+    let (status, opened) = initialize(parts).await;
+    let (agreed, session) = opened.map_err(|error| (status, error))?;
     let link = Arc::new(HttpLink::new(parts.clone(), agreed));
     link.adopt_session(session);
     link.tell(message::encode_notification("notifications/initialized", None)).await;
@@ -315,7 +358,7 @@ async fn heard(link: &Arc<HttpLink>, reader: &mut Reader) -> bool {
     }
 }
 
-fn is_event_stream(response: &http::Response<Incoming>) -> bool {
+pub(crate) fn is_event_stream(response: &http::Response<Incoming>) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
 }

@@ -1,12 +1,12 @@
-//! The task of one running stdio child: [`Peer`] over two pipes. It never waits for a client.
+//! The task of one connection that speaks in lines, which is a stdio child's above all: [`Peer`] over two pipes. It never waits
+//! for a client.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -104,8 +104,8 @@ struct Connection<'a> {
 /// Runs the protocol over a child's pipes until one of them ends. Dropping the pipes is the caller's first step to stop the
 /// child.
 pub(crate) async fn run(
-    mut stdin: ChildStdin,
-    mut stdout: ChildStdout,
+    mut stdin: impl AsyncWrite + Unpin,
+    mut stdout: impl AsyncRead + Unpin,
     options: StdioOptions,
     metrics: &UpstreamMetrics,
     stop: &CancellationToken,

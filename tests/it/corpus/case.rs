@@ -20,7 +20,6 @@ const MISSING: &[(&str, &str)] = &[
     ("arguments=[{", "rules over arguments are not built"),
     ("${TASK", "tasks are not built"),
     ("2025-11-25 unknown task", "tasks are not built"),
-    ("${SSE_SESSION", "the 2024-11-05 transport is not built"),
 ];
 
 /// A line of the corpus.

@@ -49,6 +49,10 @@ impl Peers {
         Some(peers)
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// A Node that is new enough for all of them.
     pub(crate) fn node(&self) -> PathBuf {
         self.root.join("node/node_modules/.bin/node")
@@ -63,7 +67,7 @@ impl Peers {
         self.root.join("node/node_modules/@modelcontextprotocol").join(name)
     }
 
-    fn python(&self, program: &str) -> PathBuf {
+    pub(crate) fn python(&self, program: &str) -> PathBuf {
         self.root.join("venv/bin").join(program)
     }
 }

@@ -1,0 +1,238 @@
+//! The HTTP+SSE transport of 2024-11-05 towards clients: `GET /sse` opens a stream whose first event says where to POST, and
+//! every answer comes on the stream. Both are made a pipe, on which [`super::lines`] serves the client.
+//!
+//! A session is its stream: it belongs to the caller that opened it and ends with it.
+//!
+//! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use futures_util::{Stream, stream};
+use http::request::Parts;
+use http::{Method as HttpMethod, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, duplex};
+use tokio::sync::mpsc;
+use tokio_util::io::StreamReader;
+
+use crate::mcp::version::Revision;
+use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::endpoint::{accepts, bad_frame, bad_message, not_json, read_body};
+use crate::runtime::server::http::Front;
+use crate::runtime::server::legacy::{Session, StreamPlace};
+use crate::runtime::server::lines::{self, LineClient};
+use crate::runtime::server::reply;
+use crate::runtime::service::ClientContext;
+use crate::runtime::shares::{Good, Place};
+use crate::wire::code;
+use crate::wire::frame::Frame;
+use crate::wire::message::Message;
+use crate::wire::sse;
+
+type Reply = Response<ReplyBody>;
+
+/// Messages of a client that may wait; then its POSTs wait.
+const INBOUND: usize = 4;
+/// How long a POST may wait for those before it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of answers that may wait for the connection, beside the queue of the line writer.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// One of the transport's two paths.
+pub(crate) enum Path {
+    /// The stream, of the whole catalog or of a profile.
+    Stream {
+        profile: Option<Arc<str>>,
+    },
+    Messages,
+}
+
+impl Path {
+    /// What a path is, where the transport is served at all.
+    pub(crate) fn of(front: &Front, path: &str) -> Option<Self> {
+        match path {
+            _ if !front.legacy_sse => None,
+            "/messages" => Some(Self::Messages),
+            path => front.profile_at("/sse", path).map(|profile| Self::Stream { profile }),
+        }
+    }
+
+    /// # Errors
+    /// 405 for any method but the path's own.
+    pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<Reply>> {
+        let (own, allow) = match self {
+            Self::Stream { .. } => (HttpMethod::GET, "GET"),
+            Self::Messages => (HttpMethod::POST, "POST"),
+        };
+        if *method == own { Ok(()) } else { Err(Box::new(reply::method_not_allowed(allow))) }
+    }
+}
+
+/// Answers a request whose caller is known.
+pub(crate) async fn handle(front: &Arc<Front>, path: Path, caller: Arc<str>, request: (&Parts, Incoming)) -> Reply {
+    let (head, body) = request;
+    if let Some(response) = front.over_rate(&caller) {
+        return response;
+    }
+    match path {
+        Path::Stream { profile } => open(front, caller, profile, head),
+        Path::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
+    }
+}
+
+/// Opens a session and its stream.
+fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &Parts) -> Reply {
+    if !accepts(&head.headers, "text/event-stream") {
+        let text = "Accept must allow text/event-stream";
+        return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+    }
+    let no_room = |text| reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
+    let Some(share) = front.service.shares.take(&caller, Good::Stream) else { return no_room("too many streams") };
+    let (pipe, inbound) = mpsc::channel(INBOUND);
+    // The revision is agreed on the pipe.
+    let client = ClientContext { caller, profile, revision: Revision::V2024_11_05, asker: None, log: None, tag: None };
+    let Some(session) = front.sessions.open(client, Some(pipe)) else {
+        return no_room("no room for another session");
+    };
+    let Some(place) = session.stream() else { return no_room("no room for another session") };
+    let (lines, writer) = duplex(PIPE_BYTES);
+    serve(front, &session, inbound, writer);
+    let outbound = Outbound {
+        front: Arc::clone(front),
+        session,
+        lines: BufReader::with_capacity(PIPE_BYTES, lines),
+        line: Vec::new(),
+        opening: true,
+        _held: (place, share),
+    };
+    reply::events(stream::unfold(outbound, Outbound::step))
+}
+
+/// Serves the session as a client on a pipe, in a task of its own.
+fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Bytes>, writer: DuplexStream) {
+    let client = LineClient {
+        service: Arc::clone(&front.service),
+        caller: Arc::clone(&session.client.caller),
+        profile: session.client.profile.clone(),
+        settled: front.settled.clone(),
+        connected: None,
+        max_line_bytes: front.max_body_bytes,
+        bounds: front.bounds,
+        max_uris: front.limits.uris_per_stream,
+    };
+    let reader = StreamReader::new(Box::pin(messages(inbound, Arc::clone(session))));
+    let serving = lines::serve(client, reader, writer, front.service.draining.clone());
+    front.service.tasks.spawn("session", serving);
+}
+
+/// What was posted, as lines, until the session ends.
+fn messages(
+    inbound: mpsc::Receiver<Bytes>,
+    session: Arc<Session>,
+) -> impl Stream<Item = std::io::Result<impl bytes::Buf>> + Send {
+    stream::unfold((inbound, session), |(mut inbound, session)| async move {
+        let message = tokio::select! {
+            message = inbound.recv() => message?,
+            () = session.ended.cancelled() => return None,
+        };
+        Some((Ok(message.chain(Bytes::from_static(b"\n"))), (inbound, session)))
+    })
+}
+
+/// The stream of a session. Dropped when the client goes away, which ends the session and cancels its calls.
+struct Outbound {
+    front: Arc<Front>,
+    session: Arc<Session>,
+    lines: BufReader<DuplexStream>,
+    /// The part of the next line that was read.
+    line: Vec<u8>,
+    opening: bool,
+    _held: (StreamPlace, Place),
+}
+
+impl Outbound {
+    async fn step(mut self) -> Option<(Bytes, Self)> {
+        if std::mem::take(&mut self.opening) {
+            let endpoint = format!("/messages?sessionId={}", self.session.id);
+            return Some((sse::event(None, Some("endpoint"), &[endpoint.as_bytes()]), self));
+        }
+        let read = tokio::select! {
+            read = self.lines.read_until(b'\n', &mut self.line) => read,
+            () = tokio::time::sleep(self.front.keepalive) => return Some((sse::comment("keep-alive"), self)),
+        };
+        let line = std::mem::take(&mut self.line);
+        match (read, line.split_last()) {
+            (Ok(_), Some((b'\n', message))) => Some((sse::event(None, Some("message"), &[message]), self)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Outbound {
+    fn drop(&mut self) {
+        self.front.sessions.close(&self.session.id, &self.session.client.caller);
+    }
+}
+
+/// Takes one message for a session.
+async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
+    let refusal = |status, text| Box::new(reply::refusal(status, code::INVALID_REQUEST, text));
+    if let Some(response) = not_json(&head.headers) {
+        return Err(Box::new(response));
+    }
+    let Some(id) = session_id(head.uri.query().unwrap_or_default()) else {
+        let text = "the query must name one session, as the endpoint event does";
+        return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+    };
+    let bytes = read_body(body, &head.headers, front).await?;
+    let frame = Frame::from_client(bytes, front.bounds).map_err(|error| Box::new(bad_frame(error)))?;
+    let batch = frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    // Whether the session's revision knows batches is not known here.
+    if let Err(error) = Message::parse(&frame)
+        && !batch
+    {
+        return Err(Box::new(bad_message(&error)));
+    }
+    let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
+    let session = front.sessions.find(&id, caller).ok_or_else(unknown)?;
+    let pipe = session.pipe.as_ref().ok_or_else(unknown)?;
+    tokio::select! {
+        sent = pipe.send(frame.bytes().clone()) => sent.map_err(|_| unknown())?,
+        () = session.ended.cancelled() => return Err(unknown()),
+        () = tokio::time::sleep(PATIENCE) => {
+            let text = "the session does not keep up; read its event stream";
+            return Err(Box::new(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text)));
+        }
+    }
+    Ok(reply::accepted())
+}
+
+/// The session that a query names. One SDK writes `session_id`, and proxies in between may rely on it.
+fn session_id(query: &str) -> Option<String> {
+    let mut named = url::form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, _)| matches!(name.as_ref(), "sessionId" | "session_id"));
+    let id = named.next()?.1.into_owned();
+    (!id.is_empty() && named.next().is_none()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_one_session_or_none() {
+        for (label, query, wanted) in [
+            ("one", "sessionId=a", Some("a")),
+            ("in the other spelling", "session_id=a", Some("a")),
+            ("beside others", "x=1&sessionId=a%2Db", Some("a-b")),
+            ("none", "", None),
+            ("empty", "sessionId=", None),
+            ("twice", "sessionId=a&sessionId=a", None),
+            ("in both spellings", "sessionId=a&session_id=b", None),
+        ] {
+            assert_eq!(session_id(query).as_deref(), wanted, "{label}");
+        }
+    }
+}
