@@ -55,7 +55,7 @@ struct Asked<'a> {
 /// Answers one HTTP request.
 pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, seat: &Seat) -> Reply {
     let (head, body) = request.into_parts();
-    match admit(front, &head) {
+    match admit(front, &head, seat) {
         Err(response) => *response,
         Ok(Route::WellKnown) => front.resource_metadata(&head),
         Ok(Route::Endpoint { caller, .. }) if !seat.allows(&front.service.shares, &caller) => {
@@ -77,7 +77,7 @@ enum Route {
 }
 
 /// Rungs 3 to 6: Host and Origin, path and method, credentials.
-fn admit(front: &Arc<Front>, head: &Parts) -> Result<Route, Box<Reply>> {
+fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Reply>> {
     front.guard.admit(head)?;
     let path = head.uri.path();
     if path == "/.well-known/oauth-protected-resource" && front.guard.asks_for_token() {
@@ -96,9 +96,7 @@ fn admit(front: &Arc<Front>, head: &Parts) -> Result<Route, Box<Reply>> {
     if !known.contains(&head.method) {
         return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
     }
-    let caller = front.guard.authenticate(&head.headers, head.headers.get(http::header::HOST)).inspect_err(|_| {
-        front.service.metrics.auth_failed();
-    })?;
+    let caller = front.authenticate(head, seat)?;
     Ok(Route::Endpoint { profile, caller })
 }
 
