@@ -482,6 +482,28 @@ fn changes_during_a_reading_are_read_once_more() {
 }
 
 #[test]
+fn a_server_that_changes_all_the_time_is_read_once_a_second_and_still_seen() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}).to_string();
+    let readings = |world: &World| {
+        let first = |m: &&Value| m["method"] == "tools/list" && m["params"]["cursor"].is_null();
+        world.upstreams[0].server.seen.iter().filter(first).count()
+    };
+    let before = readings(&world);
+    for n in 0..100 {
+        world.upstreams[0].server.tools.push(format!("u{n}"));
+        let now = world.now;
+        world.upstreams[0].peer.handle_line(Bytes::from(changed.clone()), now);
+        world.settle();
+        world.pass(Duration::from_millis(100));
+    }
+    let asked = readings(&world) - before;
+    assert!((10..=15).contains(&asked), "{asked} readings in ten seconds");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 101, "the last change is seen too");
+}
+
+#[test]
 fn garbage_and_malformed_answers_cost_one_call_at_most() {
     let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
     let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("x", &echo("a__t", 2)).unwrap());
