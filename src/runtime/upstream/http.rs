@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
@@ -307,6 +307,10 @@ impl Reader {
         let is = |media: &[u8]| {
             content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
         };
+        if response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+            // None was asked for, and what it would grow to is not known.
+            return Err(HttpError::Protocol("the answer has a content encoding".to_owned()));
+        }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
             return Ok(Self { body: response.into_body(), format: Format::Sse { decoder }, gauge });
@@ -564,6 +568,8 @@ fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
             let text = format!("The server behind this item refused the request with HTTP status {}.", status.as_u16());
             Failure::new(Reason::UpstreamProtocol, Executed::No, text)
         }
+        // Neither an answer nor a refusal; redirects are not followed.
+        HttpError::Status(status) if status.is_success() || status.is_redirection() => malformed(),
         HttpError::Status(status) => {
             let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
             Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
