@@ -16,6 +16,7 @@ use crate::engine::route::{Params, RouteError, params_object};
 use crate::mcp::capability::initialize_result;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
+use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
 use crate::runtime::live::LiveEvent;
@@ -100,6 +101,15 @@ fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Rep
     Ok(Route::Endpoint { profile, caller })
 }
 
+/// The trace context of the HTTP request, for a message that has none.
+fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
+    let mut parents = headers.get_all(trace::PARENT).iter().filter_map(|value| value.to_str().ok());
+    if let (Some(parent), None) = (parents.next(), parents.next()) {
+        let states: Vec<&str> = headers.get_all(trace::STATE).iter().filter_map(|value| value.to_str().ok()).collect();
+        meta.fall_back_on(parent.trim(), (!states.is_empty()).then(|| states.join(",")).as_deref());
+    }
+}
+
 /// Whether an Accept header allows a media type; a missing one allows everything.
 fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter().peekable();
@@ -170,7 +180,10 @@ impl Asked<'_> {
             return answer(not_found(&request.method, era));
         }
         let method = Method::parse(&request.method);
-        let params = Params::read(request.params.as_ref());
+        let mut params = Params::read(request.params.as_ref());
+        if let Ok(params) = &mut params {
+            trace_of(self.headers, &mut params.meta);
+        }
         let claims = params.as_ref().is_ok_and(|params| params.meta.has_claim());
         if method == Method::Initialize && !claims {
             if header_is_modern {

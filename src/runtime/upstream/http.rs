@@ -183,6 +183,11 @@ impl HttpLink {
                 }
             }
         }
+        for (name, value) in outgoing.meta.trace() {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                request.headers_mut().insert(name, value);
+            }
+        }
         HttpExchange::start(Arc::clone(link), id, bytes, request)
     }
 
