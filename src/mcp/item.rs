@@ -69,10 +69,12 @@ impl Definition {
             return Err(format!("a definition of {} bytes (limit {MAX_DEFINITION_BYTES})", raw.bytes().len()));
         }
         let unreadable = |error| format!("a definition that cannot be read: {error}");
-        let key = RawObject::parse(raw).map_err(unreadable)?.string(list.key());
-        let key = key.ok_or_else(|| format!("a definition without `{}`", list.key()))?;
-        let clean = hygiene::clean(raw).map_err(|why| format!("`{}`: {why}", key.escape_default()))?;
+        let clean = hygiene::clean(raw).map_err(|why| match RawObject::parse(raw) {
+            Ok(object) => format!("`{}`: {why}", object.string(list.key()).unwrap_or_default().escape_default()),
+            Err(error) => unreadable(error),
+        })?;
         let mut object = RawObject::parse(&clean).map_err(unreadable)?;
+        let key = object.string(list.key()).ok_or_else(|| format!("a definition without `{}`", list.key()))?;
         hygiene::drop_unsafe_icons(&mut object);
         let schema = object.get("inputSchema").filter(|_| list == List::Tools);
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));

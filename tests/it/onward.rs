@@ -22,6 +22,9 @@ const OWN_TO_THE_HOP: [&str; 10] = [
     "X-Anything",
 ];
 
+/// Header fields.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 /// A gateway before an upstream of that era, over HTTP or on pipes.
 struct Scene {
     gateway: Gateway,
@@ -60,7 +63,7 @@ impl Scene {
 }
 
 /// One request with more header fields than the client would send, and some of them changed.
-fn send(client: &mut Mcp, method: &str, params: Value, more: &[(&str, &str)]) {
+fn send(client: &mut Mcp, method: &str, params: Value, more: Fields<'_>) {
     let params = client.dress(params);
     let mut headers = client.headers(method, &params);
     headers.retain(|(name, _)| !more.iter().any(|(other, _)| name.eq_ignore_ascii_case(other)));
@@ -131,18 +134,18 @@ fn a_trace_goes_on_upstream_when_it_is_well_formed() {
     let own = json!({"traceparent": PARENT, "tracestate": "a=b", "baggage": "tenant=secret"});
     let header = [("traceparent", PARENT), ("tracestate", "a=b"), ("baggage", "tenant=secret")];
     let other = [("traceparent", "00-11111111111111111111111111111111-2222222222222222-00")];
-    let rows: [(&str, Value, &[(&str, &str)], Option<&str>, Option<&str>); 6] = [
-        ("in the message", own.clone(), &[], Some(PARENT), Some("a=b")),
-        ("in the headers", json!({}), &header, Some(PARENT), Some("a=b")),
-        ("in both", own, &other, Some(PARENT), Some("a=b")),
-        ("malformed", json!({"traceparent": "00-xyz", "tracestate": "a=b"}), &[], None, None),
-        ("malformed state", json!({"traceparent": PARENT, "tracestate": "A"}), &[], Some(PARENT), None),
-        ("malformed header", json!({}), &[("traceparent", "00-0-0-0"), ("tracestate", "a=b")], None, None),
+    let rows: [(&str, Value, Fields<'_>, [Option<&str>; 2]); 6] = [
+        ("in the message", own.clone(), &[], [Some(PARENT), Some("a=b")]),
+        ("in the headers", json!({}), &header, [Some(PARENT), Some("a=b")]),
+        ("in both", own, &other, [Some(PARENT), Some("a=b")]),
+        ("malformed", json!({"traceparent": "00-xyz", "tracestate": "a=b"}), &[], [None, None]),
+        ("malformed state", json!({"traceparent": PARENT, "tracestate": "A"}), &[], [Some(PARENT), None]),
+        ("malformed header", json!({}), &[("traceparent", "00-0-0-0"), ("tracestate", "a=b")], [None, None]),
     ];
     for (label, scene) in Scene::all() {
         for era in Era::BOTH {
             let mut client = scene.gateway.client(era);
-            for (row, meta, more, parent, state) in &rows {
+            for (row, meta, more, [parent, state]) in &rows {
                 let params = json!({"name": "fx__echo", "arguments": {"text": row}, "_meta": meta});
                 send(&mut client, "tools/call", params, more);
                 let (message, headers) = scene.last("tools/call");

@@ -11,6 +11,7 @@ use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
 use crate::config::Target;
 use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
 use crate::engine::peer::list_params;
+use crate::engine::refresh::Allowance;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
@@ -139,6 +140,8 @@ fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
 /// Reads the lists, then again whenever the upstream says so. Returns why it gave up.
 async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
     let mut failures = 0_u32;
+    // All lists are read together, so one allowance does for them.
+    let mut allowance = Allowance::default();
     let mut inventory = Inventory::default();
     inventory.completions = link.agreed.offers.completions;
     loop {
@@ -162,7 +165,10 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     if !heard(reader).await {
                         break;
                     }
-                    tokio::time::sleep(DEBOUNCE).await;
+                    let now = clock::now();
+                    let wait = allowance.due(List::Tools, now).duration_since(now);
+                    tokio::time::sleep(wait.max(DEBOUNCE)).await;
+                    allowance.take(List::Tools, clock::now());
                 }
                 Changes::Failed => break,
                 Changes::None => std::future::pending().await,
