@@ -6,6 +6,7 @@ pub(crate) mod fault;
 pub(crate) mod handshake;
 pub(crate) mod peer;
 pub(crate) mod pending;
+pub(crate) mod refresh;
 pub(crate) mod restart;
 pub(crate) mod route;
 #[cfg(test)]

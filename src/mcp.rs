@@ -7,4 +7,5 @@ pub(crate) mod log;
 pub(crate) mod meta;
 pub(crate) mod method;
 pub(crate) mod project;
+pub(crate) mod trace;
 pub(crate) mod version;

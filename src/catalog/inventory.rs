@@ -1,6 +1,7 @@
 //! What one upstream offers: every page of its lists, and how that is kept on disk between starts.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::method::List;
@@ -134,8 +135,9 @@ impl Reading {
         self.skipped.extend(page.skipped);
         let name = self.list.member();
         let stop = if self.items.len() > self.bounds.items {
-            self.items.truncate(self.bounds.items);
-            Some(format!("{name}: only the first {} items are offered", self.bounds.items))
+            // Which of them to keep is not for us to choose.
+            self.items.clear();
+            Some(format!("{name}: more than {} items, none is offered", self.bounds.items))
         } else if self.bytes > self.bounds.bytes {
             Some(format!("{name}: the lists are over {} bytes", self.bounds.bytes))
         } else if page.next.is_some() && self.pages >= self.bounds.pages {
@@ -152,9 +154,24 @@ impl Reading {
 
     fn done(&mut self, why: Option<String>) -> Next {
         self.skipped.extend(why);
-        // A name that stands twice in one upstream's list is one item: the first.
-        let mut seen = HashSet::new();
-        self.items.retain(|item| seen.insert(item.key.clone()));
+        // An item may stand twice where the list changed between two pages; two items of one name are none.
+        let mut first: HashMap<String, RawObject> = HashMap::new();
+        let mut twins = HashSet::new();
+        self.items.retain(|item| match first.entry(item.key.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(item.raw.clone());
+                true
+            }
+            Entry::Occupied(known) => {
+                if *known.get() != item.raw {
+                    twins.insert(item.key.clone());
+                }
+                false
+            }
+        });
+        self.items.retain(|item| !twins.contains(&item.key));
+        let told = |name: String| format!("`{}`: two items have this name", name.escape_default());
+        self.skipped.extend(twins.into_iter().map(told));
         Next::Done { items: std::mem::take(&mut self.items), skipped: std::mem::take(&mut self.skipped) }
     }
 }
@@ -177,6 +194,23 @@ mod tests {
         let Next::Done { items, skipped } = reading.page(&page(&["c"], Some("1"))).unwrap() else { panic!() };
         assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(skipped.len(), 1);
+    }
+
+    #[test]
+    fn a_name_with_two_owners_is_offered_by_neither() {
+        let mut reading = Reading::new(List::Tools, ListBounds::default());
+        let text = r#"{"tools":[{"name":"a"},{"name":"b"},{"name":"a","title":"other"},{"name":"b"}]}"#;
+        let Next::Done { items, skipped } = reading.page(&RawJson::trusted(text)).unwrap() else { panic!() };
+        assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(skipped.len(), 1, "{skipped:?}");
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_not_offered_in_part() {
+        let bounds = ListBounds { pages: 3, items: 2, bytes: 1 << 20 };
+        let mut reading = Reading::new(List::Tools, bounds);
+        let Next::Done { items, skipped } = reading.page(&page(&["a", "b", "c"], None)).unwrap() else { panic!() };
+        assert_eq!((items.len(), skipped.len()), (0, 1));
     }
 
     #[test]

@@ -140,7 +140,7 @@ macro_rules! limits {
 limits! {
     /// Connections at once. Each costs a task and its buffers, some 30 KiB idle.
     connections: usize as Count = "max-connections", 1024, COUNT;
-    /// Connections from one address, so that one peer cannot take them all.
+    /// Connections from one address, so that one peer cannot take them all. Those of the local user do not count.
     connections_per_ip: usize as Count = "connections-per-ip", 64, COUNT;
     /// Connections of one caller; hosts open a few for each window.
     connections_per_caller: usize as Count = "connections-per-caller", 128, COUNT;
@@ -198,7 +198,7 @@ limits! {
     caller_rate: Rate as Often = "caller-rate", Rate { count: 20, per: Per::Second }, ();
     /// Requests of one caller at once: two seconds' worth, since hosts list everything at start.
     caller_burst: usize as Count = "caller-burst", 40, COUNT;
-    /// Wrong credentials from one address before it has to wait.
+    /// Wrong credentials from one address before it has to wait, with right ones too unless they are the local user's.
     auth_failures: Rate as Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
     /// Bytes in all queues and bodies together; above it new calls are refused.
     buffered_bytes: usize as Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;

@@ -17,6 +17,7 @@ use crate::engine::handshake::{
     Agreed, Discovered, EraHint, discover_params, initialize_params, judge_discover, judge_initialize, message_of,
 };
 use crate::engine::pending::{Lookup, Pending};
+use crate::engine::refresh::Allowance;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
@@ -116,6 +117,9 @@ pub(crate) struct Peer<P> {
     /// Lists that are being read, and lists to read again after that.
     reading: Vec<List>,
     stale: Vec<List>,
+    allowance: Allowance,
+    /// When a stale list may be read, if that is not yet.
+    refresh_at: Option<Instant>,
 }
 
 impl<P: CallPort> Peer<P> {
@@ -138,6 +142,8 @@ impl<P: CallPort> Peer<P> {
             inventory: Inventory::default(),
             reading: Vec::new(),
             stale: Vec::new(),
+            allowance: Allowance::default(),
+            refresh_at: None,
         };
         match hint {
             EraHint::Legacy => peer.ask_initialize(now),
@@ -159,13 +165,15 @@ impl<P: CallPort> Peer<P> {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Opening { until, .. } => Some(until),
-            State::Ready(_) if self.reading.is_empty() => None,
-            State::Ready(_) => self.list_deadline(),
+            State::Ready(_) => [self.list_deadline(), self.refresh_at].into_iter().flatten().min(),
             State::Failed => None,
         }
     }
 
     fn list_deadline(&self) -> Option<Instant> {
+        if self.reading.is_empty() {
+            return None;
+        }
         let mut earliest = None;
         self.pending.find(|waiting| {
             if let Waiting::List(_, until) = waiting {
@@ -292,6 +300,9 @@ impl<P: CallPort> Peer<P> {
                     self.fault(Fault::BadList);
                     self.list_done(reading.list, None, now);
                 }
+                if self.refresh_at.is_some_and(|due| now >= due) {
+                    self.read_stale(now);
+                }
             }
             State::Opening { .. } | State::Failed => {}
         }
@@ -358,10 +369,10 @@ impl<P: CallPort> Peer<P> {
 
     /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
     fn handle_malformed(&mut self, frame: &Frame) {
-        self.fault(Fault::MalformedReply);
         let object = RawObject::parse(&RawJson::trusted(frame.bytes().clone())).ok();
         let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
-        let Some(id) = id else { return };
+        let Some(id) = id else { return self.fault(Fault::Garbage) };
+        self.fault(Fault::MalformedReply);
         if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
             && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
         {
@@ -425,7 +436,7 @@ impl<P: CallPort> Peer<P> {
 
     fn read_lists(&mut self, lists: impl IntoIterator<Item = List>, now: Instant) {
         for list in lists {
-            if self.reading.contains(&list) {
+            if self.reading.contains(&list) || !self.allowance.take(list, now) {
                 // One reading runs, at most one waits: whatever changes meanwhile is seen by the one that waits.
                 if !self.stale.contains(&list) {
                     self.stale.push(list);
@@ -469,14 +480,20 @@ impl<P: CallPort> Peer<P> {
             self.inventory.replace(list, items);
             self.inventory.skipped.extend(skipped);
         }
-        if let Some(at) = self.stale.iter().position(|stale| *stale == list) {
-            self.stale.remove(at);
-            self.read_lists([list], now);
-        }
+        // Also when a list is read again at once: a server that never stops changing is still seen.
         if self.reading.is_empty() {
             self.events.push_back(PeerEvent::Inventory(self.inventory.clone()));
             self.inventory.skipped.clear();
         }
+        self.read_stale(now);
+    }
+
+    /// Reads the stale lists that are due, and notes when the next of them is.
+    fn read_stale(&mut self, now: Instant) {
+        let stale = std::mem::take(&mut self.stale);
+        self.read_lists(stale, now);
+        let waiting = self.stale.iter().filter(|list| !self.reading.contains(list));
+        self.refresh_at = waiting.map(|list| self.allowance.due(*list, now)).min();
     }
 
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
@@ -503,7 +520,10 @@ impl<P: CallPort> Peer<P> {
             List::Prompts => agreed.offers.prompts,
             List::Resources | List::Templates => agreed.offers.resources,
         });
-        self.read_lists(wanted, now);
+        let wanted: Vec<List> = wanted.collect();
+        self.stale.retain(|list| !wanted.contains(list));
+        self.stale.extend(wanted);
+        self.read_stale(now);
     }
 
     fn handle_progress(&mut self, params: Option<RawJson>) {

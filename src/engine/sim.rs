@@ -44,6 +44,8 @@ impl Seen {
     }
 }
 
+mod attribution;
+
 type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
 
 /// A port that writes down what it gets.
@@ -535,6 +537,28 @@ fn changes_during_a_reading_are_read_once_more() {
 }
 
 #[test]
+fn a_server_that_changes_all_the_time_is_read_once_a_second_and_still_seen() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}).to_string();
+    let readings = |world: &World| {
+        let first = |m: &&Value| m["method"] == "tools/list" && m["params"]["cursor"].is_null();
+        world.upstreams[0].server.seen.iter().filter(first).count()
+    };
+    let before = readings(&world);
+    for n in 0..100 {
+        world.upstreams[0].server.tools.push(format!("u{n}"));
+        let now = world.now;
+        world.upstreams[0].peer.handle_line(Bytes::from(changed.clone()), now);
+        world.settle();
+        world.pass(Duration::from_millis(100));
+    }
+    let asked = readings(&world) - before;
+    assert!((10..=15).contains(&asked), "{asked} readings in ten seconds");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 101, "the last change is seen too");
+}
+
+#[test]
 fn garbage_and_malformed_answers_cost_one_call_at_most() {
     let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
     let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("x", &echo("a__t", 2)).unwrap());
@@ -558,106 +582,6 @@ fn a_server_request_that_belongs_to_no_call_is_answered_at_once() {
     assert_eq!(world.reply_to(0, &json!("s1")).unwrap()["result"], json!({}));
     assert_eq!(world.reply_to(0, &json!("s2")).unwrap()["error"]["code"], -32602);
     assert_eq!(world.reply_to(0, &json!("s3")).unwrap()["result"], json!({"roots": []}));
-}
-
-#[test]
-fn a_question_ends_with_its_answer_its_withdrawal_or_its_call() {
-    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
-    let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": {}});
-    let call = world.call("x", &echo("a__t", 1)).unwrap();
-    world.server_says(0, &ask("answered"));
-    world.answer_question(0, &json!("answered"));
-    assert!(world.reply_to(0, &json!("answered")).is_some());
-    world.server_says(0, &ask("withdrawn"));
-    let params = json!({"requestId": "withdrawn"});
-    world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
-    world.answer_question(0, &json!("withdrawn"));
-    assert!(world.reply_to(0, &json!("withdrawn")).is_none(), "a late answer goes nowhere");
-    world.server_says(0, &ask("orphan"));
-    world.cancel(0, call);
-    assert_eq!(world.reply_to(0, &json!("orphan")).unwrap()["error"]["code"], -1, "the server does not wait for ever");
-    let asked = |id: &str| Seen::Asked(json!(id));
-    let want = [asked("answered"), asked("withdrawn"), Seen::Withdrawn(json!("withdrawn")), asked("orphan")];
-    assert_eq!(world.seen(call), want);
-}
-
-/// What the clients and the server of one shared connection do, in any order.
-#[derive(Clone, Debug)]
-enum Talk {
-    Call,
-    /// The server asks for one of its calls that waits for nothing.
-    Ask(usize),
-    /// The client of a question gets it as the result of its request, and the call waits.
-    Park(usize),
-    Answer(usize),
-    Finish(usize),
-    Cancel(usize),
-}
-
-fn talk() -> impl Strategy<Value = Vec<Talk>> {
-    let any = any::<usize>;
-    let step = prop_oneof![
-        3 => Just(Talk::Call),
-        4 => any().prop_map(Talk::Ask),
-        2 => any().prop_map(Talk::Park),
-        2 => any().prop_map(Talk::Answer),
-        2 => any().prop_map(Talk::Finish),
-        1 => any().prop_map(Talk::Cancel),
-    ];
-    prop::collection::vec(step, 1..40)
-}
-
-fn pick<T: Clone>(from: &[T], at: usize) -> Option<T> {
-    (!from.is_empty()).then(|| from[at % from.len()].clone())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
-    /// The names of the questions say whose they are, so that a wrong guess shows.
-    #[test]
-    fn a_question_reaches_the_call_that_it_belongs_to_or_nobody(steps in talk()) {
-        let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
-        let mut calls: Vec<u64> = Vec::new();
-        let mut asked = 0_u64;
-        for step in steps {
-            // Calls whose question is open, by what their client saw.
-            let open: Vec<(u64, Value)> = calls.iter().filter_map(|call| Some((*call, world.open_question(*call)?))).collect();
-            match step {
-                Talk::Call => calls.push(world.call(["x", "y"][calls.len() % 2], &echo("a__t", world.calls + 1)).unwrap()),
-                Talk::Ask(at) => {
-                    let idle: Vec<u64> = calls.iter().copied().filter(|call| !open.iter().any(|(o, _)| o == call)).collect();
-                    if let Some(call) = pick(&idle, at) {
-                        asked += 1;
-                        let id = format!("{call}/{asked}");
-                        world.server_says(0, &json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}}));
-                    }
-                }
-                Talk::Park(at) => if let Some((call, _)) = pick(&open, at) {
-                    world.upstreams[0].peer.handle_parked(call);
-                },
-                Talk::Answer(at) => if let Some((_, question)) = pick(&open, at) {
-                    world.answer_question(0, &question);
-                },
-                Talk::Finish(at) => if let Some(call) = pick(&calls, at) {
-                    world.answer_call(0, call);
-                    calls.retain(|c| *c != call);
-                },
-                Talk::Cancel(at) => if let Some(call) = pick(&calls, at) {
-                    world.cancel(0, call);
-                    calls.retain(|c| *c != call);
-                },
-            }
-            world.check();
-        }
-        for call in 1..=world.calls {
-            for seen in world.seen(call) {
-                if let Seen::Asked(id) = seen {
-                    prop_assert!(id.as_str().unwrap().starts_with(&format!("{call}/")), "call {} was asked {}", call, id);
-                }
-            }
-        }
-    }
 }
 
 #[derive(Clone, Debug)]

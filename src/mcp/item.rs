@@ -4,6 +4,8 @@ use crate::mcp::method::List;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
+mod hygiene;
+
 /// Largest definition that is offered on, in bytes: a 16 KiB description and a 256 KiB schema fit twice.
 const MAX_DEFINITION_BYTES: usize = 512 * 1024;
 
@@ -66,8 +68,14 @@ impl Definition {
         if raw.bytes().len() > MAX_DEFINITION_BYTES {
             return Err(format!("a definition of {} bytes (limit {MAX_DEFINITION_BYTES})", raw.bytes().len()));
         }
-        let object = RawObject::parse(raw).map_err(|error| format!("a definition that cannot be read: {error}"))?;
+        let unreadable = |error| format!("a definition that cannot be read: {error}");
+        let clean = hygiene::clean(raw).map_err(|why| match RawObject::parse(raw) {
+            Ok(object) => format!("`{}`: {why}", object.string(list.key()).unwrap_or_default().escape_default()),
+            Err(error) => unreadable(error),
+        })?;
+        let mut object = RawObject::parse(&clean).map_err(unreadable)?;
         let key = object.string(list.key()).ok_or_else(|| format!("a definition without `{}`", list.key()))?;
+        hygiene::drop_unsafe_icons(&mut object);
         let schema = object.get("inputSchema").filter(|_| list == List::Tools);
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
         let bad_headers = headers.is_err();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::mcp::log::LogLevel;
+use crate::mcp::trace;
 use crate::mcp::version::Revision;
 use crate::wire::id::ClientId;
 use crate::wire::raw::{RawJson, RawObject};
@@ -107,8 +108,27 @@ impl Meta {
             .ok_or(MetaError::WrongType { key: PROGRESS_TOKEN, want: "a string or an integer" })
     }
 
-    /// The `_meta` that goes upstream: the client's vendor keys and trace context, our own token, and for a modern upstream
-    /// the envelope of this hop with the capabilities of the client. Reserved keys of the client never pass. `None` when nothing is left to say.
+    /// Takes the trace context of the transport where the message itself has none.
+    pub(crate) fn fall_back_on(&mut self, parent: &str, state: Option<&str>) {
+        if self.0.get(trace::PARENT).is_none() && trace::is_parent(parent) {
+            self.0.set(trace::PARENT, RawJson::string(parent));
+            self.0.remove(trace::STATE);
+            if let Some(state) = state {
+                self.0.set(trace::STATE, RawJson::string(state));
+            }
+        }
+    }
+
+    /// The well-formed trace context, by key; the keys are those of HTTP headers too.
+    pub(crate) fn trace(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let parent = self.0.string(trace::PARENT).filter(|parent| trace::is_parent(parent));
+        let state = parent.as_ref().and_then(|_| self.0.string(trace::STATE)).filter(|state| trace::is_state(state));
+        parent.map(|parent| (trace::PARENT, parent)).into_iter().chain(state.map(|state| (trace::STATE, state)))
+    }
+
+    /// The `_meta` that goes upstream: the client's vendor keys and its trace context as far as that is well-formed, our own
+    /// token, and for a modern upstream the envelope of this hop with the capabilities of the client. Reserved keys of the
+    /// client never pass, nor does its baggage. `None` when nothing is left to say.
     pub(crate) fn upstream(
         &self,
         revision: Revision,
@@ -117,7 +137,12 @@ impl Meta {
         client: Said<'_>,
     ) -> Option<RawJson> {
         let mut out = self.0.clone();
-        out.retain(|key| !is_reserved(key) && key != PROGRESS_TOKEN);
+        let traced: Vec<&str> = self.trace().map(|(key, _)| key).collect();
+        out.retain(|key| match key {
+            trace::PARENT | trace::STATE => traced.contains(&key),
+            PROGRESS_TOKEN | trace::BAGGAGE => false,
+            key => !is_reserved(key),
+        });
         if let Some(token) = token {
             out.set(PROGRESS_TOKEN, token.clone());
         }
@@ -204,14 +229,38 @@ mod tests {
     #[test]
     fn only_vendor_keys_and_our_own_token_go_upstream() {
         let client = meta(
-            r#"{"progressToken":"p","io.modelcontextprotocol/logLevel":"info","mcp.dev/x":1,"acme.com/y":2,"traceparent":"00-a"}"#,
+            r#"{"progressToken":"p","io.modelcontextprotocol/logLevel":"info","mcp.dev/x":1,"acme.com/y":2,"traceparent":"00-a","tracestate":"a=b","baggage":"c=d"}"#,
         );
         let token = RawJson::trusted("42");
         let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare(), Said::default()).unwrap();
-        assert_eq!(legacy.text(), r#"{"acme.com/y":2,"traceparent":"00-a","progressToken":42}"#);
+        assert_eq!(legacy.text(), r#"{"acme.com/y":2,"progressToken":42}"#);
         assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare(), Said::default()).is_none());
         let modern = Meta::default().upstream(Revision::V2026_07_28, None, &HopMeta::bare(), Said::default()).unwrap();
         assert!(modern.text().contains(PROTOCOL_VERSION), "{}", modern.text());
+    }
+
+    #[test]
+    fn a_well_formed_trace_context_goes_upstream_and_nothing_else_of_that_name() {
+        const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let own = format!(r#""traceparent":"{PARENT}""#);
+        for (label, text, header, want) in [
+            ("own", format!(r#"{{{own},"tracestate":"a=b"}}"#), None, format!(r#"{{{own},"tracestate":"a=b"}}"#)),
+            ("bad state", format!(r#"{{{own},"tracestate":"="}}"#), None, format!("{{{own}}}")),
+            ("state alone", r#"{"tracestate":"a=b"}"#.to_owned(), None, String::new()),
+            ("no string", r#"{"traceparent":7,"baggage":"x=y"}"#.to_owned(), None, String::new()),
+            ("header", "{}".to_owned(), Some((PARENT, Some("a=b"))), format!(r#"{{{own},"tracestate":"a=b"}}"#)),
+            ("header, bad state", "{}".to_owned(), Some((PARENT, Some("a"))), format!("{{{own}}}")),
+            ("bad header", "{}".to_owned(), Some(("00", Some("a=b"))), String::new()),
+            ("both", format!("{{{own}}}"), Some(("00-1-2-3", None)), format!("{{{own}}}")),
+            ("own but bad", r#"{"traceparent":"x"}"#.to_owned(), Some((PARENT, None)), String::new()),
+        ] {
+            let mut meta = Meta(RawObject::parse(&RawJson::trusted(text)).unwrap());
+            if let Some((parent, state)) = header {
+                meta.fall_back_on(parent, state);
+            }
+            let sent = meta.upstream(Revision::V2025_11_25, None, &HopMeta::bare(), Said::default());
+            assert_eq!(sent.map_or(String::new(), |sent| sent.text().into_owned()), want, "{label}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::policy::CallerLimiter;
 use crate::runtime::budget::Budget;
 use crate::runtime::held::Parks;
 use crate::runtime::queue::Queue;
+use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::{Front, accept, serve_pages};
 use crate::runtime::server::legacy::{SessionLimits, Sessions};
@@ -192,6 +193,7 @@ impl Gateway {
             Auth::None => None,
             Auth::Token { tokens } => Some(self.tokens(tokens, &mut addresses)?),
         };
+        let by_address = Arc::new(AddressLimits::new(&config.server.limits, many_callers(&config)));
         for (listener, local) in listeners {
             let server = &config.server;
             let guard =
@@ -210,6 +212,7 @@ impl Gateway {
                 keepalive: server.limits.keepalive,
                 limits: server.limits.clone(),
                 connections: std::sync::atomic::AtomicUsize::new(0),
+                addresses: Arc::clone(&by_address),
             });
             self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
         }

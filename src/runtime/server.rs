@@ -1,5 +1,6 @@
 //! Clients as they reach the gateway: HTTP in both eras, stdio and the admin socket in both eras.
 
+pub(crate) mod address;
 pub(crate) mod body;
 pub(crate) mod conversation;
 pub(crate) mod endpoint;

@@ -1,6 +1,7 @@
 //! Upstreams as the rest of the program sees them: a handle that takes calls, whatever is behind it.
 
 pub(crate) mod actor;
+pub(crate) mod answer;
 pub(crate) mod client;
 pub(crate) mod handle;
 pub(crate) mod http;

@@ -253,7 +253,7 @@ impl Metrics {
             )?,
             limit_hits: b.counters(
                 "headend_limit_hits_total",
-                "Calls that a rate limit refused, by limit.",
+                "Calls, credentials and connections that a limit refused, by limit.",
                 &["limit"],
             )?,
             auth_failures: b.add(IntCounter::new("headend_auth_failures_total", "Requests without a valid token.")?)?,

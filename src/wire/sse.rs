@@ -75,6 +75,10 @@ pub(crate) enum SseError {
     Utf8,
 }
 
+/// From this length on, in bytes, a cut line gets all the room that an event may need: pages that stay empty cost nothing,
+/// copies of half-read lines would.
+const LONG_LINE_BYTES: usize = 512 * 1024;
+
 /// Incremental decoder of one stream.
 ///
 /// Give it a chunk with [`Self::push`], then call [`Self::next_event`] until it returns `None`. What is unfinished when the
@@ -168,6 +172,9 @@ impl SseDecoder {
         }
         if self.too_large(self.carried, comment) {
             return Some(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
+        }
+        if self.carry.capacity() < self.carried && self.carried > LONG_LINE_BYTES {
+            self.carry.reserve_exact(self.max_event_bytes.saturating_sub(self.carry.len()).max(tail.len()));
         }
         self.carry.extend_from_slice(&tail);
         None

@@ -41,6 +41,14 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
+/// A header's value, out of its Base64 clothes.
+fn decoded(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = text(headers, name)?;
+    let inner = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
+    let bytes = inner.map(|inner| data_encoding::BASE64.decode(inner.as_bytes()).unwrap());
+    Some(bytes.map_or(value.clone(), |bytes| String::from_utf8(bytes).unwrap()))
+}
+
 fn refuse(status: u16, id: &Value, code: i64, message: &str) -> Response {
     let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
     (StatusCode::from_u16(status).unwrap(), [("content-type", "application/json")], error.to_string()).into_response()
@@ -212,7 +220,7 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
         _ => None,
     };
     if let Some(member) = named
-        && text(headers, "mcp-name").as_deref() != request.params[member].as_str()
+        && decoded(headers, "mcp-name").as_deref() != request.params[member].as_str()
     {
         return mismatch("Mcp-Name");
     }
@@ -224,7 +232,7 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
                 Value::String(text) => Some(text.clone()),
                 other => Some(other.to_string()),
             };
-            if text(headers, &format!("mcp-param-{header}")) != wanted {
+            if decoded(headers, &format!("mcp-param-{header}")) != wanted {
                 return mismatch("Mcp-Param");
             }
         }

@@ -14,6 +14,7 @@
 
 mod behaviour;
 mod http;
+mod script;
 mod server;
 mod sse;
 mod stdio;
@@ -51,6 +52,9 @@ struct Args {
     /// Where to write every message down.
     #[arg(long)]
     log: Option<PathBuf>,
+    /// Requests whose answers are written word for word; stdio only.
+    #[arg(long)]
+    script: Option<PathBuf>,
     /// How POSTs are answered.
     #[arg(long, default_value = "json")]
     answers: Answers,

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::behaviour::Behaviour;
+use crate::script::Script;
 use crate::server::{Request, Server};
 
 pub(crate) async fn serve(server: Arc<Server>) {
@@ -21,6 +22,7 @@ pub(crate) async fn serve(server: Arc<Server>) {
             }
         }
     });
+    let script = server.args.script.as_deref().map(Script::read).unwrap_or_default();
     let mut input = BufReader::new(tokio::io::stdin());
     let mut running = JoinSet::new();
     let mut line = Vec::new();
@@ -47,6 +49,9 @@ pub(crate) async fn serve(server: Arc<Server>) {
             param_headers: serde_json::Map::default(),
             notices: out.clone(),
         };
+        if script.answers(&request, &out) {
+            continue;
+        }
         running.spawn(one(Arc::clone(&server), request));
         if stop_reading {
             std::future::pending::<()>().await;

@@ -75,6 +75,29 @@ fn an_endless_line_costs_bounded_memory_and_nobody_elses_calls() {
 }
 
 #[test]
+fn a_server_that_changes_all_the_time_is_not_asked_all_the_time() {
+    for era in ["legacy", "modern"] {
+        let setup = Setup::new();
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let server = Fake::http(era).logging(&log).spawn();
+        let gateway = setup.url("fx", &server.url).start();
+        gateway.wait_for_tools(&["fx__mutate"]);
+        let mut client = gateway.modern();
+        let (begun, before) = (Instant::now(), log.count("tools/list"));
+        let mut grown = 0;
+        while begun.elapsed() < Duration::from_secs(3) {
+            assert_eq!(client.call("fx__mutate", json!({})).text(), "grown", "{era}");
+            // Paced by the server, so that its list stays within the bound.
+            client.call("fx__sleep", json!({"ms": 5}));
+            grown += 1;
+        }
+        gateway.wait_for_tools(&[&format!("fx__grown_{}", grown - 1)]);
+        let asked = log.count("tools/list") - before;
+        assert!((1..=12).contains(&asked), "{era}: {grown} changes, {asked} lists read in {:?}", begun.elapsed());
+    }
+}
+
+#[test]
 fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none() {
     const CALLS: usize = 100;
     let setup = Setup::new();

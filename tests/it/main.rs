@@ -25,6 +25,7 @@ mod harness;
 mod http;
 mod input;
 mod mcp;
+mod onward;
 mod operator;
 mod peers;
 mod process;

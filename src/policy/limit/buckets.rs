@@ -84,7 +84,7 @@ impl Limiter {
     }
 }
 
-/// Requests by caller, whatever they ask for: the limit that stands before any policy.
+/// Requests by caller or by address, whatever they ask for: a limit that stands before any policy.
 #[derive(Debug)]
 pub(crate) struct CallerLimiter(Table);
 
@@ -94,6 +94,18 @@ impl CallerLimiter {
         let quota = Quota::new(rate, burst).ok()?;
         let identity = Identity { id: Arc::from("caller-rate"), key: vec![KeyPart::Caller], rate, burst };
         Some(Self(Table::of(identity, quota, SHARD_CAPACITY)))
+    }
+
+    /// How long a caller that takes no request has to wait for one. A caller without a bucket never has to.
+    pub(crate) fn wait(&self, caller: &str, now: Duration) -> Option<Duration> {
+        let parts = [caller, "", ""];
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let shard = self.0.shard(parts).lock().unwrap_or_else(PoisonError::into_inner);
+        let parts: &dyn Parts = &parts;
+        match admit(*shard.buckets.get(parts)?, self.0.quota, now) {
+            (_, Admission::Admit) => None,
+            (_, Admission::RetryAfter(wait)) => Some(wait),
+        }
     }
 
     /// Takes one request.

@@ -16,6 +16,7 @@ use crate::engine::route::{Params, RouteError, params_object};
 use crate::mcp::capability::initialize_result;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
+use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
 use crate::runtime::live::LiveEvent;
@@ -56,7 +57,7 @@ struct Asked<'a> {
 /// Answers one HTTP request.
 pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, seat: &Seat) -> Reply {
     let (head, body) = request.into_parts();
-    match admit(front, &head) {
+    match admit(front, &head, seat) {
         Err(response) => *response,
         Ok(Route::WellKnown) => front.resource_metadata(&head),
         Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. })
@@ -82,19 +83,15 @@ enum Route {
 }
 
 /// Rungs 3 to 6: Host and Origin, path and method, credentials.
-fn admit(front: &Arc<Front>, head: &Parts) -> Result<Route, Box<Reply>> {
+fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Reply>> {
     front.guard.admit(head)?;
     let path = head.uri.path();
     if path == "/.well-known/oauth-protected-resource" && front.guard.asks_for_token() {
         return Ok(Route::WellKnown);
     }
-    let authenticate = || {
-        let caller = front.guard.authenticate(&head.headers, head.headers.get(http::header::HOST));
-        caller.inspect_err(|_| front.service.metrics.auth_failed())
-    };
     if let Some(path) = legacy_sse::Path::of(front, path) {
         path.admit(&head.method)?;
-        return Ok(Route::LegacySse { path, caller: authenticate()? });
+        return Ok(Route::LegacySse { path, caller: front.authenticate(head, seat)? });
     }
     let Some(profile) = front.profile_at(&front.endpoint, path) else {
         let text = "nothing here; the MCP endpoint has another path";
@@ -104,7 +101,16 @@ fn admit(front: &Arc<Front>, head: &Parts) -> Result<Route, Box<Reply>> {
     if !known.contains(&head.method) {
         return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
     }
-    Ok(Route::Endpoint { profile, caller: authenticate()? })
+    Ok(Route::Endpoint { profile, caller: front.authenticate(head, seat)? })
+}
+
+/// The trace context of the HTTP request, for a message that has none.
+fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
+    let mut parents = headers.get_all(trace::PARENT).iter().filter_map(|value| value.to_str().ok());
+    if let (Some(parent), None) = (parents.next(), parents.next()) {
+        let states: Vec<&str> = headers.get_all(trace::STATE).iter().filter_map(|value| value.to_str().ok()).collect();
+        meta.fall_back_on(parent.trim(), (!states.is_empty()).then(|| states.join(",")).as_deref());
+    }
 }
 
 /// Whether an Accept header allows a media type; a missing one allows everything.
@@ -171,7 +177,10 @@ impl Asked<'_> {
             return answer(not_found(&request.method, era));
         }
         let method = Method::parse(&request.method);
-        let params = Params::read(request.params.as_ref());
+        let mut params = Params::read(request.params.as_ref());
+        if let Ok(params) = &mut params {
+            trace_of(self.headers, &mut params.meta);
+        }
         let claims = params.as_ref().is_ok_and(|params| params.meta.has_claim());
         if method == Method::Initialize && !claims {
             if header_is_modern {

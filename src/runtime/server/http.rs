@@ -3,9 +3,10 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use hyper::server::conn::http1;
@@ -17,13 +18,15 @@ use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
+use crate::runtime::clock;
+use crate::runtime::server::address::{self, AddressLimits, Network};
 use crate::runtime::server::body::{Attended, ReplyBody};
 use crate::runtime::server::endpoint;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::legacy::Sessions;
 use crate::runtime::server::pace::{Paced, Patience, Phase};
 use crate::runtime::server::reply;
-use crate::runtime::service::Service;
+use crate::runtime::service::{LOCAL, Service};
 use crate::runtime::shares::{Good, Place, Shares};
 use crate::wire::frame::Bounds;
 
@@ -43,6 +46,8 @@ pub(crate) struct Front {
     pub(crate) keepalive: Duration,
     pub(crate) limits: Limits,
     pub(crate) connections: AtomicUsize,
+    /// Shared by all listeners.
+    pub(crate) addresses: Arc<AddressLimits>,
 }
 
 impl Front {
@@ -71,9 +76,36 @@ impl Front {
         Some(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many requests"))
     }
 
+    /// Who the client is.
+    ///
+    /// An address that presented too many wrong credentials is answered alike whatever it presents next, so it learns
+    /// nothing. That concerns neither the local user, whose generated token nobody guesses, nor a caller whom this
+    /// connection has let in before.
+    ///
+    /// # Errors
+    /// The response to send.
+    pub(crate) fn authenticate(&self, head: &Parts, seat: &Seat) -> Result<Arc<str>, Box<Response<ReplyBody>>> {
+        let now = clock::uptime();
+        let outcome = self.guard.authenticate(&head.headers, head.headers.get(HOST));
+        let wait = match &outcome {
+            Ok(caller) if **caller == *LOCAL || seat.belongs_to(caller) => None,
+            Ok(_) => self.addresses.locked_out(seat.network, now),
+            Err(_) => {
+                self.service.metrics.auth_failed();
+                // Asking without any is how a client finds out that it needs some.
+                let guess = head.headers.contains_key(AUTHORIZATION);
+                guess.then(|| self.addresses.failed(seat.network, now)).flatten()
+            }
+        };
+        let Some(wait) = wait else { return outcome };
+        self.service.metrics.limit_hit("auth-failures");
+        let seconds = wait.as_secs() + 1;
+        Err(Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many wrong credentials")))
+    }
+
     /// The document that a 401 points to: this server takes bearer tokens, and no authorization server issues them.
     pub(crate) fn resource_metadata(&self, head: &Parts) -> Response<ReplyBody> {
-        let host = head.headers.get(http::header::HOST).and_then(|h| h.to_str().ok()).unwrap_or("localhost");
+        let host = head.headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("localhost");
         let body = format!(
             r#"{{"resource":"http://{host}{}","bearer_methods_supported":["header"],"resource_name":"headend"}}"#,
             self.endpoint
@@ -106,6 +138,12 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
         tracing::warn!(client.address = %peer, "connection refused: limit reached");
         return;
     }
+    let network = Network::from(peer.ip());
+    let Some(counted) = front.addresses.connect(network) else {
+        front.connections.fetch_sub(1, Ordering::Relaxed);
+        front.service.metrics.limit_hit("connections-per-ip");
+        return;
+    };
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "TCP_NODELAY not set");
     }
@@ -115,7 +153,7 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
         let place = Counted(&front.connections);
         let connected = front.service.metrics.connected("http");
         let (received, sent) = (connected.received(), connected.sent());
-        let (phase, seat) = (Phase::default(), Arc::new(Seat::default()));
+        let (phase, seat) = (Phase::default(), Arc::new(Seat::new(network, counted)));
         let stream = Paced::new(stream, patience(&front.limits), phase.clone());
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
@@ -158,14 +196,32 @@ fn patience(limits: &Limits) -> Patience {
     }
 }
 
-/// The caller that a connection belongs to: the first that authenticated on it.
-#[derive(Debug, Default)]
-pub(crate) struct Seat(OnceLock<(Arc<str>, Option<Place>)>);
+/// Whom a connection belongs to: its address, and the first caller that authenticated on it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    network: Network,
+    counted: Mutex<Option<address::Counted>>,
+    owner: OnceLock<(Arc<str>, Option<Place>)>,
+}
 
 impl Seat {
+    fn new(network: Network, counted: address::Counted) -> Self {
+        Self { network, counted: Mutex::new(Some(counted)), owner: OnceLock::new() }
+    }
+
+    fn belongs_to(&self, caller: &Arc<str>) -> bool {
+        self.owner.get().is_some_and(|(owner, _)| owner == caller)
+    }
+
     /// Whether the caller may use this connection: it is within the caller's share of connections.
     pub(crate) fn allows(&self, shares: &Shares, caller: &Arc<str>) -> bool {
-        let (owner, place) = self.0.get_or_init(|| (Arc::clone(caller), shares.take(caller, Good::Connection)));
+        let (owner, place) = self.owner.get_or_init(|| {
+            if **caller == *LOCAL {
+                // The local user's connections are limited by their number alone.
+                drop(self.counted.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+            (Arc::clone(caller), shares.take(caller, Good::Connection))
+        });
         owner != caller || place.is_some()
     }
 }

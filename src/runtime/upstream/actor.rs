@@ -135,8 +135,7 @@ impl Context {
 /// Runs a lane of an owner's own, once: until it fails, or nobody needs it any more.
 async fn run_owned(context: Context) {
     let (lane, stop) = (Arc::clone(&context.lane), context.nursery.stop.clone());
-    let serving = context.serve(EraHint::Legacy);
-    tokio::pin!(serving);
+    let mut serving = Box::pin(context.serve(EraHint::Legacy));
     let ended = tokio::select! {
         run = &mut serving => Some(run),
         () = lane.over() => None,
@@ -169,7 +168,7 @@ pub(crate) async fn run(context: Context) {
     loop {
         lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
-        let run = context.serve(hint).await;
+        let run = Box::pin(context.serve(hint)).await;
         if stop.is_cancelled() {
             break;
         }

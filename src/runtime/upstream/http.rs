@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
-use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::ResponseFuture;
 use tokio::sync::mpsc;
 
 use crate::catalog::name::UpstreamName;
@@ -26,15 +26,12 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::actor::Intake;
+use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::lane::Turns;
-use crate::telemetry::metrics::UpstreamMetrics;
-use crate::wire::frame::Frame;
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
-use crate::wire::sse::SseDecoder;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -83,39 +80,10 @@ impl Desk {
     }
 }
 
-/// How answers are measured and bounded.
-#[derive(Clone, Debug)]
-pub(crate) struct Gauge {
-    pub(crate) metrics: UpstreamMetrics,
-    pub(crate) intake: Intake,
-}
-
 impl std::fmt::Debug for HttpLink {
     /// Without the headers, which hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HttpLink({}, {})", self.parts.uri, self.agreed.revision)
-    }
-}
-
-/// What came instead of a usable answer, for the upstream's own life: probing, lists, streams.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HttpError {
-    /// No connection: nothing was sent.
-    Connect(String),
-    /// The connection broke after the request was sent.
-    Broken(String),
-    Status(StatusCode),
-    Protocol(String),
-}
-
-impl std::fmt::Display for HttpError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Connect(why) => write!(f, "connect: {why}"),
-            Self::Broken(why) => write!(f, "connection broken: {why}"),
-            Self::Status(status) => write!(f, "HTTP status {status}"),
-            Self::Protocol(why) => f.write_str(why),
-        }
     }
 }
 
@@ -207,6 +175,11 @@ impl HttpLink {
                 if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
                     request.headers_mut().insert(name, value);
                 }
+            }
+        }
+        for (name, value) in outgoing.meta.trace() {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                request.headers_mut().insert(name, value);
             }
         }
         let side = (!link.is_modern()).then(|| {
@@ -394,120 +367,6 @@ async fn greeting(response: Response<Incoming>, gauge: &Gauge) -> Opened {
             }
             Message::Notification(_) | Message::Request(_) => {}
         }
-    }
-}
-
-pub(crate) fn transport_error(error: &ClientError) -> HttpError {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    if error.is_connect() { HttpError::Connect(text) } else { HttpError::Broken(text) }
-}
-
-/// The messages of one response body, JSON or SSE.
-pub(crate) struct Reader {
-    body: Incoming,
-    format: Format,
-    gauge: Gauge,
-}
-
-enum Format {
-    Json { collected: BytesMut },
-    Sse { decoder: Box<SseDecoder> },
-}
-
-impl Reader {
-    /// Judges the response's head.
-    ///
-    /// # Errors
-    /// [`HttpError::Status`] unless a JSON-RPC body is to be expected.
-    pub(crate) async fn of(response: Response<Incoming>, gauge: &Gauge) -> Result<Self, HttpError> {
-        let status = response.status();
-        let gauge = gauge.clone();
-        let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-        let is = |media: &[u8]| {
-            content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
-        };
-        if is(b"text/event-stream") && status.is_success() {
-            let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
-            return Ok(Self { body: response.into_body(), format: Format::Sse { decoder }, gauge });
-        }
-        // A JSON-RPC error may come under an error status; anything else under one is the status alone.
-        let body_expected =
-            status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
-        if is(b"application/json") && body_expected {
-            let format = Format::Json { collected: BytesMut::new() };
-            return Ok(Self { body: response.into_body(), format, gauge });
-        }
-        drain(response.into_body()).await;
-        Err(HttpError::Status(status))
-    }
-
-    /// The next message. Cancel-safe.
-    ///
-    /// # Errors
-    /// [`HttpError::Broken`] when the body ends before the answer.
-    pub(crate) async fn next(&mut self) -> Result<Message, HttpError> {
-        loop {
-            if let Format::Sse { decoder } = &mut self.format {
-                while let Some(event) = decoder.next_event() {
-                    let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
-                    let is_message = event.name.as_deref().is_none_or(|name| name == "message");
-                    if is_message && !event.data.is_empty() {
-                        return self.gauge.parse(event.data);
-                    }
-                }
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => {
-                    let Ok(data) = frame.into_data() else { continue };
-                    self.gauge.metrics.received(data.len());
-                    match &mut self.format {
-                        Format::Sse { decoder } => decoder.push(data),
-                        Format::Json { collected } => {
-                            if self.body.is_end_stream() && collected.is_empty() {
-                                return self.gauge.parse(data);
-                            }
-                            collected.extend_from_slice(&data);
-                            if collected.len() > self.gauge.intake.max_message_bytes {
-                                return Err(HttpError::Protocol("the answer is over the size limit".to_owned()));
-                            }
-                        }
-                    }
-                }
-                Some(Err(error)) => return Err(HttpError::Broken(error.to_string())),
-                None => match &mut self.format {
-                    Format::Json { collected } if !collected.is_empty() => {
-                        return self.gauge.parse(collected.split().freeze());
-                    }
-                    Format::Json { .. } | Format::Sse { .. } => {
-                        return Err(HttpError::Broken("the answer ended early".to_owned()));
-                    }
-                },
-            }
-        }
-    }
-}
-
-/// Reads the rest of a small body so that its connection can be used again.
-pub(crate) async fn drain(mut body: Incoming) {
-    let mut left = 64 * 1024_usize;
-    while let Ok(Some(Ok(frame))) = tokio::time::timeout(Duration::from_millis(200), body.frame()).await {
-        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        if left == 0 {
-            break;
-        }
-    }
-}
-
-impl Gauge {
-    fn parse(&self, bytes: Bytes) -> Result<Message, HttpError> {
-        let bytes = self.intake.budget.count(bytes);
-        let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
-        Message::parse(&frame).map_err(|error| HttpError::Protocol(error.to_string()))
     }
 }
 
@@ -731,6 +590,8 @@ fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
             let text = format!("The server behind this item refused the request with HTTP status {}.", status.as_u16());
             Failure::new(Reason::UpstreamProtocol, Executed::No, text)
         }
+        // Neither an answer nor a refusal; redirects are not followed.
+        HttpError::Status(status) if status.is_success() || status.is_redirection() => malformed(),
         HttpError::Status(status) => {
             let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
             Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)

@@ -12,14 +12,14 @@ use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
 use crate::config::{Target, Transport};
 use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
 use crate::engine::peer::list_params;
+use crate::engine::refresh::Allowance;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready};
+use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
 use crate::runtime::upstream::handle::{Link, LinkState};
-use crate::runtime::upstream::http::{
-    Gauge, HttpError, HttpLink, LinkParts, Reader, drain, initialize, transport_error,
-};
+use crate::runtime::upstream::http::{HttpLink, LinkParts, initialize};
 use crate::runtime::upstream::sse;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
@@ -213,6 +213,8 @@ fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
 /// Reads the lists, then again whenever the upstream says so. Returns why it gave up.
 async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
     let mut failures = 0_u32;
+    // All lists are read together, so one allowance does for them.
+    let mut allowance = Allowance::default();
     let mut inventory = Inventory::default();
     inventory.completions = link.agreed.offers.completions;
     loop {
@@ -236,7 +238,10 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     if !heard(link, reader).await {
                         break;
                     }
-                    tokio::time::sleep(DEBOUNCE).await;
+                    let now = clock::now();
+                    let wait = allowance.due(List::Tools, now).duration_since(now);
+                    tokio::time::sleep(wait.max(DEBOUNCE)).await;
+                    allowance.take(List::Tools, clock::now());
                 }
                 Changes::Failed => break,
                 Changes::None => std::future::pending().await,

@@ -12,6 +12,7 @@ use super::case::Case;
 use super::judge::{self, Outcome};
 use super::stage::{Prepared, Stage};
 use crate::http::{self, Conn, Events, Response};
+use crate::process::resident;
 
 /// Bytes in two parts: what goes out at once and what goes out drop by drop.
 struct Sent {
@@ -24,6 +25,7 @@ pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
     let mut prepared = stage.prepare(case);
     let repeat = case.member("repeat").as_u64().unwrap_or(1);
     let sent = bytes(case, &prepared);
+    let before = resident(stage.gateway.pid());
     let (calls, lines) = (stage.log.work(), stage.gateway.stderr.all().len());
     let mut outcome = Outcome::default();
     for _ in 0..repeat {
@@ -39,13 +41,19 @@ pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
             outcome.wrong.push(format!("the log got {new:?}"));
         }
     }
+    if let Some(most) = case.expect("rss_growth_mib").and_then(Value::as_u64) {
+        let grown = resident(stage.gateway.pid()).saturating_sub(before) / (1024 * 1024);
+        if grown > most {
+            outcome.wrong.push(format!("grew by {grown} MiB"));
+        }
+    }
     outcome.wrong.extend(prepared.disturbed());
     outcome
 }
 
 fn bytes(case: &Case, prepared: &Prepared) -> Sent {
     let drip = case.member("drip")["every_ms"].as_u64().map(Duration::from_millis);
-    if case.transport == "http-raw" {
+    if matches!(case.transport.as_str(), "http-raw" | "http2-raw") {
         return Sent { first: prepared.filled(&case.raw()), drip };
     }
     let filled = |text: &str| String::from_utf8(prepared.filled(text.as_bytes())).unwrap();

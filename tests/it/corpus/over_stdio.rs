@@ -107,7 +107,7 @@ fn judged(case: &Case, replies: &[Value], blank: bool) -> Vec<String> {
 }
 
 /// The most memory that a process ever had resident, in bytes.
-fn peak(pid: u32) -> u64 {
+pub(super) fn peak(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024

@@ -1,0 +1,230 @@
+//! What a definition may not contain: text that people do not see, references into the network, endless schemas, pictures
+//! from anywhere. Text is cleaned, pictures are dropped, the rest costs the item.
+
+use std::borrow::Cow;
+
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the property).
+const MAX_DEPTH: usize = 64;
+/// Arrays and objects in one definition: 4096 subschemas with what belongs to them.
+const MAX_CONTAINERS: usize = 8192;
+
+/// The definition without what is hidden in it.
+///
+/// # Errors
+/// Why it is not offered at all, for the operator.
+pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
+    let mut walk = Walk { text: raw.bytes(), at: 0, depth: 0, containers: 0 };
+    let mut out: Option<Vec<u8>> = None;
+    let mut copied = 0;
+    let mut key: &[u8] = b"";
+    while let Some(string) = walk.next_string()? {
+        let literal = raw.bytes().get(string.start..string.end).unwrap_or_default();
+        if string.is_key {
+            key = literal;
+            continue;
+        }
+        match key {
+            b"\"$ref\"" if string.follows_key && leads_away(literal) => {
+                return Err("its schema refers to the network".to_owned());
+            }
+            b"\"title\"" | b"\"description\"" if string.follows_key => {
+                if let Some(text) = visible(literal) {
+                    let out = out.get_or_insert_default();
+                    out.extend_from_slice(raw.bytes().get(copied..string.start).unwrap_or_default());
+                    out.extend_from_slice(RawJson::string(&text).bytes());
+                    copied = string.end;
+                }
+            }
+            _ => {}
+        }
+    }
+    let Some(mut out) = out else { return Ok(Cow::Borrowed(raw)) };
+    out.extend_from_slice(raw.bytes().get(copied..).unwrap_or_default());
+    Ok(Cow::Owned(RawJson::trusted(out)))
+}
+
+/// Drops icons that a client should not load: those that are not fetched over TLS, and SVG, which can carry scripts.
+pub(super) fn drop_unsafe_icons(definition: &mut RawObject) {
+    let Some(icons) = definition.get("icons") else { return };
+    let listed = elements(icons).unwrap_or_default();
+    let kept: Vec<Cow<'_, str>> = listed.iter().filter(|icon| is_safe_icon(icon)).map(RawJson::text).collect();
+    if kept.is_empty() {
+        definition.remove("icons");
+    } else if kept.len() < listed.len() {
+        let kept = format!("[{}]", kept.join(","));
+        definition.set("icons", RawJson::trusted(kept));
+    }
+}
+
+fn is_safe_icon(icon: &RawJson) -> bool {
+    let Ok(icon) = RawObject::parse(icon) else { return false };
+    let lower = |name: &str| icon.string(name).unwrap_or_default().to_ascii_lowercase();
+    let src = lower("src");
+    let path = src.split(['?', '#']).next().unwrap_or_default();
+    src.starts_with("https://") && !path.ends_with(".svg") && !lower("mimeType").contains("svg")
+}
+
+/// Whether the string literal of a `$ref` names another host; within the document and beside it is fine.
+fn leads_away(literal: &[u8]) -> bool {
+    // Slashes may be escaped.
+    serde_json::from_slice::<Cow<'_, str>>(literal)
+        .is_ok_and(|target| target.contains("//") && !target.starts_with('#'))
+}
+
+/// The text of a string literal without hidden characters; `None` when it has none.
+fn visible(literal: &[u8]) -> Option<String> {
+    // Hidden characters are escaped, or not ASCII, or DEL.
+    if !literal.iter().any(|byte| matches!(byte, b'\\' | 0x7f..)) {
+        return None;
+    }
+    let text: String = serde_json::from_slice(literal).ok()?;
+    text.contains(is_hidden).then(|| text.replace(is_hidden, ""))
+}
+
+/// Characters that change what is seen, or are not seen while a model reads them. Joiners and the marks of right-to-left
+/// scripts stay: languages need them.
+fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\r' | '\t' => false,
+        // Overrides and isolates of direction, zero-width text, and the tag characters, an invisible copy of ASCII.
+        '\u{200b}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' => true,
+        // Variation selectors beyond those of emoji can carry bytes.
+        '\u{e0100}'..='\u{e01ef}' => true,
+        c => c.is_control(),
+    }
+}
+
+/// A string literal of a JSON text, quotes included.
+struct Literal {
+    start: usize,
+    end: usize,
+    is_key: bool,
+    /// It is the value of the last key.
+    follows_key: bool,
+}
+
+/// Steps through the string literals of valid JSON and measures what lies between.
+struct Walk<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+    containers: usize,
+}
+
+impl Walk<'_> {
+    fn next_string(&mut self) -> Result<Option<Literal>, String> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let start = memchr::memchr(b'"', rest).map(|offset| self.at + offset);
+        let between = self.text.get(self.at..start.unwrap_or(self.text.len())).unwrap_or_default();
+        for byte in between {
+            match byte {
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    self.containers += 1;
+                }
+                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            if self.depth > MAX_DEPTH || self.containers > MAX_CONTAINERS {
+                return Err("its schema is too deep or has too many parts".to_owned());
+            }
+        }
+        let Some(start) = start else { return Ok(None) };
+        let follows_key =
+            between.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b':') && between.contains(&b':');
+        let mut end = start + 1;
+        while let Some(offset) = memchr::memchr2(b'"', b'\\', self.text.get(end..).unwrap_or_default()) {
+            end += offset + 1;
+            if self.text.get(end - 1) == Some(&b'"') {
+                break;
+            }
+            end += 1;
+        }
+        self.at = end;
+        let after = self.text.get(end..).unwrap_or_default().iter().find(|byte| !byte.is_ascii_whitespace());
+        Ok(Some(Literal { start, end, is_key: after == Some(&b':'), follows_key }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(text: &str) -> Result<String, String> {
+        let raw = RawJson::trusted(text.to_owned());
+        clean(&raw).map(|raw| raw.text().into_owned())
+    }
+
+    #[test]
+    fn hidden_text_is_taken_out_of_titles_and_descriptions_alone() {
+        for (label, text, want) in [
+            ("escape", r#"{"description":"a\u001b[8mb\nc"}"#, r#"{"description":"a[8mb\nc"}"#),
+            ("tags", r#"{"title":"a\udb40\udc41b"}"#, r#"{"title":"ab"}"#),
+            ("literal", "{\"description\" : \"a\u{202e}b\"}", r#"{"description" : "ab"}"#),
+            (
+                "in a schema",
+                r#"{"s":{"p":{"description":"\u200bx"}},"n":1.50}"#,
+                r#"{"s":{"p":{"description":"x"}},"n":1.50}"#,
+            ),
+            (
+                "two",
+                r#"{"title":"\u0000","x": [1] ,"description":"\u007f"}"#,
+                r#"{"title":"","x": [1] ,"description":""}"#,
+            ),
+            ("a value", r#"{"enum":["a\u200b"],"pattern":"\u0000"}"#, r#"{"enum":["a\u200b"],"pattern":"\u0000"}"#),
+            ("a property of that name", r#"{"description":{"x":"\u200b"}}"#, r#"{"description":{"x":"\u200b"}}"#),
+            (
+                "languages",
+                r#"{"description":"نمی\u200cخواهم 👩\u200d💻\ufe0f"}"#,
+                r#"{"description":"نمی\u200cخواهم 👩\u200d💻\ufe0f"}"#,
+            ),
+            ("quotes", r#"{"description":"\"\\","title":"\u200b\""}"#, r#"{"description":"\"\\","title":"\""}"#),
+        ] {
+            assert_eq!(cleaned(text).as_deref(), Ok(want), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_schema_stays_within_its_document_and_within_bounds() {
+        let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        for (label, text, good) in [
+            ("own reference", r##"{"$ref":"#/$defs/a//b"}"##.to_owned(), true),
+            ("network", r#"{"$ref":"http://169.254.169.254/x"}"#.to_owned(), false),
+            ("network, escaped", r#"{"$ref" : "https:\/\/evil.example"}"#.to_owned(), false),
+            ("no scheme", r#"{"$ref":"//evil.example/x"}"#.to_owned(), false),
+            ("a property of that name", r#"{"$ref":{"description":"http://x"}}"#.to_owned(), true),
+            ("another key", r#"{"$id":"http://x"}"#.to_owned(), true),
+            ("deep", nested(MAX_DEPTH), true),
+            ("too deep", nested(MAX_DEPTH + 1), false),
+            ("brackets in text", format!("\"{}\"", "[".repeat(100)), true),
+            ("wide", format!("[{}1]", "{},".repeat(MAX_CONTAINERS - 1)), true),
+            ("too wide", format!("[{}1]", "{},".repeat(MAX_CONTAINERS)), false),
+        ] {
+            assert_eq!(cleaned(&text).is_ok(), good, "{label}");
+        }
+    }
+
+    #[test]
+    fn pictures_come_over_tls_and_hold_no_scripts() {
+        let icons = |list: &str| {
+            let text = format!(r#"{{"name":"a","icons":[{list}]}}"#);
+            let mut object = RawObject::parse(&RawJson::trusted(text)).unwrap();
+            drop_unsafe_icons(&mut object);
+            object.encode().text().into_owned()
+        };
+        let good = r#"{"src":"https://a.example/i.png"}"#;
+        assert_eq!(icons(good), format!(r#"{{"name":"a","icons":[{good}]}}"#));
+        for bad in [
+            r#"{"src":"http://a.example/i.png"}"#,
+            r#"{"src":"data:image/png;base64,AA=="}"#,
+            r#"{"src":"https://a.example/i.SVG?x"}"#,
+            r#"{"src":"https://a.example/i","mimeType":"image/svg+xml"}"#,
+            "7",
+        ] {
+            assert_eq!(icons(bad), r#"{"name":"a"}"#, "{bad}");
+            assert_eq!(icons(&format!("{bad},{good}")), format!(r#"{{"name":"a","icons":[{good}]}}"#), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The messages of one HTTP response of an upstream, JSON or SSE, and what can come instead of them.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper_util::client::legacy::Error as ClientError;
+
+use crate::runtime::upstream::actor::Intake;
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::wire::frame::Frame;
+use crate::wire::message::Message;
+use crate::wire::sse::SseDecoder;
+
+/// What came instead of a usable answer, for the upstream's own life: probing, lists, streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HttpError {
+    /// No connection: nothing was sent.
+    Connect(String),
+    /// The connection broke after the request was sent.
+    Broken(String),
+    Status(StatusCode),
+    Protocol(String),
+}
+
+impl std::fmt::Display for HttpError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect(why) => write!(f, "connect: {why}"),
+            Self::Broken(why) => write!(f, "connection broken: {why}"),
+            Self::Status(status) => write!(f, "HTTP status {status}"),
+            Self::Protocol(why) => f.write_str(why),
+        }
+    }
+}
+
+/// How answers are measured and bounded.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge {
+    pub(crate) metrics: UpstreamMetrics,
+    pub(crate) intake: Intake,
+}
+
+pub(crate) fn transport_error(error: &ClientError) -> HttpError {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    if error.is_connect() { HttpError::Connect(text) } else { HttpError::Broken(text) }
+}
+
+/// The messages of one response body, JSON or SSE.
+pub(crate) struct Reader {
+    body: Incoming,
+    format: Format,
+    gauge: Gauge,
+}
+
+enum Format {
+    Json { collected: BytesMut },
+    Sse { decoder: Box<SseDecoder> },
+}
+
+impl Reader {
+    /// Judges the response's head.
+    ///
+    /// # Errors
+    /// [`HttpError::Status`] unless a JSON-RPC body is to be expected.
+    pub(crate) async fn of(response: Response<Incoming>, gauge: &Gauge) -> Result<Self, HttpError> {
+        let status = response.status();
+        let gauge = gauge.clone();
+        let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let is = |media: &[u8]| {
+            content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
+        };
+        if response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+            // None was asked for, and what it would grow to is not known.
+            return Err(HttpError::Protocol("the answer has a content encoding".to_owned()));
+        }
+        if is(b"text/event-stream") && status.is_success() {
+            let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
+            return Ok(Self { body: response.into_body(), format: Format::Sse { decoder }, gauge });
+        }
+        // A JSON-RPC error may come under an error status; anything else under one is the status alone.
+        let body_expected =
+            status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
+        if is(b"application/json") && body_expected {
+            let format = Format::Json { collected: BytesMut::new() };
+            return Ok(Self { body: response.into_body(), format, gauge });
+        }
+        drain(response.into_body()).await;
+        Err(HttpError::Status(status))
+    }
+
+    /// The next message. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`HttpError::Broken`] when the body ends before the answer.
+    pub(crate) async fn next(&mut self) -> Result<Message, HttpError> {
+        loop {
+            if let Format::Sse { decoder } = &mut self.format {
+                while let Some(event) = decoder.next_event() {
+                    let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
+                    let is_message = event.name.as_deref().is_none_or(|name| name == "message");
+                    if is_message && !event.data.is_empty() {
+                        return self.gauge.parse(event.data);
+                    }
+                }
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    self.gauge.metrics.received(data.len());
+                    match &mut self.format {
+                        Format::Sse { decoder } => decoder.push(data),
+                        Format::Json { collected } => {
+                            if self.body.is_end_stream() && collected.is_empty() {
+                                return self.gauge.parse(data);
+                            }
+                            collected.extend_from_slice(&data);
+                            if collected.len() > self.gauge.intake.max_message_bytes {
+                                return Err(HttpError::Protocol("the answer is over the size limit".to_owned()));
+                            }
+                        }
+                    }
+                }
+                Some(Err(error)) => return Err(HttpError::Broken(error.to_string())),
+                None => match &mut self.format {
+                    Format::Json { collected } if !collected.is_empty() => {
+                        return self.gauge.parse(collected.split().freeze());
+                    }
+                    Format::Json { .. } | Format::Sse { .. } => {
+                        return Err(HttpError::Broken("the answer ended early".to_owned()));
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Reads the rest of a small body so that its connection can be used again.
+pub(crate) async fn drain(mut body: Incoming) {
+    let mut left = 64 * 1024_usize;
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(Duration::from_millis(200), body.frame()).await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            break;
+        }
+    }
+}
+
+impl Gauge {
+    pub(crate) fn parse(&self, bytes: Bytes) -> Result<Message, HttpError> {
+        let bytes = self.intake.budget.count(bytes);
+        let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
+        Message::parse(&frame).map_err(|error| HttpError::Protocol(error.to_string()))
+    }
+}
