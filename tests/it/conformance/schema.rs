@@ -43,7 +43,15 @@ impl Schema {
     pub(super) fn of(revision: &str) -> Option<&'static Self> {
         static LEGACY: OnceLock<Schema> = OnceLock::new();
         static MODERN: OnceLock<Schema> = OnceLock::new();
-        let parse = |text: &str| Self { document: serde_json::from_str(text).unwrap(), validators: Mutex::default() };
+        let parse = |text: &str| {
+            let mut document: Value = serde_json::from_str(text).unwrap();
+            // The protocol's source says that a form holds numbers; the schema that is made of it says integers.
+            let types = document.pointer_mut("/$defs/ElicitResult/properties/content/additionalProperties/anyOf/1/type");
+            if let Some(types) = types.and_then(Value::as_array_mut) {
+                types.push(json!("number"));
+            }
+            Self { document, validators: Mutex::default() }
+        };
         match revision {
             "2025-11-25" => Some(LEGACY.get_or_init(|| parse(include_str!("../../data/schema/2025-11-25.json")))),
             "2026-07-28" => Some(MODERN.get_or_init(|| parse(include_str!("../../data/schema/2026-07-28.json")))),
