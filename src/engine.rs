@@ -12,3 +12,4 @@ pub(crate) mod route;
 #[cfg(test)]
 mod sim;
 pub(crate) mod state;
+pub(crate) mod task_id;

@@ -7,5 +7,6 @@ pub(crate) mod log;
 pub(crate) mod meta;
 pub(crate) mod method;
 pub(crate) mod project;
+pub(crate) mod task;
 pub(crate) mod trace;
 pub(crate) mod version;

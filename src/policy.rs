@@ -22,7 +22,7 @@ mod record;
 mod rule;
 mod uri;
 
-pub(crate) use self::decide::{Decision, Facts, decide};
+pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
 pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
 pub(crate) use self::permit::Permit;
 pub(crate) use self::record::Record;

@@ -23,6 +23,7 @@ pub(crate) mod snapshot;
 pub(crate) mod store;
 pub(crate) mod supervisor;
 pub(crate) mod systemd;
+pub(crate) mod tasking;
 pub(crate) mod tasks;
 pub(crate) mod upstream;
 pub(crate) mod watch;

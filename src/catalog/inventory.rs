@@ -29,6 +29,8 @@ pub(crate) struct Inventory {
     lists: [Vec<Definition>; 4],
     /// The upstream answers `completion/complete`.
     pub(crate) completions: bool,
+    /// Tool calls may become tasks, in the way of its era.
+    pub(crate) tasks: bool,
     /// Definitions that were left out, with the reason.
     pub(crate) skipped: Vec<String>,
 }
@@ -66,6 +68,7 @@ impl Inventory {
         out.set("version", RawJson::trusted("1"));
         out.set("revision", RawJson::string(revision.as_str()));
         out.set("completions", RawJson::trusted(if self.completions { "true" } else { "false" }));
+        out.set("tasks", RawJson::trusted(if self.tasks { "true" } else { "false" }));
         for list in List::ALL {
             let items: Vec<String> =
                 self.items(list).iter().map(|item| item.raw.encode().text().into_owned()).collect();
@@ -80,6 +83,7 @@ impl Inventory {
         let revision = Revision::parse(&object.string("revision")?)?;
         let mut inventory = Self {
             completions: object.get("completions").is_some_and(|raw| raw.bytes().as_ref() == b"true"),
+            tasks: object.get("tasks").is_some_and(|raw| raw.bytes().as_ref() == b"true"),
             ..Self::default()
         };
         for list in List::ALL {
@@ -232,12 +236,12 @@ mod tests {
 
     #[test]
     fn an_inventory_comes_back_from_disk_unchanged() {
-        let mut inventory = Inventory { completions: true, ..Inventory::default() };
+        let mut inventory = Inventory { completions: true, tasks: true, ..Inventory::default() };
         let raw = RawJson::trusted(r#"{"name":"a","x":12345678901234567890123}"#);
         inventory.replace(List::Tools, vec![Definition::read(List::Tools, &raw).unwrap()]);
         let (back, revision) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
         assert_eq!(revision, Revision::V2025_06_18);
-        assert!(back.completions);
+        assert!(back.completions && back.tasks);
         assert_eq!(back.items(List::Tools)[0].raw.encode(), raw);
         assert!(Inventory::from_json(&RawJson::trusted("{}")).is_none());
     }

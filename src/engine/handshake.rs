@@ -2,6 +2,7 @@
 
 use crate::engine::ask::Declared;
 use crate::mcp::meta::{HopMeta, implementation};
+use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
@@ -30,6 +31,8 @@ pub(crate) struct Offers {
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
     pub(crate) completions: bool,
+    /// Tool calls may become tasks: the extension of 2026-07-28, or the core feature of 2025-11-25.
+    pub(crate) tasks: bool,
     /// Any `listChanged`, which is worth a subscription.
     pub(crate) changes: bool,
 }
@@ -71,8 +74,10 @@ pub(crate) fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
             };
             match pick(&versions) {
                 Pick::Modern(revision) => {
-                    let offers = result.get("capabilities").map(offers).unwrap_or_default();
-                    Discovered::Modern(Agreed { revision, offers: Offers { changes: offers.changes, ..offers } })
+                    let capabilities = result.get("capabilities");
+                    let tasks = capabilities.is_some_and(task::declares);
+                    let offers = capabilities.map(offers).unwrap_or_default();
+                    Discovered::Modern(Agreed { revision, offers: Offers { tasks, ..offers } })
                 }
                 Pick::Legacy => Discovered::Legacy,
                 Pick::Nothing => Discovered::Unspeakable,
@@ -142,6 +147,7 @@ fn offers(capabilities: &RawJson) -> Offers {
         prompts: section("prompts").is_some(),
         resources: section("resources").is_some(),
         completions: section("completions").is_some(),
+        tasks: task::takes_calls(&capabilities),
         changes: ["tools", "prompts", "resources"].into_iter().any(changes),
     }
 }
@@ -185,7 +191,20 @@ mod tests {
         let modern =
             ok(r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#);
         let Discovered::Modern(agreed) = judge_discover(&modern) else { panic!() };
-        assert!(agreed.offers.changes && !agreed.offers.resources);
+        assert!(agreed.offers.changes && !agreed.offers.resources && !agreed.offers.tasks);
+    }
+
+    #[test]
+    fn each_era_offers_tasks_in_its_own_words_alone() {
+        const CORE: &str = r#""tasks":{"requests":{"tools":{"call":{}}}}"#;
+        const EXTENSION: &str = r#""extensions":{"io.modelcontextprotocol/tasks":{}}"#;
+        for (words, modern, legacy) in [(CORE, false, true), (EXTENSION, true, false)] {
+            let text = format!(r#"{{"supportedVersions":["2026-07-28"],"capabilities":{{{words}}}}}"#);
+            let Discovered::Modern(agreed) = judge_discover(&Ok(RawJson::trusted(text))) else { panic!() };
+            assert_eq!(agreed.offers.tasks, modern, "{words}");
+            let text = format!(r#"{{"protocolVersion":"2025-11-25","capabilities":{{{words}}}}}"#);
+            assert_eq!(judge_initialize(&Ok(RawJson::trusted(text))).unwrap().offers.tasks, legacy, "{words}");
+        }
     }
 
     #[test]

@@ -413,6 +413,7 @@ impl<P: CallPort> Peer<P> {
     fn ready(&mut self, agreed: Agreed, now: Instant) {
         self.state = State::Ready(agreed);
         self.inventory.completions = agreed.offers.completions;
+        self.inventory.tasks = agreed.offers.tasks;
         self.events.push_back(PeerEvent::Ready(agreed));
         if self.lists && agreed.revision.era() == Era::Modern && agreed.offers.changes {
             let params = RawJson::trusted(format!(

@@ -1,6 +1,9 @@
 //! What the gateway offers: the answers to `initialize` and `server/discover`.
 
+use std::borrow::Cow;
+
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
+use crate::mcp::task::EXTENSION;
 use crate::mcp::version::Revision;
 use crate::wire::raw::RawJson;
 
@@ -34,10 +37,20 @@ pub(crate) fn initialize_result(revision: Revision) -> RawJson {
     ))
 }
 
-/// The result of `server/discover`: whether completions exist is told as it is at the moment. Lists modern revisions alone: a client picks one of them for requests with an envelope,
-/// and older revisions have none.
-pub(crate) fn discover_result(completions: bool) -> RawJson {
-    let capabilities = if completions { capabilities(Revision::LATEST) } else { WITHOUT_COMPLETIONS };
+/// What is told as it is at the moment, because it takes an upstream that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AtPresent {
+    pub(crate) completions: bool,
+    pub(crate) tasks: bool,
+}
+
+/// The result of `server/discover`. Lists modern revisions alone: a client picks one of them for requests with an envelope, and
+/// older revisions have none.
+pub(crate) fn discover_result(present: AtPresent) -> RawJson {
+    let plain = if present.completions { capabilities(Revision::LATEST) } else { WITHOUT_COMPLETIONS };
+    let open = plain.strip_suffix('}').unwrap_or(plain);
+    let with_tasks = || format!(r#"{open},"extensions":{{"{EXTENSION}":{{}}}}}}"#);
+    let capabilities = if present.tasks { Cow::Owned(with_tasks()) } else { Cow::Borrowed(plain) };
     RawJson::trusted(format!(
         r#"{{"resultType":"complete","supportedVersions":["{}"],"capabilities":{},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
         Revision::LATEST,
@@ -54,4 +67,23 @@ pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
         Revision::LATEST,
         RawJson::string(requested).text()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::task;
+    use crate::wire::raw::RawObject;
+
+    #[test]
+    fn discovery_tells_what_there_is_at_present() {
+        for (completions, tasks) in [(false, false), (true, false), (false, true), (true, true)] {
+            let result = RawObject::parse(&discover_result(AtPresent { completions, tasks })).unwrap();
+            let told = result.get("capabilities").unwrap();
+            let sections = RawObject::parse(told).unwrap();
+            assert_eq!(sections.get("completions").is_some(), completions, "{}", told.text());
+            assert_eq!(task::declares(told), tasks, "{}", told.text());
+            assert!(sections.get("tasks").is_none(), "the core feature is never offered");
+        }
+    }
 }

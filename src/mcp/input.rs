@@ -244,14 +244,23 @@ pub(crate) fn passed_on(
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
     let state = check(&result)?;
     if let Some(requests) = result.get("inputRequests") {
-        let mut requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
-        requests.try_map(|request| asked(request, offered, upstream))?;
-        result.set("inputRequests", requests.encode());
+        let requests = gated(requests, offered, upstream)?;
+        result.set("inputRequests", requests);
     }
     let sealed = reseal(state).ok_or(InputError::Malformed)?;
     result.retain(|name| matches!(name, "resultType" | "inputRequests" | "_meta"));
     result.set("requestState", RawJson::string(&sealed));
     Ok(result.encode())
+}
+
+/// Requests for input by key, each checked and labelled.
+///
+/// # Errors
+/// [`InputError`]: none of them may reach the client then.
+pub(crate) fn gated(requests: &RawJson, offered: Kinds, upstream: &str) -> Result<RawJson, InputError> {
+    let mut requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
+    requests.try_map(|request| asked(request, offered, upstream))?;
+    Ok(requests.encode())
 }
 
 /// The pages that an error -32042 wants opened before the call, as requests for input. `None` where it names none.

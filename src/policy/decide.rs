@@ -52,23 +52,36 @@ pub(crate) fn decide(
     limiter: &Limiter,
     now: Duration,
 ) -> Decision {
-    let fits = item.kind == facts.kind && *item.upstream == *facts.upstream && *item.canonical == *facts.canonical;
-    if !fits {
-        return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
-    }
-    let rule = match judge(policy, item, facts.caller) {
-        Verdict::Deny(rule) => {
-            return Decision::Deny { rule: Arc::clone(rule), hidden: true };
-        }
-        Verdict::Ask(rule) => {
-            return Decision::Ask { rule: Arc::clone(rule) };
-        }
-        Verdict::Allow(rule) => rule,
+    let rule = match ruled(policy, item, facts) {
+        Ok(rule) => rule,
+        Err(refusal) => return refusal,
     };
     match limiter.take(policy, item, facts, now) {
         Ok(()) => Decision::Allow(Permit::mint(Arc::clone(rule))),
         Err(Limited::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
         Err(Limited::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
+    }
+}
+
+/// Decides a request about a call that was decided before and goes on as a task. The rules of now hold; limits count calls, and
+/// this is none.
+pub(crate) fn decide_again(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> Decision {
+    match ruled(policy, item, facts) {
+        Ok(rule) => Decision::Allow(Permit::mint(Arc::clone(rule))),
+        Err(refusal) => refusal,
+    }
+}
+
+/// The rule that allows, or what is decided instead.
+fn ruled<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'_>) -> Result<&'p Arc<str>, Decision> {
+    let fits = item.kind == facts.kind && *item.upstream == *facts.upstream && *item.canonical == *facts.canonical;
+    if !fits {
+        return Err(Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true });
+    }
+    match judge(policy, item, facts.caller) {
+        Verdict::Deny(rule) => Err(Decision::Deny { rule: Arc::clone(rule), hidden: true }),
+        Verdict::Ask(rule) => Err(Decision::Ask { rule: Arc::clone(rule) }),
+        Verdict::Allow(rule) => Ok(rule),
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 /// Leave to send one call upstream.
 ///
-/// Only [`decide`](super::decide::decide) makes one, it cannot be copied, and whoever sends a call
-/// takes it by value: so each call sent was decided, once.
+/// Only [`decide`](super::decide::decide) and [`decide_again`](super::decide::decide_again) make one, and there is one for
+/// each call: so each call sent was decided.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is a call that was allowed and not sent"]
 pub(crate) struct Permit {
@@ -16,6 +16,11 @@ impl Permit {
     /// For [`decide`](super::decide::decide) alone.
     pub(in crate::policy) fn mint(rule: Arc<str>) -> Self {
         Self { rule }
+    }
+
+    /// Leave for the further requests of the same call, which its server wants made.
+    pub(crate) fn onward(&self) -> Self {
+        Self { rule: Arc::clone(&self.rule) }
     }
 
     /// Id of the rule that allowed the call, or [`DEFAULT_RULE`](super::DEFAULT_RULE).

@@ -6,6 +6,7 @@ use crate::engine::ask::{ClientAnswer, ServerRequest};
 use crate::engine::call::{Outcome, Outgoing, Wants};
 use crate::engine::peer::{CallPort, down};
 use crate::runtime::held::HeldExchange;
+use crate::runtime::tasking::TaskExchange;
 use crate::runtime::upstream::http::HttpExchange;
 use crate::wire::raw::RawJson;
 
@@ -25,6 +26,8 @@ pub(crate) enum ExchangeEvent {
     Ask(ServerRequest),
     /// It does not want to know any more; the id of its request.
     Withdrawn(RawJson),
+    /// The server still works on it, so it has not fallen silent.
+    Alive,
     Done(Outcome),
 }
 
@@ -35,6 +38,8 @@ pub(crate) enum Exchange {
     Http(Box<HttpExchange>),
     /// The call is parked; this is a view of it.
     Held(HeldExchange),
+    /// The call may become a task of its server, which is asked after until it ends.
+    Task(Box<TaskExchange>),
 }
 
 impl Exchange {
@@ -44,6 +49,7 @@ impl Exchange {
             Self::Stdio(exchange) => exchange.next().await,
             Self::Http(exchange) => exchange.next().await,
             Self::Held(exchange) => exchange.next().await,
+            Self::Task(exchange) => exchange.next().await,
         }
     }
 
@@ -53,6 +59,7 @@ impl Exchange {
             Self::Stdio(exchange) => exchange.reply(id, answer),
             Self::Http(exchange) => exchange.reply(id, &answer),
             Self::Held(exchange) => exchange.reply(id, answer),
+            Self::Task(exchange) => exchange.reply(id, answer),
         }
     }
 
@@ -63,6 +70,7 @@ impl Exchange {
             Self::Stdio(exchange) => drop(exchange.signals.send(Signal::Parked(exchange.key))),
             Self::Http(exchange) => exchange.parked(),
             Self::Held(exchange) => exchange.parked(),
+            Self::Task(exchange) => exchange.parked(),
         }
     }
 

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
+use crate::engine::task_id::TaskKey;
 use crate::policy::CallerLimiter;
 use crate::runtime::budget::Budget;
 use crate::runtime::held::Parks;
@@ -132,6 +133,8 @@ impl Gateway {
             giving_up,
             cursors: CursorKey::new(&clock::random::<32>()),
             states: StateKey::new(&clock::random())
+                .ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
+            task_ids: TaskKey::new(&clock::random())
                 .ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
             in_flight: Arc::new(Semaphore::new(limits.in_flight)),
             queued: Queue::new(limits.queue),

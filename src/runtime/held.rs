@@ -258,7 +258,7 @@ impl Keeper {
                     self.show(ExchangeEvent::Withdrawn(key));
                 }
             }
-            ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) => {
+            ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive => {
                 if self.viewer.as_ref().is_some_and(|viewer| viewer.capacity() > RESERVED) {
                     self.show(event);
                 }

@@ -10,10 +10,12 @@ use crate::engine::ask::{ServerRequest, declined};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
+use crate::engine::task_id::TaskName;
 use crate::mcp::input::{InputError, InputRequest, Kinds, pages, passed_on};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project;
+use crate::mcp::task::{self, Task};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Permit;
 use crate::runtime::asker::Asker;
@@ -27,7 +29,8 @@ use crate::runtime::relay::{Relay, Relayable};
 use crate::runtime::service::{Answer, Service, refused};
 use crate::runtime::shares::Place;
 use crate::runtime::snapshot::View;
-use crate::runtime::upstream::handle::{Handle, Slot};
+use crate::runtime::tasking::{Manner, TaskExchange, Way};
+use crate::runtime::upstream::handle::{Handle, Link, Slot};
 use crate::runtime::upstream::lane::{Lane, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
 use crate::wire::code;
@@ -97,6 +100,17 @@ pub(crate) struct InputContext {
     pub(crate) asker: Option<Arc<Asker>>,
     /// The parked call that this request goes on with, and the client's answers.
     pub(crate) parked: Option<(ParkId, Option<RawJson>)>,
+    /// For clients that know tasks.
+    pub(crate) task: Option<TaskWay>,
+}
+
+/// What a modern client's request has to do with tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TaskWay {
+    /// The call may become one.
+    Passes,
+    /// It is about one, which the upstream and the client call so.
+    Named { theirs: String, ours: String },
 }
 
 impl InputContext {
@@ -215,6 +229,10 @@ impl LiveCall {
                 Turn::Event(ExchangeEvent::Withdrawn(id)) => {
                     self.inquiry.withdraw(&id);
                     self.relay.withdraw(&id).map(LiveEvent::Notice)
+                }
+                Turn::Event(ExchangeEvent::Alive) => {
+                    running.deadline.progressed(clock::now());
+                    None
                 }
                 Turn::Event(ExchangeEvent::Done(outcome)) => return self.finish(outcome),
                 Turn::Answered(Relayable { id, answer, withdrawal }) => {
@@ -343,8 +361,14 @@ impl LiveCall {
         let sent = clock::now();
         let spec = self.handle.spec.load();
         self.handle.metrics.queued(sent.duration_since(asked));
-        self.kept = self.input.as_ref().is_some_and(|input| input.asker.is_some()).then(|| outgoing.clone());
-        let exchange = self.handle.call(&link, &self.permit, outgoing, &entry.headers);
+        let manner = Manner::of(&link, self.labels.method, entry, self.task_way() == Some(&TaskWay::Passes));
+        let keeps = manner == Manner::Perhaps || self.input.as_ref().is_some_and(|input| input.asker.is_some());
+        self.kept = keeps.then(|| outgoing.clone());
+        let exchange = if manner == Manner::Required {
+            TaskExchange::start(self.way(link, Arc::clone(&lane)), outgoing, &entry.headers)
+        } else {
+            self.handle.call(&link, &self.permit, outgoing, &entry.headers)
+        };
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
         self.running = Some(Running { exchange, deadline, sent, lane, _turn: turn, _slot: slot });
         Ok(())
@@ -384,19 +408,24 @@ impl LiveCall {
     fn finish(&mut self, outcome: Outcome) -> Option<LiveEvent> {
         let answer = match outcome {
             Outcome::Failed(failure) => return Some(self.fail(&failure)),
+            Outcome::Result { raw, .. } if matches!(self.task_way(), Some(TaskWay::Named { .. })) => {
+                return Some(self.about_task(&raw));
+            }
             Outcome::Result { raw, era } => {
                 if era == Era::Modern && !is_complete(&raw) {
-                    return self.ask(&raw);
+                    return if self.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
                 }
                 if raw.bytes().len() > self.service.max_result_bytes {
-                    let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
-                    return Some(self.fail(&Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)));
+                    return Some(self.fail(&self.too_large()));
                 }
                 let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
                 self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
                 Answer::ok(project::result(self.labels.method, raw, era, self.revision))
             }
             Outcome::Error { raw } => {
+                if self.retry_as_task(&raw) {
+                    return None;
+                }
                 if let Some(answer) = self.pages(&raw) {
                     self.count(OutcomeLabel::InputRequired);
                     answer
@@ -484,6 +513,72 @@ impl LiveCall {
             }
             Err(why) => Some(self.misasked(why)),
         }
+    }
+
+    fn task_way(&self) -> Option<&TaskWay> {
+        self.input.as_ref().and_then(|input| input.task.as_ref())
+    }
+
+    fn way(&self, link: Link, lane: Arc<Lane>) -> Way {
+        let (handle, tasks) = (Arc::clone(&self.handle), self.service.tasks.clone());
+        Way { handle, link, lane, permit: self.permit.onward(), tasks }
+    }
+
+    /// Makes the call again as one that may become a task, where the server did not take it otherwise.
+    fn retry_as_task(&mut self, error: &RawJson) -> bool {
+        let Some((running, outgoing)) = self.running.as_ref().zip(self.kept.as_ref()) else { return false };
+        let is_first = !matches!(running.exchange, Exchange::Task(_));
+        let Some(link) = running.lane.open_link().filter(|_| is_first && task::is_wanted(error)) else { return false };
+        let Some((entry, _)) = self.view.item(self.entry) else { return false };
+        if Manner::of(&link, self.labels.method, entry, self.task_way().is_some()) != Manner::Perhaps {
+            return false;
+        }
+        let way = self.way(link, Arc::clone(&running.lane));
+        let exchange = TaskExchange::start(way, outgoing.clone(), &entry.headers);
+        if let Some(running) = &mut self.running {
+            running.exchange = exchange;
+        }
+        true
+    }
+
+    /// The call has become a task, or asks for input.
+    fn became(&mut self, raw: &RawJson) -> Option<LiveEvent> {
+        let (Some(task), Some(input)) = (Task::created(raw, false), &self.input) else { return self.ask(raw) };
+        let (upstream, item) = (self.handle.name.to_string(), input.item.to_string());
+        let name = TaskName { upstream, item, id: task.id.clone() };
+        let Some(id) = self.service.task_ids.seal(&input.caller, &name, clock::uptime(), clock::random()) else {
+            return Some(self.misasked(InputError::Malformed));
+        };
+        self.count(OutcomeLabel::Task);
+        self.end();
+        Some(LiveEvent::Done(Answer::ok(task.for_caller(&id))))
+    }
+
+    /// The answer to a request about a task.
+    fn about_task(&mut self, raw: &RawJson) -> LiveEvent {
+        let (Some(TaskWay::Named { theirs, ours }), Some(input)) = (self.task_way(), &self.input) else {
+            return self.misasked(InputError::Malformed);
+        };
+        let shown = if self.labels.method == Method::TasksGet {
+            let task = Task::got(raw).filter(|task| task.id == *theirs).ok_or(InputError::Malformed);
+            task.and_then(|task| task.shown(ours, input.offered, self.handle.name.as_str()))
+        } else {
+            Ok(RawJson::trusted(r#"{"resultType":"complete"}"#))
+        };
+        match shown {
+            Ok(shown) if shown.bytes().len() > self.service.max_result_bytes => self.fail(&self.too_large()),
+            Ok(shown) => {
+                self.count(OutcomeLabel::Ok);
+                self.end();
+                LiveEvent::Done(Answer::ok(shown))
+            }
+            Err(why) => self.misasked(why),
+        }
+    }
+
+    fn too_large(&self) -> Failure {
+        let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
+        Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)
     }
 
     /// Asks a modern client to open the pages without which the server did not take the call.

@@ -13,18 +13,20 @@ use crate::engine::call::Outgoing;
 use crate::engine::call::{Executed, Failure, Progress, Reason};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::{Carried, StateKey};
-use crate::mcp::capability::discover_result;
+use crate::engine::task_id::TaskKey;
+use crate::mcp::capability::{AtPresent, discover_result};
 use crate::mcp::input::{Kinds, Roots, all_accepted, without_roots};
 use crate::mcp::log::{LogLevel, LogSwitch};
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
+use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Record, decide};
 use crate::runtime::asker::Asker;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::held::Parks;
-use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall};
+use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
 use crate::runtime::queue::Queue;
 use crate::runtime::shares::{Good, Shares};
 use crate::runtime::snapshot::{Snapshot, View};
@@ -34,6 +36,8 @@ use crate::telemetry::metrics::{MethodLabel, Metrics, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
 use crate::wire::raw::{RawJson, RawObject};
+
+mod about_task;
 
 /// The caller that exists without any configuration of callers: this user, on this machine.
 pub(crate) const LOCAL: &str = "local";
@@ -52,6 +56,7 @@ pub(crate) struct Service {
     pub(crate) giving_up: CancellationToken,
     pub(crate) cursors: CursorKey,
     pub(crate) states: StateKey,
+    pub(crate) task_ids: TaskKey,
     pub(crate) parks: Parks,
     /// Calls in flight, of all callers.
     pub(crate) in_flight: Arc<Semaphore>,
@@ -140,7 +145,7 @@ impl Service {
         }
         match method {
             Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
-            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.snapshots.load().completes()))),
+            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.at_present()))),
             Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
             Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
             Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
@@ -149,7 +154,11 @@ impl Service {
                 self.call(client, method, &params, meta, arrived)
             }
             Method::SetLevel => Handled::Answer(set_level(client, &params)),
-            Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(no_tasks(&params, era)),
+            Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if era == Era::Modern => {
+                self.task(client, method, &params, meta, arrived)
+            }
+            // Legacy clients are never given a task.
+            Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(about_task::unknown()),
             Method::Initialize
             | Method::ResourcesSubscribe
             | Method::ResourcesUnsubscribe
@@ -158,6 +167,11 @@ impl Service {
             | Method::TasksUpdate
             | Method::Unknown => Handled::Answer(not_found(&request.method, era)),
         }
+    }
+
+    fn at_present(&self) -> AtPresent {
+        let snapshot = self.snapshots.load();
+        AtPresent { completions: snapshot.completes(), tasks: snapshot.tasks.contains(&true) }
     }
 
     /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.
@@ -253,6 +267,8 @@ impl Service {
             let capabilities = routed.outgoing.capabilities.take();
             routed.outgoing.capabilities = capabilities.as_ref().and_then(without_roots);
         }
+        let has_tasks = method == Method::ToolsCall && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
+        let passes_tasks = has_tasks && routed.outgoing.meta.declares_tasks();
         let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
         let mut input = (kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
@@ -263,8 +279,12 @@ impl Service {
                 round: 0,
                 asker: client.asker.clone(),
                 parked: None,
+                task: passes_tasks.then_some(TaskWay::Passes),
             })
         });
+        if passes_tasks {
+            routed.outgoing.capabilities = Some(task::declaring(routed.outgoing.capabilities.as_ref()));
+        }
         routed.outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
         if let Some(resume) = &routed.resume
             && let Err(error) = self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), upstream)
@@ -292,13 +312,7 @@ impl Service {
                 return Handled::Answer(refused(&failure, &labels, client.revision));
             }
         };
-        let place = match Arc::clone(&self.in_flight).try_acquire_owned() {
-            Ok(permit) => InFlight::Running(permit),
-            Err(_) => match self.queued.enter() {
-                Some(queued) => InFlight::Queued(queued),
-                None => return Handled::Overloaded,
-            },
-        };
+        let Some(place) = self.place() else { return Handled::Overloaded };
         let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
         let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
         let Routed { outgoing, token, entry, .. } = routed;
@@ -319,6 +333,14 @@ impl Service {
             share,
             input,
         )))
+    }
+
+    /// A place among all calls, or a turn to get one.
+    fn place(&self) -> Option<InFlight> {
+        match Arc::clone(&self.in_flight).try_acquire_owned() {
+            Ok(permit) => Some(InFlight::Running(permit)),
+            Err(_) => self.queued.enter().map(InFlight::Queued),
+        }
     }
 
     /// Opens the state of a call that goes on and gives the upstream its own back.
@@ -364,6 +386,11 @@ impl Service {
         call: u64,
     ) -> Result<Permit, Refusal> {
         let decision = decide(&snapshot.policy, rules, facts, &snapshot.limiter, clock::uptime());
+        self.judged(decision, facts, item, call)
+    }
+
+    /// Writes a decision down.
+    fn judged(&self, decision: Decision, facts: &Facts<'_>, item: &str, call: u64) -> Result<Permit, Refusal> {
         let record = Record::new(facts, item, &decision);
         tracing::info!(
             target: "audit",
@@ -444,23 +471,6 @@ fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
     let data = RawJson::trusted(format!(r#"{{"uri":{}}}"#, uri.text()));
     let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
     Answer::error(code, &error.to_string(), Some(&data))
-}
-
-/// No task was ever handed out, so every task id is unknown. A modern client must have declared the extension.
-fn no_tasks(params: &RawObject, era: Era) -> Answer {
-    const EXTENSION: &str = "io.modelcontextprotocol/tasks";
-    let declared = || {
-        let meta = RawObject::parse(params.get("_meta")?).ok()?;
-        let capabilities = RawObject::parse(meta.get(crate::mcp::meta::CLIENT_CAPABILITIES)?).ok()?;
-        let extensions = RawObject::parse(capabilities.get("extensions")?).ok()?;
-        extensions.get(EXTENSION).map(|_| ())
-    };
-    if era == Era::Modern && declared().is_none() {
-        let data = RawJson::trusted(format!(r#"{{"requiredCapabilities":{{"extensions":{{"{EXTENSION}":{{}}}}}}}}"#));
-        let text = "this method needs the tasks extension";
-        return Answer::error(code::MISSING_CAPABILITY, text, Some(&data)).with_status(400);
-    }
-    Answer::error(code::INVALID_PARAMS, "Unknown task", None)
 }
 
 /// Clients were told that completions exist, so an upstream without them completes to nothing.

@@ -25,6 +25,8 @@ pub(crate) struct Snapshot {
     pub(crate) handles: Vec<Arc<Handle>>,
     /// The upstreams that answer `completion/complete`.
     pub(crate) completes: Vec<bool>,
+    /// The upstreams that have the tasks of 2026-07-28.
+    pub(crate) tasks: Vec<bool>,
     /// What clients without a profile see.
     pub(crate) whole: Arc<View>,
     pub(crate) profiles: HashMap<String, Arc<View>>,

@@ -109,6 +109,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         config: Arc::clone(&config),
         handles: Vec::new(),
         completes: Vec::new(),
+        tasks: Vec::new(),
         whole: Arc::new(View::new("", Catalog::default(), &policy)),
         profiles: HashMap::new(),
         policy: Arc::clone(&policy),
@@ -322,8 +323,11 @@ impl Supervisor {
         let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
         let completes: Vec<bool> =
             managed.iter().map(|m| m.inventory.as_ref().is_some_and(|(inventory, _)| inventory.completions)).collect();
+        let tasks = |m: &&Managed| m.inventory.as_ref().is_some_and(|(i, r)| i.tasks && r.era() == Era::Modern);
+        let tasks: Vec<bool> = managed.iter().map(|m| tasks(&m)).collect();
         let same = whole.same_as(&old.whole.catalog)
             && completes == old.completes
+            && tasks == old.tasks
             && ttl_ms == old.ttl_ms
             && profiles
                 .iter()
@@ -345,6 +349,7 @@ impl Supervisor {
             config: Arc::clone(&self.config),
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
             completes,
+            tasks,
             whole: Arc::new(View::new("", whole, policy)),
             profiles,
             policy: Arc::clone(policy),

@@ -57,6 +57,8 @@ pub(crate) enum OutcomeLabel {
     ToolError,
     /// The call goes on when the client has given its input.
     InputRequired,
+    /// The call goes on as a task, which the client asks after.
+    Task,
     /// A JSON-RPC error of the upstream.
     Error,
     Denied,
@@ -71,10 +73,11 @@ pub(crate) enum OutcomeLabel {
 }
 
 impl OutcomeLabel {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Ok,
         Self::ToolError,
         Self::InputRequired,
+        Self::Task,
         Self::Error,
         Self::Denied,
         Self::Limited,
@@ -91,6 +94,7 @@ impl OutcomeLabel {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
             Self::InputRequired => "input_required",
+            Self::Task => "task",
             Self::Error => "error",
             Self::Denied => "denied",
             Self::Limited => "limited",

@@ -44,6 +44,8 @@ pub(crate) enum Behaviour {
     CrashAfter(u64),
     /// Modern at first, legacy from the first call on.
     ForgetModern,
+    /// Declares the tasks of 2025-11-25 and has a tool that needs them.
+    Tasks,
 }
 
 impl Behaviour {
@@ -76,6 +78,7 @@ impl Behaviour {
             "stop-reading" => Self::StopReading,
             "crash-after" => Self::CrashAfter(number),
             "forget-modern" => Self::ForgetModern,
+            "tasks" => Self::Tasks,
             _ => return Err(format!("there is no behaviour {text}")),
         })
     }

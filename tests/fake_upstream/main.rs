@@ -14,6 +14,7 @@
 
 mod behaviour;
 mod http;
+mod jobs;
 mod script;
 mod server;
 mod sse;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::behaviour::{Behaviour, after_handshake};
+use crate::jobs::{self, Jobs};
 use crate::{Args, Eras, tools};
 
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -101,6 +102,7 @@ pub(crate) struct Server {
     /// The writer of stdout.
     stdout: Mutex<Option<mpsc::UnboundedSender<String>>>,
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
+    pub(crate) jobs: Jobs,
 }
 
 impl Server {
@@ -120,6 +122,7 @@ impl Server {
             changes: broadcast::channel(64).0,
             stdout: Mutex::default(),
             running: Mutex::default(),
+            jobs: Jobs::default(),
         }
     }
 
@@ -259,6 +262,7 @@ impl Server {
                 }
                 tools::call(self, request).await
             }
+            "tasks/get" | "tasks/result" | "tasks/cancel" if !modern => self.jobs.about(method, params),
             "prompts/get" => tools::prompt(params),
             "resources/read" => tools::read(params, modern),
             "completion/complete" => {
@@ -304,9 +308,13 @@ impl Server {
         let revision = self.args.revision.as_deref().unwrap_or(known);
         self.initialized.store(true, Ordering::SeqCst);
         after_handshake(self);
+        let mut capabilities = capabilities();
+        if self.does(Behaviour::Tasks) {
+            capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
+        }
         Ok(Reply::of(json!({
             "protocolVersion": revision,
-            "capabilities": capabilities(),
+            "capabilities": capabilities,
             "serverInfo": {"name": self.args.name, "version": "1.0.0"},
         })))
     }
@@ -322,6 +330,7 @@ impl Server {
     fn tools(&self) -> Vec<Value> {
         let named = |name: String| json!({"name": name, "inputSchema": {"type": "object"}});
         let mut tools = tools::definitions();
+        tools.extend(self.does(Behaviour::Tasks).then(jobs::definition));
         tools.extend((0..self.args.tools).map(|n| named(format!("extra_{n:04}"))));
         tools.extend((0..self.grown.load(Ordering::SeqCst)).map(|n| named(format!("grown_{n}"))));
         tools

@@ -94,6 +94,7 @@ pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request)
             server.grow();
             text("grown")
         }
+        "job" if server.does(Behaviour::Tasks) => server.jobs.call(&request.params),
         extra if extra.starts_with("extra_") || extra.starts_with("grown_") => text(extra),
         other => Err(Failure::params(&format!("Unknown tool: {other}"))),
     }

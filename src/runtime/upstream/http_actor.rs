@@ -217,6 +217,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
     let mut allowance = Allowance::default();
     let mut inventory = Inventory::default();
     inventory.completions = link.agreed.offers.completions;
+    inventory.tasks = link.agreed.offers.tasks;
     loop {
         // The stream is opened before the lists are read, so that no change falls between the two.
         let mut stream = open_changes(link).await;

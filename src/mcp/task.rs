@@ -1,0 +1,364 @@
+//! Tasks of both generations: a call that its server goes on with after it has answered.
+//!
+//! The extension of 2026-07-28 passes to clients that declare it. The core feature of 2025-11-25 is only ever used towards
+//! servers, for tools that cannot be called without it. Sources: MCP extension `io.modelcontextprotocol/tasks`; MCP 2025-11-25,
+//! basic/utilities/tasks.
+
+use std::time::Duration;
+
+use crate::mcp::input::{InputError, Kinds, gated};
+use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
+use crate::wire::code;
+use crate::wire::message::error_object;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// What clients and servers of 2026-07-28 declare.
+pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+/// For how long a client can ask after a task, from its creation on.
+pub(crate) const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// How often a task is asked after whose server does not say how often, and the bounds of what it may say.
+const POLL: Duration = Duration::from_secs(1);
+const POLL_LEAST: Duration = Duration::from_millis(50);
+const POLL_MOST: Duration = Duration::from_secs(10);
+/// The members of a task that pass.
+const MEMBERS: [&str; 12] = [
+    "resultType",
+    "taskId",
+    "status",
+    "statusMessage",
+    "createdAt",
+    "lastUpdatedAt",
+    "ttlMs",
+    "pollIntervalMs",
+    "inputRequests",
+    "result",
+    "error",
+    "_meta",
+];
+
+impl Meta {
+    /// Whether a modern request declares the extension.
+    pub(crate) fn declares_tasks(&self) -> bool {
+        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).is_some_and(declares)
+    }
+}
+
+/// Whether capabilities, of a client or a server of 2026-07-28, hold the extension.
+pub(crate) fn declares(capabilities: &RawJson) -> bool {
+    let extensions = |raw: &RawJson| RawObject::parse(RawObject::parse(raw).ok()?.get("extensions")?).ok();
+    extensions(capabilities).is_some_and(|extensions| extensions.get(EXTENSION).is_some_and(RawJson::is_object))
+}
+
+/// Whether a server of 2025-11-25 takes tool calls as tasks.
+pub(crate) fn takes_calls(capabilities: &RawObject) -> bool {
+    let section = |raw: Option<&RawJson>, name: &str| RawObject::parse(raw?).ok()?.get(name).cloned();
+    let requests = section(capabilities.get("tasks"), "requests");
+    let tools = section(requests.as_ref(), "tools");
+    section(tools.as_ref(), "call").is_some_and(|call| call.is_object())
+}
+
+/// Whether a tool of 2025-11-25 can only be called as a task.
+pub(crate) fn is_required(definition: &RawObject) -> bool {
+    let execution = definition.get("execution").and_then(|raw| RawObject::parse(raw).ok());
+    execution.is_some_and(|execution| execution.string("taskSupport").as_deref() == Some("required"))
+}
+
+/// Client capabilities with the extension besides.
+pub(crate) fn declaring(capabilities: Option<&RawJson>) -> RawJson {
+    let mut declared = capabilities.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+    declared.set("extensions", RawJson::trusted(format!(r#"{{"{EXTENSION}":{{}}}}"#)));
+    declared.encode()
+}
+
+/// Whether an error says that a call needs the extension and nothing else, so that nothing was executed.
+pub(crate) fn is_wanted(error: &RawJson) -> bool {
+    let wanted = || {
+        let error = RawObject::parse(error).ok()?;
+        if error.get("code")?.parse::<i64>().ok()? != code::MISSING_CAPABILITY {
+            return None;
+        }
+        let data = RawObject::parse(error.get("data")?).ok()?;
+        let required = RawObject::parse(data.get("requiredCapabilities")?).ok()?.into_sorted().ok()?;
+        let [(name, extensions)] = required.as_slice() else { return None };
+        let extensions = RawObject::parse(extensions).ok()?.into_sorted().ok()?;
+        Some(name == "extensions" && matches!(extensions.as_slice(), [(name, _)] if name == EXTENSION))
+    };
+    wanted().unwrap_or_default()
+}
+
+/// `data` of the error for a client that does not declare the extension.
+pub(crate) fn required_data() -> RawJson {
+    RawJson::trusted(format!(r#"{{"requiredCapabilities":{{"extensions":{{"{EXTENSION}":{{}}}}}}}}"#))
+}
+
+/// What a task is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    fn read(text: &str) -> Option<Self> {
+        Some(match text {
+            "working" => Self::Working,
+            "input_required" => Self::InputRequired,
+            "completed" => Self::Completed,
+            "failed" => Self::Failed,
+            "cancelled" => Self::Cancelled,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// A task as its server shows it.
+pub(crate) struct Task {
+    pub(crate) id: String,
+    pub(crate) status: Status,
+    pub(crate) message: Option<String>,
+    /// How long to wait before it is asked after again.
+    pub(crate) poll: Duration,
+    object: RawObject,
+}
+
+impl Task {
+    /// The task in the answer to a tool call. `None` for any other result.
+    pub(crate) fn created(result: &RawJson, legacy: bool) -> Option<Self> {
+        let object = RawObject::parse(result).ok()?;
+        if legacy {
+            return Self::read(RawObject::parse(object.get("task")?).ok()?);
+        }
+        (object.string("resultType").as_deref() == Some("task")).then(|| Self::read(object)).flatten()
+    }
+
+    /// The task in the answer to `tasks/get`.
+    pub(crate) fn got(result: &RawJson) -> Option<Self> {
+        Self::read(RawObject::parse(result).ok()?)
+    }
+
+    fn read(object: RawObject) -> Option<Self> {
+        let (id, status) = (object.string("taskId")?, Status::read(&object.string("status")?)?);
+        let interval = object.get("pollIntervalMs").or_else(|| object.get("pollInterval"));
+        let interval = interval.and_then(|raw| raw.parse::<f64>().ok()).filter(|ms| ms.is_finite());
+        // Negative and huge numbers end at the bounds.
+        let poll = interval.map_or(POLL, |ms| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(POLL_MOST));
+        let poll = poll.clamp(POLL_LEAST, POLL_MOST);
+        Some(Self { id, status, message: object.string("statusMessage"), poll, object })
+    }
+
+    /// What the call came to, once the task is completed (the result) or failed (the error object).
+    pub(crate) fn outcome(&self) -> Option<Result<RawJson, RawJson>> {
+        match self.status {
+            Status::Completed => Some(Ok(self.object.get("result").map(inlined)?)),
+            Status::Failed => Some(Err(self.object.get("error").filter(|raw| raw.is_object())?.clone())),
+            Status::Working | Status::InputRequired | Status::Cancelled => None,
+        }
+    }
+
+    /// What the server asks for, by key.
+    pub(crate) fn asks(&self) -> Option<Vec<(String, RawJson)>> {
+        RawObject::parse(self.object.get("inputRequests")?).ok()?.into_sorted().ok()
+    }
+
+    /// The answer to a tool call as our client gets it, under an id of ours.
+    pub(crate) fn for_caller(mut self, id: &str) -> RawJson {
+        self.object.retain(|name| {
+            MEMBERS.contains(&name) && !matches!(name, "inputRequests" | "result" | "error" | "requestState")
+        });
+        self.object.set("taskId", RawJson::string(id));
+        self.bound_life();
+        self.object.encode()
+    }
+
+    /// Nobody is promised that a task can be found for longer than its id is good.
+    fn bound_life(&mut self) {
+        let ttl = self.object.get("ttlMs").and_then(|raw| raw.parse::<f64>().ok());
+        let most = LIFE.as_millis();
+        if ttl.is_none_or(|ttl| Duration::try_from_secs_f64(ttl / 1000.0).is_ok_and(|ttl| ttl > LIFE)) {
+            self.object.set("ttlMs", RawJson::trusted(most.to_string()));
+        }
+    }
+
+    /// The answer to `tasks/get` as our client gets it, under the id that it asked with.
+    ///
+    /// # Errors
+    /// [`InputError`]: the server asks for what the client did not offer.
+    pub(crate) fn shown(mut self, id: &str, offered: Kinds, upstream: &str) -> Result<RawJson, InputError> {
+        let status = self.status;
+        self.object.retain(|name| {
+            MEMBERS.contains(&name)
+                && match name {
+                    "inputRequests" => status == Status::InputRequired,
+                    "result" => status == Status::Completed,
+                    "error" => status == Status::Failed,
+                    _ => true,
+                }
+        });
+        self.object.set("resultType", RawJson::string("complete"));
+        self.object.set("taskId", RawJson::string(id));
+        self.bound_life();
+        if let Some(requests) = self.object.get("inputRequests") {
+            let requests = gated(requests, offered, upstream)?;
+            self.object.set("inputRequests", requests);
+        }
+        if let Some(result) = self.object.get("result").map(inlined) {
+            self.object.set("result", result);
+        }
+        if let Some(error) = self.object.get("error").map(outward) {
+            self.object.set("error", error);
+        }
+        Ok(self.object.encode())
+    }
+}
+
+/// A result that stands in a task, without what belongs to tasks of 2025-11-25.
+pub(crate) fn inlined(result: &RawJson) -> RawJson {
+    let Ok(mut object) = RawObject::parse(result) else { return result.clone() };
+    // It stands for itself here; a task that asks for input or becomes a task does not end.
+    object.remove("resultType");
+    if let Some(meta) = object.remove("_meta").and_then(|raw| RawObject::parse(&raw).ok()) {
+        let mut meta = meta;
+        meta.retain(|key| !key.ends_with("/related-task"));
+        if !meta.is_empty() {
+            object.set("_meta", meta.encode());
+        }
+    }
+    object.encode()
+}
+
+/// An error that stands in a task, with a code that may pass.
+fn outward(error: &RawJson) -> RawJson {
+    let error = RawObject::parse(error).unwrap_or_default();
+    let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
+    let message = error.string("message").unwrap_or_default();
+    error_object(code::outward(code), &message, error.get("data"))
+}
+
+/// The result of a call whose task was cancelled at its server.
+pub(crate) fn cancelled(upstream: &str, message: Option<&str>) -> RawJson {
+    let why = message.map(|message| format!(": {message}")).unwrap_or_default();
+    let text = RawJson::string(&format!("The server `{upstream}` cancelled this call{why}"));
+    RawJson::trusted(format!(r#"{{"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> RawJson {
+        RawJson::trusted(text.to_owned())
+    }
+
+    #[test]
+    fn both_eras_declare_tasks_in_their_own_way() {
+        let modern = format!(r#"{{"extensions":{{"{EXTENSION}":{{}},"other":{{}}}}}}"#);
+        for (label, text, want) in [
+            ("declared", modern.as_str(), true),
+            ("another extension", r#"{"extensions":{"other":{}}}"#, false),
+            ("the core feature", r#"{"tasks":{"requests":{"tools":{"call":{}}}}}"#, false),
+            ("nothing", "{}", false),
+        ] {
+            assert_eq!(declares(&raw(text)), want, "{label}");
+        }
+        for (label, text, want) in [
+            ("tool calls", r#"{"tasks":{"requests":{"tools":{"call":{}}}}}"#, true),
+            ("no tool calls", r#"{"tasks":{"requests":{"sampling":{"createMessage":{}}}}}"#, false),
+            ("the extension", modern.as_str(), false),
+        ] {
+            assert_eq!(takes_calls(&RawObject::parse(&raw(text)).unwrap()), want, "{label}");
+        }
+        let both = declaring(Some(&raw(r#"{"elicitation":{}}"#)));
+        assert_eq!(both.text(), format!(r#"{{"elicitation":{{}},"extensions":{{"{EXTENSION}":{{}}}}}}"#));
+        assert!(declares(&declaring(None)));
+    }
+
+    #[test]
+    fn only_an_error_that_wants_nothing_but_tasks_allows_a_second_call() {
+        let error = |code: i64, required: &str| {
+            raw(&format!(r#"{{"code":{code},"message":"m","data":{{"requiredCapabilities":{required}}}}}"#))
+        };
+        let tasks = format!(r#"{{"extensions":{{"{EXTENSION}":{{}}}}}}"#);
+        for (label, error, want) in [
+            ("tasks", error(-32021, &tasks), true),
+            ("another code", error(-32603, &tasks), false),
+            ("sampling", error(-32021, r#"{"sampling":{}}"#), false),
+            ("sampling too", error(-32021, &tasks.replacen('{', r#"{"sampling":{},"#, 1)), false),
+            ("another extension", error(-32021, r#"{"extensions":{"other":{}}}"#), false),
+            ("no data", raw(r#"{"code":-32021,"message":"m"}"#), false),
+        ] {
+            assert_eq!(is_wanted(&error), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_new_task_passes_under_our_id_with_nothing_that_does_not_belong_to_it() {
+        let text = r#"{"resultType":"task","taskId":"theirs","status":"working","ttlMs":null,"requestState":"s","result":{},"x":1}"#;
+        let task = Task::created(&raw(text), false).unwrap();
+        assert_eq!(
+            task.for_caller("ours").text(),
+            r#"{"resultType":"task","taskId":"ours","status":"working","ttlMs":86400000}"#
+        );
+        for (label, text, legacy) in [
+            ("complete", r#"{"resultType":"complete","taskId":"t","status":"working"}"#, false),
+            ("no id", r#"{"resultType":"task","status":"working"}"#, false),
+            ("unknown status", r#"{"resultType":"task","taskId":"t","status":"sleeping"}"#, false),
+            ("flat in 2025-11-25", r#"{"taskId":"t","status":"working"}"#, true),
+        ] {
+            assert!(Task::created(&raw(text), legacy).is_none(), "{label}");
+        }
+        let nested = r#"{"task":{"taskId":"t","status":"working","pollInterval":250}}"#;
+        let nested = Task::created(&raw(nested), true).unwrap();
+        assert_eq!((nested.id.as_str(), nested.poll), ("t", Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn a_task_is_asked_after_neither_too_often_nor_too_seldom() {
+        for (interval, want) in [
+            ("1", POLL_LEAST),
+            ("700", Duration::from_millis(700)),
+            ("1e300", POLL_MOST),
+            ("-4", POLL_MOST),
+            ("{}", POLL),
+        ] {
+            let text = format!(r#"{{"taskId":"t","status":"working","pollIntervalMs":{interval}}}"#);
+            assert_eq!(Task::got(&raw(&text)).unwrap().poll, want, "{interval}");
+        }
+    }
+
+    fn shown(text: &str, offered: Kinds) -> Result<String, InputError> {
+        Task::got(&raw(text)).unwrap().shown("ours", offered, "git").map(|raw| raw.text().into_owned())
+    }
+
+    #[test]
+    fn what_a_task_asks_for_is_gated_and_names_its_server() {
+        let asks = r#"{"resultType":"task","taskId":"t","status":"input_required","ttlMs":9,"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"Sure?"}}},"requestState":"s"}"#;
+        let form = Kinds { form: true, ..Kinds::default() };
+        let passed = shown(asks, form).unwrap();
+        assert_eq!(
+            passed,
+            r#"{"resultType":"complete","taskId":"ours","status":"input_required","ttlMs":9,"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"[git] Sure?"}}}}"#
+        );
+        assert_eq!(shown(asks, Kinds::default()), Err(InputError::NotOffered));
+    }
+
+    #[test]
+    fn an_ended_task_carries_what_its_status_says_and_no_related_task() {
+        let done = r#"{"resultType":"complete","taskId":"t","status":"completed","ttlMs":9,"result":{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}},"error":{"code":1}}"#;
+        assert_eq!(
+            shown(done, Kinds::default()).unwrap(),
+            r#"{"resultType":"complete","taskId":"ours","status":"completed","ttlMs":9,"result":{"content":[]}}"#
+        );
+        let failed = r#"{"taskId":"t","status":"failed","error":{"code":-32001,"message":"m"}}"#;
+        let passed = shown(failed, Kinds::default()).unwrap();
+        assert!(passed.contains(r#""error":{"code":-32603,"message":"m"}"#), "{passed}");
+        assert!(Task::got(&raw(failed)).unwrap().outcome().unwrap().is_err());
+        assert!(Task::got(&raw(r#"{"taskId":"t","status":"completed"}"#)).unwrap().outcome().is_none(), "no result");
+    }
+}

@@ -1,0 +1,74 @@
+//! Tasks of 2025-11-25: one tool that can only be called as a task.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use crate::server::{Failure, Reply};
+
+/// The tasks that there are.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs(Mutex<HashMap<String, Job>>);
+
+#[derive(Debug)]
+struct Job {
+    /// How often it is still asked after before it ends.
+    polls: u64,
+    arguments: Value,
+    cancelled: bool,
+}
+
+impl Job {
+    fn shown(&self, id: &str) -> Value {
+        let status = match (self.cancelled, self.polls, self.arguments["end"].as_str()) {
+            (true, ..) | (_, 0, Some("cancelled")) => "cancelled",
+            (_, 0, Some("error")) => "failed",
+            (_, 0, _) => "completed",
+            _ => "working",
+        };
+        let at = "2026-01-01T00:00:00Z";
+        json!({"taskId": id, "status": status, "statusMessage": format!("{} to go", self.polls), "createdAt": at,
+            "lastUpdatedAt": at, "ttl": 60000, "pollInterval": 50})
+    }
+}
+
+/// The tool, whose task ends as `end` says after it was asked after `polls` times.
+pub(crate) fn definition() -> Value {
+    json!({"name": "job", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}})
+}
+
+impl Jobs {
+    /// Begins one.
+    pub(crate) fn call(&self, params: &Value) -> Result<Reply, Failure> {
+        if params["task"]["ttl"].as_u64().is_none() {
+            return Err(Failure::new(-32601, "This tool is a task"));
+        }
+        let mut jobs = self.0.lock().unwrap();
+        let id = format!("job-{}", jobs.len());
+        let arguments = params["arguments"].clone();
+        let job = Job { polls: arguments["polls"].as_u64().unwrap_or(2), arguments, cancelled: false };
+        let task = job.shown(&id);
+        jobs.insert(id, job);
+        Ok(Reply::of(json!({"task": task})))
+    }
+
+    /// Answers `tasks/get`, `tasks/result` and `tasks/cancel`.
+    pub(crate) fn about(&self, method: &str, params: &Value) -> Result<Reply, Failure> {
+        let mut jobs = self.0.lock().unwrap();
+        let id = params["taskId"].as_str().unwrap_or_default();
+        let job = jobs.get_mut(id).ok_or_else(|| Failure::params("Unknown task"))?;
+        match method {
+            "tasks/cancel" => job.cancelled = true,
+            "tasks/result" if job.arguments["end"] == "error" => {
+                return Err(Failure::new(-32603, "The job broke the protocol"));
+            }
+            "tasks/result" => {
+                let meta = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
+                return Ok(Reply::of(json!({"content": [{"type": "text", "text": "done"}], "_meta": meta})));
+            }
+            _ => job.polls = job.polls.saturating_sub(1),
+        }
+        Ok(Reply::of(job.shown(id)))
+    }
+}
