@@ -33,5 +33,6 @@ mod reload;
 mod rules;
 mod sse;
 mod stdio;
+mod tasks;
 mod tidy;
 mod upstream;

@@ -153,6 +153,7 @@ impl Mcp {
                 let named = match method {
                     "tools/call" | "prompts/get" => params.get("name"),
                     "resources/read" => params.get("uri"),
+                    "tasks/get" | "tasks/update" | "tasks/cancel" => params.get("taskId"),
                     _ => None,
                 };
                 headers.extend(named.and_then(Value::as_str).map(|name| ("Mcp-Name", name.to_owned())));

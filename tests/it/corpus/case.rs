@@ -18,8 +18,6 @@ const MISSING: &[(&str, &str)] = &[
     ("state already consumed", "consent over the protocol is not built"),
     ("[policy.ask]", "consent over the protocol is not built"),
     ("arguments=[{", "rules over arguments are not built"),
-    ("${TASK", "tasks are not built"),
-    ("2025-11-25 unknown task", "tasks are not built"),
     ("\"h2_stream_error\"", "the listeners speak HTTP/1.1 alone, which has no streams to fail one by one"),
 ];
 

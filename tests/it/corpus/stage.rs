@@ -8,7 +8,7 @@ use super::case::Case;
 use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Era, Mcp, Open};
 use crate::process::eventually;
-use crate::upstream::{Fake, Log, toml_array};
+use crate::upstream::{Fake, Log, example, toml_array};
 
 /// What the second caller's token is.
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
@@ -75,7 +75,10 @@ impl Stage {
             if case.mentions("${CURSOR_B}") {
                 setup = setup.fake("many", &Fake::stdio("legacy").with("--tools", "1900"));
             }
-            return Some(Self::with(setup));
+            return Some(Self::with(with_tasks(case, setup)));
+        }
+        if case.mentions("${TASK}") {
+            return Some(Self::with(with_tasks(case, Setup::new())));
         }
         match setup {
             "max_inflight reached, queue full" => Some(Self::with(Setup::new().server(ONE_CALL))),
@@ -113,6 +116,14 @@ impl Stage {
             let cursor =
                 page.result()["nextCursor"].as_str().expect("a list of 1900 tools has a second page").to_owned();
             fill("CURSOR_B", cursor);
+        }
+        for (name, mut owner) in [("TASK", self.gateway.modern()), ("TASK_B", self.second(Era::Modern))] {
+            if case.mentions(&format!("${{{name}}}")) {
+                self.gateway.wait_for_tools(&["jobs__slow_compute"]);
+                owner.capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+                let begun = owner.call("jobs__slow_compute", json!({"seconds": 60}));
+                fill(name, begun.result()["taskId"].as_str().expect("the call became a task").to_owned());
+            }
         }
         if case.mentions("${10000_URIS}") {
             let uris: Vec<String> = (5..10_000).map(|n| format!("fx+file:///{n}")).collect();
@@ -174,6 +185,16 @@ impl Stage {
             }
         }
     }
+}
+
+/// A server that makes tasks, where the case is about one.
+fn with_tasks(case: &Case, setup: Setup) -> Setup {
+    if !case.mentions("${TASK") {
+        return setup;
+    }
+    let program = example("conformance-fixture");
+    let command = toml_array([program.to_str().unwrap(), "stdio", "--era", "modern"]);
+    setup.toml(&format!("[upstreams.jobs]\ncommand = {command}"))
 }
 
 impl Prepared {

@@ -1,0 +1,292 @@
+//! Calls that become tasks, for clients that know of tasks and for those that do not.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Answer, Era, Mcp};
+use crate::process::eventually;
+use crate::upstream::{Fake, Listening, Log, example};
+
+const TOKEN: &str = "token-of-the-second-caller-0123456789";
+const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// A gateway with two callers before the reference server of the modern era.
+fn gateway() -> (Gateway, Listening) {
+    let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
+    let server = Listening::spawn(&example("conformance-fixture"), &arguments);
+    let gateway = Setup::new()
+        .env("SECOND_TOKEN", TOKEN)
+        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
+        .url("fx", &server.url)
+        .start();
+    gateway.wait_for_tools(&["fx__slow_compute"]);
+    (gateway, server)
+}
+
+/// A gateway before a server of 2025-11-25 with a tool that is a task.
+fn legacy_gateway(over_http: bool) -> (Gateway, Option<Listening>, Log) {
+    let setup = Setup::new();
+    let log = Log::new(&setup.world.path("work"), "fx");
+    let fake = if over_http { Fake::http("legacy") } else { Fake::stdio("legacy") };
+    let fake = fake.behaving("tasks").logging(&log);
+    let (setup, server) = if over_http {
+        let server = fake.spawn();
+        (setup.url("fx", &server.url), Some(server))
+    } else {
+        (setup.fake("fx", &fake), None)
+    };
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["fx__job"]);
+    (gateway, server, log)
+}
+
+fn client(gateway: &Gateway, token: Option<String>, capabilities: Value) -> Mcp {
+    Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", capabilities)
+}
+
+/// A client that deals with tasks itself, and with questions.
+fn knowing(gateway: &Gateway) -> Mcp {
+    client(gateway, gateway.token(), json!({"elicitation": {}, "extensions": {EXTENSION: {}}}))
+}
+
+/// Calls a tool and gives the id of the task that it became.
+fn begun(client: &mut Mcp, tool: &str, arguments: Value) -> String {
+    let answer = client.call(&format!("fx__{tool}"), arguments);
+    assert_eq!(answer.result()["resultType"], "task", "{}", answer.raw);
+    assert!(answer.result()["ttlMs"].as_u64().is_some_and(|ttl| ttl <= 86_400_000), "{}", answer.raw);
+    answer.result()["taskId"].as_str().unwrap().to_owned()
+}
+
+fn get(client: &mut Mcp, id: &str) -> Answer {
+    client.request("tasks/get", json!({"taskId": id}))
+}
+
+/// Asks after a task until it has that status.
+fn until(client: &mut Mcp, id: &str, status: &str) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = get(client, id);
+        let task = answer.result();
+        assert_eq!((&task["resultType"], &task["taskId"]), (&json!("complete"), &json!(id)), "{}", answer.raw);
+        if task["status"] == status {
+            return task.clone();
+        }
+        assert!(Instant::now() < deadline, "not {status}: {}", answer.raw);
+    }
+}
+
+#[test]
+fn a_modern_client_follows_its_task_under_an_id_of_the_gateway() {
+    let (gateway, _server) = gateway();
+    let mut client = knowing(&gateway);
+    let discovered = client.request("server/discover", json!({}));
+    let capabilities = &discovered.result()["capabilities"];
+    assert!(capabilities["extensions"][EXTENSION].is_object() && capabilities["tasks"].is_null(), "{}", discovered.raw);
+    for (tool, arguments, status, member) in [
+        ("slow_compute", json!({"seconds": 0.2}), "completed", "result"),
+        ("failing_job", json!({}), "completed", "result"),
+        ("protocol_error_job", json!({}), "failed", "error"),
+    ] {
+        let id = begun(&mut client, tool, arguments);
+        assert!(id.len() > 60, "{tool}: sealed: {id}");
+        let task = until(&mut client, &id, status);
+        assert!(task[member].is_object(), "{tool}: {task}");
+        assert_eq!(task["result"]["isError"] == true, tool == "failing_job", "{task}");
+    }
+    let id = begun(&mut client, "slow_compute", json!({"seconds": 60}));
+    let cancelled = client.request("tasks/cancel", json!({"taskId": id}));
+    assert_eq!(cancelled.result(), &json!({"resultType": "complete"}));
+    until(&mut client, &id, "cancelled");
+    assert_eq!(client.call("fx__greet", json!({"name": "Ada"})).text(), "Hello, Ada!", "no task where none is needed");
+}
+
+#[test]
+fn what_a_task_asks_is_labelled_and_answered_by_update() {
+    let (gateway, _server) = gateway();
+    let mut client = knowing(&gateway);
+    let id = begun(&mut client, "confirm_delete", json!({"filename": "f"}));
+    let task = until(&mut client, &id, "input_required");
+    assert_eq!(task["inputRequests"]["confirm"]["params"]["message"], "[fx] Delete it?", "{task}");
+    assert_eq!(client.request("tasks/update", json!({"taskId": id})).code(), Some(-32602), "nothing to update with");
+    let responses = json!({"confirm": {"action": "accept", "content": {"confirm": true}}});
+    let updated = client.request("tasks/update", json!({"taskId": id, "inputResponses": responses}));
+    assert_eq!(updated.result(), &json!({"resultType": "complete"}));
+    let task = until(&mut client, &id, "completed");
+    assert!(task["result"]["content"][0]["text"].as_str().unwrap().contains("accept"), "{task}");
+    let id = begun(&mut client, "confirm_delete", json!({"filename": "f"}));
+    until(&mut client, &id, "input_required");
+    client.capabilities = json!({"extensions": {EXTENSION: {}}});
+    let answer = get(&mut client, &id);
+    assert_eq!(answer.code(), Some(-32603), "not offered in this request: {}", answer.raw);
+}
+
+#[test]
+fn a_task_id_is_good_for_its_caller_alone() {
+    let (gateway, _server) = gateway();
+    let mut first = knowing(&gateway);
+    let mut second = client(&gateway, Some(TOKEN.to_owned()), first.capabilities.clone());
+    let id = begun(&mut first, "slow_compute", json!({"seconds": 60}));
+    let other = if id.starts_with('A') { 'B' } else { 'A' };
+    let forged = format!("{other}{}", &id[1..]);
+    let mut refused = Vec::new();
+    for (method, more) in [("tasks/get", json!({})), ("tasks/cancel", json!({})), ("tasks/update", json!({"a": {}}))] {
+        for (label, id) in [
+            ("foreign", id.as_str()),
+            ("forged", forged.as_str()),
+            ("invented", "786512e2-9e0d-44bd-8f29-789f320fe840"),
+            ("empty", ""),
+        ] {
+            let client = if label == "foreign" { &mut second } else { &mut first };
+            let answer = client.request(method, json!({"taskId": id, "inputResponses": more}));
+            assert_eq!(answer.code(), Some(-32602), "{method} {label}: {}", answer.raw);
+            refused.push(answer.message["error"].clone());
+        }
+    }
+    assert!(refused.iter().all(|error| *error == refused[0]), "one answer for all: {refused:?}");
+    let params = first.dress(json!({"taskId": id}));
+    let mut headers = first.headers("tasks/get", &params);
+    headers.iter_mut().filter(|(name, _)| name == "Mcp-Name").for_each(|(_, value)| value.clone_from(&forged));
+    let body = json!({"jsonrpc": "2.0", "id": 77, "method": "tasks/get", "params": params}).to_string();
+    assert_eq!(first.exchange(&json!(77), &headers, &body).code(), Some(-32020), "the header names another task");
+    first.capabilities = json!({});
+    let undeclared = get(&mut first, &id);
+    assert_eq!((undeclared.status, undeclared.code()), (400, Some(-32021)), "{}", undeclared.raw);
+    let required = &undeclared.message["error"]["data"]["requiredCapabilities"];
+    assert!(required["extensions"][EXTENSION].is_object(), "{}", undeclared.raw);
+    let mut first = knowing(&gateway);
+    assert_eq!(get(&mut first, &id).result()["status"], "working", "and still there for its owner");
+}
+
+#[test]
+fn a_rule_on_the_tool_holds_for_its_tasks() {
+    let (gateway, server) = gateway();
+    let mut client = knowing(&gateway);
+    let id = begun(&mut client, "slow_compute", json!({"seconds": 60}));
+    let rules = "[[policy.rules]]\nid = \"off\"\neffect = \"deny\"\ntools = [\"fx__slow_compute\"]";
+    let text = Setup::new()
+        .env("SECOND_TOKEN", TOKEN)
+        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
+        .url("fx", &server.url)
+        .toml(rules)
+        .text();
+    let reloaded = gateway.reload(&text);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    eventually("the rule is in force", || get(&mut client, &id).code() == Some(-32602));
+}
+
+#[test]
+fn clients_that_know_no_tasks_get_the_outcome_of_a_call_that_needs_one() {
+    let (gateway, _server) = gateway();
+    for era in Era::BOTH {
+        let mut client = gateway.client(era);
+        let answer = client.call("fx__slow_compute", json!({"seconds": 0.2}));
+        assert_eq!(answer.text(), "Computed for 0.2 s.", "{era:?}: {}", answer.raw);
+        assert!(answer.result().get("taskId").is_none(), "{era:?}: {}", answer.raw);
+        let kind = &answer.result()["resultType"];
+        assert_eq!(*kind, if era == Era::Modern { json!("complete") } else { Value::Null }, "{era:?}");
+        let failed = client.call("fx__failing_job", json!({}));
+        assert!(failed.is_error() && failed.text() == "The job failed.", "{era:?}: {}", failed.raw);
+        let broken = client.call("fx__protocol_error_job", json!({}));
+        assert_eq!(broken.code(), Some(-32603), "{era:?}: {}", broken.raw);
+        let params =
+            json!({"name": "fx__slow_compute", "arguments": {"seconds": 0.5}, "_meta": {"progressToken": "p"}});
+        let told = client.request("tools/call", params);
+        let progress: Vec<&Value> = told.notices.iter().map(|notice| &notice["params"]).collect();
+        assert!(progress.iter().any(|params| params["progressToken"] == "p"), "{era:?}: {progress:?}");
+    }
+}
+
+#[test]
+fn a_tasks_questions_reach_clients_that_know_no_tasks() {
+    let (gateway, _server) = gateway();
+    let accept = || json!({"action": "accept", "content": {"confirm": true, "name": "Ada"}});
+    for (tool, questions) in [("fx__confirm_delete", 1), ("fx__multi_input", 2), ("fx__test_tool_with_task", 1)] {
+        let mut legacy =
+            Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({"elicitation": {}}));
+        let mut call = legacy.open("tools/call", json!({"name": tool, "arguments": {}}));
+        let mut asked = 0;
+        let response = loop {
+            let message = call.next().expect("the call is answered");
+            if message["method"].is_null() {
+                break message;
+            }
+            assert_eq!(message["method"], "elicitation/create", "{tool}: {message}");
+            assert!(message["params"]["message"].as_str().unwrap().starts_with("[fx] "), "{tool}: {message}");
+            asked += 1;
+            legacy.respond(&message["id"], accept());
+        };
+        assert_eq!(asked, questions, "{tool}: {response}");
+        assert!(response["result"]["content"].is_array(), "{tool}: {response}");
+        let mut modern = client(&gateway, gateway.token(), json!({"elicitation": {}}));
+        let mut answer = modern.call(tool, json!({}));
+        for _ in 0..questions {
+            let Some(requests) = answer.result()["inputRequests"].as_object().cloned() else { break };
+            let responses: Value = requests.keys().map(|key| (key.clone(), accept())).collect();
+            let params = json!({"name": tool, "arguments": {}, "inputResponses": responses,
+                "requestState": answer.result()["requestState"]});
+            answer = modern.request("tools/call", params);
+        }
+        assert_eq!(answer.result()["resultType"], "complete", "{tool}: {}", answer.raw);
+        assert!(!answer.is_error(), "{tool}: {}", answer.raw);
+    }
+    for era in Era::BOTH {
+        let answer = gateway.client(era).call("fx__confirm_delete", json!({}));
+        assert_eq!(answer.code(), Some(-32603), "{era:?} offers nothing: {}", answer.raw);
+    }
+}
+
+#[test]
+fn a_legacy_tool_that_is_a_task_is_an_ordinary_tool_for_every_client() {
+    for over_http in [false, true] {
+        let (gateway, _server, log) = legacy_gateway(over_http);
+        for era in Era::BOTH {
+            let mut client = gateway.client(era);
+            if era == Era::Modern {
+                client.capabilities = json!({"extensions": {EXTENSION: {}}});
+                let discovered = client.request("server/discover", json!({}));
+                assert!(discovered.result()["capabilities"]["extensions"].is_null(), "{}", discovered.raw);
+            } else {
+                assert!(client.greeting["capabilities"]["tasks"].is_null(), "{}", client.greeting);
+            }
+            let tools = client.list("tools/list", "tools");
+            assert!(tools.iter().all(|tool| tool["execution"].is_null()), "{tools:?}");
+            let answer = client.call("fx__job", json!({"polls": 3}));
+            assert_eq!(answer.text(), "done", "{era:?}: {}", answer.raw);
+            assert!(!answer.raw.contains("related-task"), "{era:?}: {}", answer.raw);
+            let broken = client.call("fx__job", json!({"end": "error"}));
+            assert_eq!(broken.code(), Some(-32603), "{era:?}: {}", broken.raw);
+            let off = client.call("fx__job", json!({"end": "cancelled"}));
+            assert!(off.is_error() && off.text().contains("cancelled"), "{era:?}: {}", off.raw);
+            assert_eq!(client.call("fx__echo", json!({"text": "plain"})).text(), "plain");
+        }
+        assert!(log.lines_with(&["\"text\":\"plain\"", "\"ttl\""]).is_empty(), "only where it is required");
+        assert_eq!(log.count("tasks/cancel"), 0, "all of them ended");
+    }
+}
+
+#[test]
+fn a_task_that_nobody_waits_for_is_cancelled() {
+    let (gateway, _server, log) = legacy_gateway(false);
+    let mut client = gateway.modern();
+    let call = client.open("tools/call", json!({"name": "fx__job", "arguments": {"polls": 1_000_000}}));
+    eventually("the task is asked after", || log.count("tasks/get") > 1);
+    drop(call);
+    eventually("the task is cancelled", || log.count("tasks/cancel") == 1);
+    assert_eq!(log.count("notifications/cancelled"), 0, "a task is cancelled in its own way");
+}
+
+#[test]
+fn a_task_ends_with_the_deadline_of_its_call() {
+    let setup = Setup::new();
+    let log = Log::new(&setup.world.path("work"), "fx");
+    let command = Fake::stdio("legacy").behaving("tasks").logging(&log).command();
+    let table = format!("[upstreams.fx]\ncommand = {command}\ncall-timeout = \"1s\"\ncall-max = \"2s\"");
+    let gateway = setup.toml(&table).start();
+    gateway.wait_for_tools(&["fx__job"]);
+    let answer = gateway.modern().call("fx__job", json!({"polls": 1_000_000}));
+    let refusal = &answer.result()["_meta"]["headend/refusal"];
+    assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("upstream_timeout"), &json!("unknown")));
+    eventually("the task is cancelled", || log.count("tasks/cancel") == 1);
+}
