@@ -10,12 +10,10 @@ use crate::engine::ask::{ServerRequest, declined};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
-use crate::engine::task_id::TaskName;
 use crate::mcp::input::{InputError, InputRequest, Kinds, pages, passed_on};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project;
-use crate::mcp::task::{self, Task};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Permit;
 use crate::runtime::asker::Asker;
@@ -29,13 +27,15 @@ use crate::runtime::relay::{Relay, Relayable};
 use crate::runtime::service::{Answer, Service, refused};
 use crate::runtime::shares::Place;
 use crate::runtime::snapshot::View;
-use crate::runtime::tasking::{Manner, TaskExchange, Way};
-use crate::runtime::upstream::handle::{Handle, Link, Slot};
+use crate::runtime::tasking::{Manner, TaskExchange};
+use crate::runtime::upstream::handle::{Handle, Slot};
 use crate::runtime::upstream::lane::{Lane, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{encode_notification, error_object};
 use crate::wire::raw::{RawJson, RawObject};
+
+mod tasked;
 
 /// What names a call in metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]
@@ -512,67 +512,6 @@ impl LiveCall {
                 Some(LiveEvent::Done(Answer::ok(result)))
             }
             Err(why) => Some(self.misasked(why)),
-        }
-    }
-
-    fn task_way(&self) -> Option<&TaskWay> {
-        self.input.as_ref().and_then(|input| input.task.as_ref())
-    }
-
-    fn way(&self, link: Link, lane: Arc<Lane>) -> Way {
-        let (handle, tasks) = (Arc::clone(&self.handle), self.service.tasks.clone());
-        Way { handle, link, lane, permit: self.permit.onward(), tasks }
-    }
-
-    /// Makes the call again as one that may become a task, where the server did not take it otherwise.
-    fn retry_as_task(&mut self, error: &RawJson) -> bool {
-        let Some((running, outgoing)) = self.running.as_ref().zip(self.kept.as_ref()) else { return false };
-        let is_first = !matches!(running.exchange, Exchange::Task(_));
-        let Some(link) = running.lane.open_link().filter(|_| is_first && task::is_wanted(error)) else { return false };
-        let Some((entry, _)) = self.view.item(self.entry) else { return false };
-        if Manner::of(&link, self.labels.method, entry, self.task_way().is_some()) != Manner::Perhaps {
-            return false;
-        }
-        let way = self.way(link, Arc::clone(&running.lane));
-        let exchange = TaskExchange::start(way, outgoing.clone(), &entry.headers);
-        if let Some(running) = &mut self.running {
-            running.exchange = exchange;
-        }
-        true
-    }
-
-    /// The call has become a task, or asks for input.
-    fn became(&mut self, raw: &RawJson) -> Option<LiveEvent> {
-        let (Some(task), Some(input)) = (Task::created(raw, false), &self.input) else { return self.ask(raw) };
-        let (upstream, item) = (self.handle.name.to_string(), input.item.to_string());
-        let name = TaskName { upstream, item, id: task.id.clone() };
-        let Some(id) = self.service.task_ids.seal(&input.caller, &name, clock::uptime(), clock::random()) else {
-            return Some(self.misasked(InputError::Malformed));
-        };
-        self.count(OutcomeLabel::Task);
-        self.end();
-        Some(LiveEvent::Done(Answer::ok(task.for_caller(&id))))
-    }
-
-    /// The answer to a request about a task.
-    fn about_task(&mut self, raw: &RawJson) -> LiveEvent {
-        let (Some(TaskWay::Named { theirs, ours }), Some(input)) = (self.task_way(), &self.input) else {
-            return self.misasked(InputError::Malformed);
-        };
-        let shown = if self.labels.method == Method::TasksGet {
-            let task = Task::got(raw).filter(|task| task.id == *theirs).ok_or(InputError::Malformed);
-            task.and_then(|task| task.shown(ours, input.offered, self.handle.name.as_str()))
-        } else {
-            Ok(RawJson::trusted(r#"{"resultType":"complete"}"#))
-        };
-        match shown {
-            Ok(shown) if shown.bytes().len() > self.service.max_result_bytes => self.fail(&self.too_large()),
-            Ok(shown) => {
-                self.count(OutcomeLabel::Ok);
-                self.end();
-                LiveEvent::Done(Answer::ok(shown))
-            }
-            Err(why) => self.misasked(why),
         }
     }
 

@@ -55,9 +55,25 @@ impl Schema {
         };
         match revision {
             "2025-11-25" => Some(LEGACY.get_or_init(|| parse(include_str!("../../data/schema/2025-11-25.json")))),
-            "2026-07-28" => Some(MODERN.get_or_init(|| parse(include_str!("../../data/schema/2026-07-28.json")))),
+            "2026-07-28" => Some(MODERN.get_or_init(|| {
+                let core = parse(include_str!("../../data/schema/2026-07-28.json"));
+                core.with_extension(include_str!("../../data/schema/ext-tasks.json"))
+            })),
             _ => None,
         }
+    }
+
+    /// Adds what an extension defines besides the protocol.
+    fn with_extension(mut self, text: &str) -> Self {
+        let mut extension: Value = serde_json::from_str(text).unwrap();
+        // What a client answers passes as it is, and the suite answers a question of nobody with what is no answer.
+        let responses = "/$defs/UpdateTaskRequest/allOf/1/properties/params/properties/inputResponses";
+        *extension.pointer_mut(responses).unwrap() = json!({"type": "object"});
+        let definitions = self.document["$defs"].as_object_mut().unwrap();
+        for (name, definition) in std::mem::take(extension["$defs"].as_object_mut().unwrap()) {
+            definitions.entry(name).or_insert(definition);
+        }
+        self
     }
 
     /// Whether a message of that side is one of this revision; `answered` is the method that a response answers.
@@ -96,6 +112,9 @@ impl Schema {
         if result["resultType"] == "input_required" && self.knows("InputRequiredResult") {
             return Ok("InputRequiredResult".to_owned());
         }
+        if result["resultType"] == "task" && method == "tools/call" && self.knows("CreateTaskResult") {
+            return Ok("CreateTaskResult".to_owned());
+        }
         let union = from.other().union("Request");
         let request = self.member(&union, method).ok_or_else(|| format!("a result for {method:?}, no {union}"))?;
         let result = format!("{}Result", request.trim_end_matches("Request"));
@@ -112,7 +131,15 @@ impl Schema {
         let references = definitions[union]["anyOf"].as_array().into_iter().flatten();
         let names = references.filter_map(|member| member["$ref"].as_str()?.rsplit('/').next());
         let mut names = names.chain([union]);
-        names.find(|name| definitions[name]["properties"]["method"]["const"] == method).map(str::to_owned)
+        let found = names.find(|name| definitions[name]["properties"]["method"]["const"] == method);
+        found.or_else(|| self.extended(union, method)).map(str::to_owned)
+    }
+
+    /// The definition of that method among those of the extension, which lists them nowhere.
+    fn extended(&self, union: &str, method: &str) -> Option<&'static str> {
+        let names = ["GetTaskRequest", "UpdateTaskRequest", "CancelTaskRequest"];
+        let is = |name: &&str| self.document["$defs"][name]["allOf"][1]["properties"]["method"]["const"] == method;
+        names.into_iter().find(|name| union == "ClientRequest" && is(name))
     }
 
     fn fits(&self, definition: &str, value: &Value) -> Result<(), String> {
@@ -147,6 +174,8 @@ fn a_message_that_breaks_the_schema_is_found() {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let call = Some("tools/call");
+    let task = json!({"resultType": "task", "taskId": "t", "status": "working", "createdAt": "2026-01-01T00:00:00Z",
+        "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttlMs": null});
     let cases = [
         ("a call", legacy, Side::Client, request("tools/call", json!({"name": "x"})), None, true),
         ("a call of nothing", legacy, Side::Client, request("tools/call", json!({})), None, false),
@@ -160,6 +189,10 @@ fn a_message_that_breaks_the_schema_is_found() {
         ("a result without content", legacy, Side::Server, result(json!({})), call, false),
         ("an empty result", legacy, Side::Server, result(json!({})), Some("ping"), true),
         ("a result of nothing", legacy, Side::Server, result(json!({})), None, false),
+        ("a task", modern, Side::Server, result(task.clone()), call, true),
+        ("a task of a prompt", modern, Side::Server, result(task.clone()), Some("prompts/get"), false),
+        ("a task without an id", modern, Side::Server, result(json!({"resultType": "task"})), call, false),
+        ("an unknown task", modern, Side::Client, request("tasks/get", json!({"_meta": meta})), None, false),
         ("an error", legacy, Side::Server, json!({"jsonrpc": "2.0", "error": {"code": 1, "message": ""}}), None, true),
         ("an odd error", legacy, Side::Server, json!({"jsonrpc": "2.0", "error": {"code": 1}}), None, false),
     ];
