@@ -323,8 +323,9 @@ impl Supervisor {
         let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
         let completes: Vec<bool> =
             managed.iter().map(|m| m.inventory.as_ref().is_some_and(|(inventory, _)| inventory.completions)).collect();
-        let tasks = |m: &&Managed| m.inventory.as_ref().is_some_and(|(i, r)| i.tasks && r.era() == Era::Modern);
-        let tasks: Vec<bool> = managed.iter().map(|m| tasks(&m)).collect();
+        let has_tasks =
+            |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
+        let tasks: Vec<bool> = managed.iter().map(|m| m.inventory.as_ref().is_some_and(has_tasks)).collect();
         let same = whole.same_as(&old.whole.catalog)
             && completes == old.completes
             && tasks == old.tasks

@@ -269,12 +269,12 @@ impl TaskExchange {
         let leg = std::mem::replace(&mut self.leg, Leg::Ended);
         match (leg, outcome) {
             (Leg::Call(_), Outcome::Result { raw, era }) => match Task::created(&raw, self.is_legacy()) {
-                Some(task) => self.begin(task),
+                Some(task) => self.begin(&task),
                 None => Err(Outcome::Result { raw, era }),
             },
             (Leg::Get(_), Outcome::Result { raw, .. }) => {
                 let task = Task::got(&raw).filter(|task| Some(&task.id) == self.running.as_ref());
-                self.look_at(task.ok_or_else(|| Outcome::Failed(malformed()))?)
+                self.look_at(&task.ok_or_else(|| Outcome::Failed(malformed()))?)
             }
             (Leg::Update(_), Outcome::Result { .. }) => {
                 self.missed = 0;
@@ -297,7 +297,7 @@ impl TaskExchange {
         }
     }
 
-    fn begin(&mut self, task: Task) -> Result<Leg, Outcome> {
+    fn begin(&mut self, task: &Task) -> Result<Leg, Outcome> {
         self.running = Some(task.id.clone());
         self.poll = task.poll;
         self.sign_of_life(task.message.as_deref());
@@ -306,7 +306,7 @@ impl TaskExchange {
     }
 
     /// What follows the state of the task.
-    fn look_at(&mut self, task: Task) -> Result<Leg, Outcome> {
+    fn look_at(&mut self, task: &Task) -> Result<Leg, Outcome> {
         (self.missed, self.poll) = (0, task.poll);
         let is_legacy = self.is_legacy();
         match task.status {
