@@ -5,7 +5,9 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
-use crate::server::{Failure, Reply};
+use tokio::sync::broadcast;
+
+use crate::server::{Failure, Reply, Request};
 
 /// The tasks that there are.
 #[derive(Debug, Default)]
@@ -24,6 +26,7 @@ impl Job {
         let status = match (self.cancelled, self.polls, self.arguments["end"].as_str()) {
             (true, ..) | (_, 0, Some("cancelled")) => "cancelled",
             (_, 0, Some("error")) => "failed",
+            (_, 0, Some("ask")) => "input_required",
             (_, 0, _) => "completed",
             _ => "working",
         };
@@ -53,6 +56,26 @@ impl Jobs {
         Ok(Reply::of(json!({"task": task})))
     }
 
+    /// Asks the client before the result, where the task ends so; the answer is kept for the result.
+    pub(crate) async fn question(&self, request: &Request, mut answers: broadcast::Receiver<Value>) {
+        let id = request.params["taskId"].as_str().unwrap_or_default();
+        let asks = |job: &Job| job.arguments["end"] == "ask";
+        if request.method != "tasks/result" || !self.0.lock().unwrap().get(id).is_some_and(asks) {
+            return;
+        }
+        let meta = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
+        let schema = json!({"type": "object", "properties": {"sure": {"type": "boolean"}}});
+        let params = json!({"message": "Sure?", "requestedSchema": schema, "_meta": meta});
+        let asked = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params});
+        drop(request.notices.send(asked.to_string()));
+        while let Ok(answer) = answers.recv().await {
+            if answer["id"] == id {
+                self.0.lock().unwrap().get_mut(id).unwrap().arguments["answer"] = answer["result"]["action"].clone();
+                return;
+            }
+        }
+    }
+
     /// Answers `tasks/get`, `tasks/result` and `tasks/cancel`.
     pub(crate) fn about(&self, method: &str, params: &Value) -> Result<Reply, Failure> {
         let mut jobs = self.0.lock().unwrap();
@@ -65,7 +88,8 @@ impl Jobs {
             }
             "tasks/result" => {
                 let meta = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
-                return Ok(Reply::of(json!({"content": [{"type": "text", "text": "done"}], "_meta": meta})));
+                let text = job.arguments["answer"].as_str().unwrap_or("done");
+                return Ok(Reply::of(json!({"content": [{"type": "text", "text": text}], "_meta": meta})));
             }
             _ => job.polls = job.polls.saturating_sub(1),
         }

@@ -103,6 +103,8 @@ pub(crate) struct Server {
     stdout: Mutex<Option<mpsc::UnboundedSender<String>>>,
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
     pub(crate) jobs: Jobs,
+    /// What the client answers to requests of this server, on a pipe.
+    pub(crate) answers: broadcast::Sender<Value>,
 }
 
 impl Server {
@@ -123,6 +125,7 @@ impl Server {
             stdout: Mutex::default(),
             running: Mutex::default(),
             jobs: Jobs::default(),
+            answers: broadcast::channel(16).0,
         }
     }
 
@@ -262,7 +265,10 @@ impl Server {
                 }
                 tools::call(self, request).await
             }
-            "tasks/get" | "tasks/result" | "tasks/cancel" if !modern => self.jobs.about(method, params),
+            "tasks/get" | "tasks/result" | "tasks/cancel" if !modern => {
+                self.jobs.question(request, self.answers.subscribe()).await;
+                self.jobs.about(method, params)
+            }
             "prompts/get" => tools::prompt(params),
             "resources/read" => tools::read(params, modern),
             "completion/complete" => {

@@ -39,6 +39,8 @@ pub(crate) async fn serve(server: Arc<Server>) {
             server.cancel(&message["params"]["requestId"]);
         }
         if method.is_empty() || message["id"].is_null() {
+            // Nobody may wait for an answer any more.
+            drop(server.answers.send(message.clone()));
             continue;
         }
         let stop_reading = server.does(Behaviour::StopReading) && method == "tools/call";
