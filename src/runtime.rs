@@ -26,3 +26,4 @@ pub(crate) mod systemd;
 pub(crate) mod tasks;
 pub(crate) mod upstream;
 pub(crate) mod watch;
+pub(crate) mod watching;

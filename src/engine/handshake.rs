@@ -30,6 +30,8 @@ pub(crate) struct Offers {
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
     pub(crate) completions: bool,
+    /// Updates of resources.
+    pub(crate) subscriptions: bool,
     /// Any `listChanged`, which is worth a subscription.
     pub(crate) changes: bool,
 }
@@ -142,6 +144,8 @@ fn offers(capabilities: &RawJson) -> Offers {
         prompts: section("prompts").is_some(),
         resources: section("resources").is_some(),
         completions: section("completions").is_some(),
+        subscriptions: section("resources")
+            .is_some_and(|s| s.get("subscribe").is_some_and(|raw| raw.bytes().as_ref() == b"true")),
         changes: ["tools", "prompts", "resources"].into_iter().any(changes),
     }
 }

@@ -18,7 +18,7 @@ use crate::engine::handshake::{
 };
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::refresh::Allowance;
-use crate::mcp::meta::HopMeta;
+use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::frame::Frame;
@@ -34,6 +34,8 @@ pub(crate) trait CallPort {
     fn progress(&mut self, params: RawJson);
     /// `params` of a log message that can only be this call's.
     fn log(&mut self, params: RawJson);
+    /// A notification of a stream that was asked for as a whole.
+    fn notice(&mut self, notification: Notification);
     /// A request of the server that can only be this call's; `false` when nobody there can be asked.
     fn ask(&mut self, request: ServerRequest) -> bool;
     /// The server does not want an answer to that request any more.
@@ -72,6 +74,8 @@ pub(crate) enum PeerEvent {
     Fault(Fault),
     /// The server asked something that may belong to several calls; from now on they should come one at a time.
     Ambiguous,
+    /// A legacy server says that this resource has changed.
+    Updated(String),
     /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
     Failed {
         why: String,
@@ -511,6 +515,17 @@ impl<P: CallPort> Peer<P> {
         if notification.method == "notifications/cancelled" {
             return self.handle_withdrawn(notification.params.as_ref());
         }
+        let subscribed = notification.params.as_ref().and_then(subscription);
+        if let Some(Waiting::Call(port)) = subscribed.and_then(|id| self.pending.get_mut(id)) {
+            return port.notice(notification);
+        }
+        if notification.method == "notifications/resources/updated" {
+            let params = notification.params.as_ref().and_then(|params| RawObject::parse(params).ok());
+            if let Some(uri) = params.and_then(|params| params.string("uri")).filter(|_| self.events.len() < 64) {
+                self.events.push_back(PeerEvent::Updated(uri));
+            }
+            return;
+        }
         let State::Ready(agreed) = self.state else { return };
         if !self.lists {
             return;
@@ -602,6 +617,12 @@ pub(crate) fn progress_token(params: &RawJson) -> Option<WireId> {
         token: u64,
     }
     params.parse::<Token>().ok().map(|t| WireId(t.token))
+}
+
+/// The request of ours whose stream a notification of a modern server belongs to.
+fn subscription(params: &RawJson) -> Option<WireId> {
+    let meta = RawObject::parse(params).ok()?.remove("_meta")?;
+    WireId::from_raw(RawObject::parse(&meta).ok()?.get(SUBSCRIPTION_ID)?)
 }
 
 /// The id in a notification that withdraws a request.

@@ -23,6 +23,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::policy::{Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide};
+use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
 /// What one client saw of one call, in order.
@@ -69,6 +70,7 @@ impl CallPort for SimPort {
     fn log(&mut self, params: RawJson) {
         self.log.borrow_mut().entry(self.key).or_default().push(Seen::Log(params.parse().unwrap()));
     }
+    fn notice(&mut self, _: Notification) {}
     fn ask(&mut self, request: ServerRequest) -> bool {
         if self.askable {
             self.log.borrow_mut().entry(self.key).or_default().push(Seen::Asked(request.id.parse().unwrap()));
@@ -242,7 +244,7 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
-                        PeerEvent::Ambiguous => {}
+                        PeerEvent::Ambiguous | PeerEvent::Updated(_) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
                             upstream.alive = false;

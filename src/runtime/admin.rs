@@ -298,6 +298,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
         revision: Revision::LATEST_LEGACY,
         asker: None,
         log: None,
+        watched: None,
         tag: None,
     };
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
@@ -306,6 +307,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
     debug_assert!(!Meta::default().has_claim());
     let answer = match gateway.service.handle(&client, &asked, Params::read(asked.params.as_ref())) {
         Handled::Answer(answer) => answer,
+        Handled::Later(answer) => answer.await,
         Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
         Handled::Call(mut call) => loop {
             if let LiveEvent::Done(answer) = call.next().await {

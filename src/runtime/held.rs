@@ -258,6 +258,7 @@ impl Keeper {
                     self.show(ExchangeEvent::Withdrawn(key));
                 }
             }
+            ExchangeEvent::Notice(_) => {}
             ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) => {
                 if self.viewer.as_ref().is_some_and(|viewer| viewer.capacity() > RESERVED) {
                     self.show(event);

@@ -216,6 +216,8 @@ impl LiveCall {
                     self.inquiry.withdraw(&id);
                     self.relay.withdraw(&id).map(LiveEvent::Notice)
                 }
+                // Only streams that were asked for as a whole have these.
+                Turn::Event(ExchangeEvent::Notice(_)) => None,
                 Turn::Event(ExchangeEvent::Done(outcome)) => return self.finish(outcome),
                 Turn::Answered(Relayable { id, answer, withdrawal }) => {
                     running.deadline.progressed(clock::now());

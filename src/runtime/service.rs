@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,7 @@ use crate::runtime::shares::{Good, Shares};
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::lane::{ClientTag, Wants};
+use crate::runtime::watching::Subscriptions;
 use crate::telemetry::metrics::{MethodLabel, Metrics, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
@@ -78,6 +80,8 @@ pub(crate) struct ClientContext {
     pub(crate) asker: Option<Arc<Asker>>,
     /// The log level of a legacy session.
     pub(crate) log: Option<Arc<LogSwitch>>,
+    /// What a legacy client watches.
+    pub(crate) watched: Option<Arc<Subscriptions>>,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,
 }
@@ -106,10 +110,11 @@ impl Answer {
 }
 
 /// What became of a request.
-#[derive(Debug)]
 pub(crate) enum Handled {
     Answer(Answer),
     Call(Box<LiveCall>),
+    /// An answer that takes a moment.
+    Later(BoxFuture<'static, Answer>),
     /// The gateway itself is full; HTTP says 503.
     Overloaded,
 }
@@ -148,15 +153,13 @@ impl Service {
             Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
                 self.call(client, method, &params, meta, arrived)
             }
+            Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
+            Method::ResourcesUnsubscribe => Handled::Answer(Self::unsubscribe(client, &params)),
             Method::SetLevel => Handled::Answer(set_level(client, &params)),
             Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(no_tasks(&params, era)),
-            Method::Initialize
-            | Method::ResourcesSubscribe
-            | Method::ResourcesUnsubscribe
-            | Method::Listen
-            | Method::TasksList
-            | Method::TasksUpdate
-            | Method::Unknown => Handled::Answer(not_found(&request.method, era)),
+            Method::Initialize | Method::Listen | Method::TasksList | Method::TasksUpdate | Method::Unknown => {
+                Handled::Answer(not_found(&request.method, era))
+            }
         }
     }
 
@@ -355,7 +358,7 @@ impl Service {
     }
 
     /// One decision, one audit line.
-    fn judge(
+    pub(crate) fn judge(
         &self,
         snapshot: &Snapshot,
         rules: &ItemRules,
@@ -396,7 +399,7 @@ impl Service {
     }
 }
 
-enum Refusal {
+pub(crate) enum Refusal {
     /// Answered like what does not exist.
     Hidden,
     Told(Failure),
@@ -436,7 +439,7 @@ fn invalid(error: &RouteError) -> Answer {
 }
 
 /// Unknown and hidden look the same; the code of a missing resource depends on the era.
-fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
+pub(crate) fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
     if !matches!(error, RouteError::UnknownResource(_)) {
         return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
     }

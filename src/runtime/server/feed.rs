@@ -2,10 +2,29 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::mcp::method::List;
 use crate::runtime::service::{ClientContext, Service, view_of};
+use crate::runtime::watching::Subscriptions;
+use crate::wire::message::encode_notification;
+use crate::wire::raw::RawJson;
+
+/// The URIs that have changed since; waits for ever where nothing can be watched. Cancel-safe.
+pub(crate) async fn updated(subscriptions: Option<&Subscriptions>) -> Vec<String> {
+    match subscriptions {
+        Some(subscriptions) => subscriptions.watcher.updated().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The notification of an update; `meta` says which stream it belongs to.
+pub(crate) fn updated_notice(uri: &str, meta: Option<&str>) -> Bytes {
+    let meta = meta.map(|meta| format!(r#","_meta":{meta}"#)).unwrap_or_default();
+    let params = RawJson::trusted(format!(r#"{{"uri":{}{meta}}}"#, RawJson::string(uri).text()));
+    encode_notification("notifications/resources/updated", Some(&params))
+}
 
 /// What one listener was last told.
 #[derive(Debug)]

@@ -202,6 +202,7 @@ mod tests {
             revision: Revision::LATEST_LEGACY,
             asker: None,
             log: None,
+            watched: None,
             tag: None,
         }
     }

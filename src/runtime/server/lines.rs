@@ -21,13 +21,14 @@ use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::live::{LiveCall, LiveEvent};
-use crate::runtime::server::feed::Feed;
+use crate::runtime::server::feed::{Feed, updated_notice};
 use crate::runtime::server::legacy::InFlight;
 use crate::runtime::server::modern::{Wanted, listen_end};
 use crate::runtime::server::reply::answer_message;
 use crate::runtime::service::{Answer, ClientContext, Handled, Service, not_found};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::lane::ClientTag;
+use crate::runtime::watching::Subscriptions;
 use crate::telemetry::metrics::Connected;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
@@ -92,6 +93,7 @@ pub(crate) async fn serve(
         asker: Mutex::new(None),
         log: Arc::default(),
         tag: ClientTag::new(),
+        watched: Arc::default(),
         last_complaint: Mutex::new(None),
     });
     loop {
@@ -159,6 +161,7 @@ struct Connection {
     asker: Mutex<Option<Arc<Asker>>>,
     log: Arc<LogSwitch>,
     tag: Arc<ClientTag>,
+    watched: Arc<Subscriptions>,
     last_complaint: Mutex<Option<std::time::Instant>>,
 }
 
@@ -217,6 +220,7 @@ impl Connection {
             revision,
             asker: None,
             log: None,
+            watched: None,
             tag: Some(Arc::clone(&self.tag)),
         }
     }
@@ -329,11 +333,19 @@ impl Connection {
         if revision.era() == Era::Legacy {
             client.asker = self.asker();
             client.log = Some(Arc::clone(&self.log));
+            client.watched = Some(Arc::clone(&self.watched));
         }
         match self.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => {
                 self.in_flight.leave(&key);
                 self.answer(&request.id, &answer).await;
+            }
+            Handled::Later(answer) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("answer", async move {
+                    connection.answer(&request.id, &answer.await).await;
+                    connection.in_flight.leave(&key);
+                });
             }
             Handled::Overloaded => {
                 self.in_flight.leave(&key);
@@ -396,6 +408,9 @@ impl Connection {
                 methods = feed.changed() => for method in methods {
                     self.send(message::encode_notification(method, None)).await;
                 },
+                uris = self.watched.watcher.updated() => for uri in uris {
+                    self.send(updated_notice(&uri, None)).await;
+                },
                 () = self.tasks.stop_token().cancelled() => return,
                 () = self.service.draining.cancelled() => return,
                 () = self.out.closed() => return,
@@ -431,13 +446,17 @@ impl Connection {
 
     async fn follow(&self, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
         let mut feed = Feed::new(Arc::clone(&self.service), self.client(Revision::LATEST));
-        self.send(wanted.acknowledged(id)).await;
+        let (watcher, watched) = wanted.watch(&self.service, &self.client(Revision::LATEST)).await;
+        self.send(wanted.acknowledged(id, &watched)).await;
         loop {
             tokio::select! {
                 methods = feed.changed() => for method in methods {
                     if let Some(notice) = wanted.notice(id, method) {
                         self.send(notice).await;
                     }
+                },
+                uris = watcher.updated() => for uri in uris {
+                    self.send(wanted.updated(id, &uri)).await;
                 },
                 () = cancelled.cancelled() => return,
                 () = self.tasks.stop_token().cancelled() => return,

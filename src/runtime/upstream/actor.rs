@@ -260,6 +260,7 @@ pub(crate) async fn converse(
             handle.metrics.fault(fault.as_str());
             tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
         }
+        StdioNews::Updated(uri) => lane.updates.updated(&uri),
         StdioNews::Ambiguous => lane.turns.begin(&handle.name),
         // Emptied before each turn of the connection, so it is never full.
         StdioNews::Ready(_) | StdioNews::Inventory(_) => drop(news_in.try_send(news)),
@@ -277,13 +278,15 @@ pub(crate) async fn converse(
                         agreed = Some(link.agreed);
                         ready_at = Some(clock::now());
                         ready(context, &link.agreed);
-                        lane.set_state(LinkState::Ready(Link::Stdio(link)));
+                        let link = Link::Stdio(link);
+                        lane.set_state(LinkState::Ready(link.clone()));
+                        restore(context, link);
                         context.report(News::State).await;
                     }
                     StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
                         context.report(News::Inventory(inventory, agreed)).await;
                     },
-                    StdioNews::Fault(_) | StdioNews::Ambiguous => {}
+                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) => {}
                 },
                 ended = &mut connection => break ended,
             }
@@ -303,6 +306,12 @@ pub(crate) fn ready(context: &Context, agreed: &Agreed) {
     } else {
         tracing::debug!(upstream.name = %upstream, revision = %revision, "upstream session of a client's own ready");
     }
+}
+
+/// Has a server that was started anew told what is watched there.
+pub(crate) fn restore(context: &Context, link: Link) {
+    let (handle, lane) = (Arc::clone(&context.handle), Arc::clone(&context.lane));
+    context.nursery.tasks.spawn("restore", async move { lane.updates.restore(&handle, &link).await });
 }
 
 /// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.

@@ -29,6 +29,7 @@ use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::lane::Turns;
+use crate::runtime::upstream::updates::{Updates, updated_uri};
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
@@ -65,6 +66,7 @@ pub(crate) struct LinkParts {
     /// What a legacy server is told that its client can do.
     pub(crate) declared: Declared,
     pub(crate) turns: Arc<Turns>,
+    pub(crate) updates: Arc<Updates>,
 }
 
 /// What runs in one legacy session. The lock guards one operation at a time.
@@ -187,7 +189,9 @@ impl HttpLink {
             link.desk().calls.insert(id, sender);
             side
         });
-        HttpExchange { post: Post::start(Arc::clone(link), id, bytes, request), side }
+        let mut post = Post::start(Arc::clone(link), id, bytes, request);
+        post.listens = outgoing.method == Method::Listen;
+        HttpExchange { post, side }
     }
 
     /// A message on the session's own stream. Says whether it speaks of changed lists.
@@ -205,6 +209,11 @@ impl HttpLink {
                         let id = withdrawn_id(params);
                         let call = id.as_ref().and_then(|id| self.desk().asked.take(id));
                         self.to_call(call, id.map(ExchangeEvent::Withdrawn));
+                    }
+                    "notifications/resources/updated" => {
+                        if let Some(uri) = updated_uri(params) {
+                            self.parts.updates.updated(&uri);
+                        }
                     }
                     method => return !List::of_notification(method).is_empty(),
                 }
@@ -403,6 +412,8 @@ struct Post {
     renewed: bool,
     /// The gateway's own requests are not cancelled by message.
     quiet: bool,
+    /// Everything on its stream is wanted.
+    listens: bool,
 }
 
 impl std::fmt::Debug for Post {
@@ -449,7 +460,7 @@ impl HttpExchange {
 impl Post {
     fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
         let stage = Stage::Head(link.send(request));
-        Self { link, id, bytes, stage, renewed: false, quiet: false }
+        Self { link, id, bytes, stage, renewed: false, quiet: false, listens: false }
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
@@ -535,6 +546,11 @@ impl Post {
                 self.link.desk().asked.take(&id)?;
                 ExchangeEvent::Withdrawn(id)
             }
+            "notifications/resources/updated" if !self.listens => {
+                self.link.parts.updates.updated(&updated_uri(Some(&params))?);
+                return None;
+            }
+            _ if self.listens => ExchangeEvent::Notice(notice.clone()),
             _ => return None,
         };
         Some(Step::Event(event))

@@ -16,7 +16,7 @@ use crate::engine::refresh::Allowance;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
-use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready};
+use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
 use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
 use crate::runtime::upstream::handle::{Link, LinkState};
 use crate::runtime::upstream::http::{HttpLink, LinkParts, initialize};
@@ -90,6 +90,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         upstream: handle.name.clone(),
         declared: lane.declared.clone(),
         turns: Arc::clone(&lane.turns),
+        updates: Arc::clone(&lane.updates),
     };
     let opened = tokio::select! {
         opened = tokio::time::timeout(spec.start_timeout, open(&parts, remote.may_be_older, hint)) => opened,
@@ -109,6 +110,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
     let ready_at = clock::now();
     ready(context, &link.agreed);
     lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
+    restore(context, Link::Http(Arc::clone(&link)));
     context.report(News::State).await;
     let why = tokio::select! {
         why = follow(context, &link), if lane.is_main() => why,

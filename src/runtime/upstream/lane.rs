@@ -20,6 +20,7 @@ use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
 use crate::runtime::clock;
 use crate::runtime::upstream::handle::{Link, LinkState};
+use crate::runtime::upstream::updates::Updates;
 use crate::telemetry::metrics::UpstreamMetrics;
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
@@ -81,6 +82,7 @@ pub(crate) struct Lane {
     pub(crate) wanted: Notify,
     pub(crate) restarts: AtomicU64,
     pub(crate) turns: Arc<Turns>,
+    pub(crate) updates: Arc<Updates>,
     /// Seconds of uptime.
     last_used: AtomicU64,
 }
@@ -138,6 +140,7 @@ impl Lane {
             wanted: Notify::new(),
             restarts: AtomicU64::new(0),
             turns: Turns::new(),
+            updates: Arc::default(),
             last_used: AtomicU64::new(clock::uptime().as_secs()),
         }
     }

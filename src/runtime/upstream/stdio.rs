@@ -60,6 +60,7 @@ pub(crate) enum StdioNews {
     Inventory(Inventory),
     Fault(Fault),
     Ambiguous,
+    Updated(String),
 }
 
 /// Why the task ended.
@@ -240,6 +241,7 @@ impl Connection<'_> {
                 }
                 PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
                 PeerEvent::Ambiguous => (self.news)(StdioNews::Ambiguous),
+                PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),
                 PeerEvent::Fault(fault) => {
                     (self.news)(StdioNews::Fault(fault));
                     if matches!(fault, Fault::Garbage | Fault::MalformedReply) && self.too_much_garbage() {
