@@ -17,7 +17,7 @@ use crate::runtime::clock;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::service::LOCAL;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::lane::LaneUse;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a question waits for the client.
@@ -53,7 +53,7 @@ struct Parked {
     /// Whose it is.
     caller: Arc<str>,
     /// Stays open for the call.
-    lane: Arc<Lane>,
+    lane: LaneUse,
     orders: mpsc::Sender<Order>,
 }
 
@@ -97,7 +97,7 @@ impl Parks {
         &self,
         caller: &Arc<str>,
         exchange: Exchange,
-        lane: Arc<Lane>,
+        lane: LaneUse,
         question: ServerRequest,
     ) -> Result<HeldExchange, Exchange> {
         let id: ParkId = clock::random();
@@ -133,8 +133,8 @@ impl Parks {
     }
 
     /// The lane of a parked call of this caller.
-    pub(crate) fn lane(&self, caller: &str, id: &ParkId) -> Option<Arc<Lane>> {
-        self.table.lock().get(id).filter(|parked| *parked.caller == *caller).map(|parked| Arc::clone(&parked.lane))
+    pub(crate) fn lane(&self, caller: &str, id: &ParkId) -> Option<LaneUse> {
+        self.table.lock().get(id).filter(|parked| *parked.caller == *caller).map(|parked| parked.lane.clone())
     }
 
     /// Attaches a request to a parked call of this caller; `None` when there is none any more.

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::mcp::capability::initialize_result;
+use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
@@ -22,7 +23,7 @@ use crate::runtime::asker::Asker;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::conversation::{Conversation, Entered};
-use crate::runtime::server::feed::{Feed, updated, updated_notice};
+use crate::runtime::server::feed::{Feed, logged, updated, updated_notice};
 use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::{legacy_sse, modern, reply};
@@ -206,7 +207,8 @@ impl Asked<'_> {
         if let Err(refused) = modern::check_headers(self.headers, &request, method, &params.object, claimed) {
             return answer(refused);
         }
-        let client = self.client(Revision::LATEST);
+        let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+        let client = ClientContext { offered, ..self.client(Revision::LATEST) };
         if !method.defined_in(Era::Modern) {
             return answer(not_found(&request.method, Era::Modern));
         }
@@ -231,6 +233,7 @@ impl Asked<'_> {
             caller: Arc::clone(&self.caller),
             profile: self.profile.clone(),
             revision,
+            offered: Kinds::default(),
             asker: None,
             log: None,
             watched: None,
@@ -253,6 +256,7 @@ impl Asked<'_> {
         let revision = Revision::negotiate(&version);
         let capabilities = params.get("capabilities");
         let client = ClientContext {
+            offered: capabilities.map(|raw| Kinds::of(Some(raw))).unwrap_or_default(),
             asker: Asker::new(capabilities),
             log: Some(Arc::default()),
             watched: Some(Arc::default()),
@@ -573,6 +577,7 @@ fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: (StreamPlac
             methods = feed.changed() => {
                 events(methods.into_iter().map(|method| message::encode_notification(method, None)))
             }
+            message = logged(&session.client) => events(std::iter::once(message)),
             uris = updated(session.client.watched.as_deref()) => {
                 events(uris.iter().map(|uri| updated_notice(uri, None)))
             }

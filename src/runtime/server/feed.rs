@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::mcp::log::shown;
 use crate::mcp::method::List;
 use crate::runtime::service::{ClientContext, Service, view_of};
 use crate::runtime::watching::Subscriptions;
@@ -16,6 +17,17 @@ pub(crate) async fn updated(subscriptions: Option<&Subscriptions>) -> Vec<String
     match subscriptions {
         Some(subscriptions) => subscriptions.watcher.updated().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The next log message that belongs to no call, at the level that the client has set. Cancel-safe.
+pub(crate) async fn logged(client: &ClientContext) -> Bytes {
+    let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
+    loop {
+        let (upstream, params) = tag.next_log().await;
+        if let Some(message) = level.get().and_then(|least| shown(&params, least, upstream.as_str())) {
+            return encode_notification("notifications/message", Some(&message));
+        }
     }
 }
 
@@ -69,8 +81,6 @@ impl Feed {
     fn digests(&self) -> [u64; 4] {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
-        List::ALL.map(|list| {
-            snapshot.list(&view, list, self.client.revision, &self.client.caller, &self.service.cursors).digest
-        })
+        List::ALL.map(|list| snapshot.list(&view, list, self.client.viewer(), &self.service.cursors).digest)
     }
 }

@@ -260,6 +260,7 @@ pub(crate) async fn converse(
             handle.metrics.fault(fault.as_str());
             tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
         }
+        StdioNews::Log(params) => lane.log(params),
         StdioNews::Updated(uri) => lane.updates.updated(&uri),
         StdioNews::Ambiguous => lane.turns.begin(&handle.name),
         // Emptied before each turn of the connection, so it is never full.
@@ -286,7 +287,7 @@ pub(crate) async fn converse(
                     StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
                         context.report(News::Inventory(inventory, agreed)).await;
                     },
-                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) => {}
+                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Log(_) => {}
                 },
                 ended = &mut connection => break ended,
             }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -21,6 +21,7 @@ use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
 use crate::engine::peer::{malformed, progress_token, withdrawn_id};
+use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
@@ -28,8 +29,8 @@ use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
 use crate::runtime::upstream::client::HttpClient;
-use crate::runtime::upstream::lane::Turns;
-use crate::runtime::upstream::updates::{Updates, updated_uri};
+use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::updates::updated_uri;
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
@@ -44,6 +45,8 @@ const SIDE: usize = 32;
 /// The way to an HTTP upstream whose era is known.
 pub(crate) struct HttpLink {
     pub(crate) agreed: Agreed,
+    /// The level that the server was asked for.
+    pub(crate) logs: LogSwitch,
     session: ArcSwapOption<HeaderValue>,
     renewing: tokio::sync::Mutex<()>,
     ids: AtomicU64,
@@ -65,8 +68,8 @@ pub(crate) struct LinkParts {
     pub(crate) upstream: UpstreamName,
     /// What a legacy server is told that its client can do.
     pub(crate) declared: Declared,
-    pub(crate) turns: Arc<Turns>,
-    pub(crate) updates: Arc<Updates>,
+    /// The lane that this is the way of; it holds the link and not the other way round.
+    pub(crate) lane: Weak<Lane>,
 }
 
 /// What runs in one legacy session. The lock guards one operation at a time.
@@ -93,6 +96,7 @@ impl HttpLink {
     pub(crate) fn new(parts: LinkParts, agreed: Agreed) -> Self {
         Self {
             agreed,
+            logs: LogSwitch::default(),
             session: ArcSwapOption::empty(),
             renewing: tokio::sync::Mutex::new(()),
             ids: AtomicU64::new(1),
@@ -100,6 +104,11 @@ impl HttpLink {
             parts,
             desk: Mutex::default(),
         }
+    }
+
+    /// The same place, for a session that declares something else.
+    pub(crate) fn parts_with(&self, declared: Declared) -> LinkParts {
+        LinkParts { declared, ..self.parts.clone() }
     }
 
     pub(crate) fn gauge(&self) -> &Gauge {
@@ -200,7 +209,7 @@ impl HttpLink {
             Message::Notification(notice) => {
                 let params = notice.params.as_ref();
                 match notice.method.as_str() {
-                    "notifications/message" => self.to_sole_call(params.cloned().map(ExchangeEvent::Log)),
+                    "notifications/message" => self.log(params),
                     "notifications/progress" => {
                         let token = params.and_then(progress_token);
                         self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
@@ -211,9 +220,7 @@ impl HttpLink {
                         self.to_call(call, id.map(ExchangeEvent::Withdrawn));
                     }
                     "notifications/resources/updated" => {
-                        if let Some(uri) = updated_uri(params) {
-                            self.parts.updates.updated(&uri);
-                        }
+                        self.updated(params);
                     }
                     method => return !List::of_notification(method).is_empty(),
                 }
@@ -240,11 +247,27 @@ impl HttpLink {
         sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
     }
 
-    fn to_sole_call(&self, event: Option<ExchangeEvent>) {
+    /// A log message goes to the call that it can only be of, else to the client whose session this is.
+    fn log(&self, params: Option<&RawJson>) {
+        let Some(params) = params.cloned() else { return };
         let candidates = self.desk().candidates();
-        if let Candidates::One(call) = candidates {
-            // A log message that nobody can be given is dropped.
-            let _taken = self.to_call(Some(call), event);
+        match candidates {
+            Candidates::One(call) => {
+                // A client that reads too slowly misses it.
+                let _taken = self.to_call(Some(call), Some(ExchangeEvent::Log(params)));
+            }
+            Candidates::None | Candidates::Several => {
+                if let Some(lane) = self.parts.lane.upgrade() {
+                    lane.log(params);
+                }
+            }
+        }
+    }
+
+    /// A watched resource has changed.
+    fn updated(&self, params: Option<&RawJson>) {
+        if let (Some(lane), Some(uri)) = (self.parts.lane.upgrade(), updated_uri(params)) {
+            lane.updates.updated(&uri);
         }
     }
 
@@ -259,7 +282,9 @@ impl HttpLink {
             }
             Verdict::Ambiguous(answer) => {
                 fault(Fault::AmbiguousRequest);
-                self.parts.turns.begin(&self.parts.upstream);
+                if let Some(lane) = self.parts.lane.upgrade() {
+                    lane.turns.begin(&self.parts.upstream);
+                }
                 answer
             }
             Verdict::Tied(call) => {
@@ -330,9 +355,27 @@ impl HttpLink {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
         self.adopt_session(session);
+        self.logs.forget();
         self.tell(message::encode_notification("notifications/initialized", None)).await;
         tracing::info!(upstream.url = %self.parts.uri, "upstream session opened anew");
+        self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
         Ok(())
+    }
+
+    /// A new session knows nothing of what was watched in the old one.
+    fn resubscribe(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        let again = async move {
+            let Some(lane) = self.parts.lane.upgrade() else { return };
+            for uri in lane.updates.uris() {
+                let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
+                if self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err() {
+                    tracing::warn!(upstream.name = %self.parts.upstream, "a resource is not watched in the new session");
+                }
+                lane.updates.updated(&uri);
+            }
+        };
+        // A request may open a session, which comes here.
+        Box::pin(again)
     }
 
     /// Ends the session, politely and within a second.
@@ -547,7 +590,7 @@ impl Post {
                 ExchangeEvent::Withdrawn(id)
             }
             "notifications/resources/updated" if !self.listens => {
-                self.link.parts.updates.updated(&updated_uri(Some(&params))?);
+                self.link.updated(Some(&params));
                 return None;
             }
             _ if self.listens => ExchangeEvent::Notice(notice.clone()),
