@@ -77,8 +77,8 @@ pub(crate) enum PeerEvent {
     Fault(Fault),
     /// The server asked something that may belong to several calls; from now on they should come one at a time.
     Ambiguous,
-    /// `params` of a log message that cannot be told to be of one call.
-    Log(RawJson),
+    /// A log message that cannot be told to be of one call.
+    Unclaimed(Notification),
     /// A legacy server says that this resource has changed.
     Updated(String),
     /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
@@ -508,12 +508,13 @@ impl<P: CallPort> Peer<P> {
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
         if notification.method == "notifications/message" {
             // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-            let Some(params) = notification.params else { return };
             let several = self.ports().nth(1).is_some();
             if let Some(only) = self.ports().next().filter(|_| !several) {
-                only.log(params);
+                if let Some(params) = notification.params {
+                    only.log(params);
+                }
             } else if self.events.len() < MAX_EVENTS {
-                self.events.push_back(PeerEvent::Log(params));
+                self.events.push_back(PeerEvent::Unclaimed(notification));
             }
             return;
         }

@@ -244,7 +244,7 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
-                        PeerEvent::Ambiguous | PeerEvent::Updated(_) | PeerEvent::Log(_) => {}
+                        PeerEvent::Ambiguous | PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
                             upstream.alive = false;

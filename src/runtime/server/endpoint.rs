@@ -23,7 +23,7 @@ use crate::runtime::asker::Asker;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::conversation::{Conversation, Entered};
-use crate::runtime::server::feed::{Feed, logged, updated, updated_notice};
+use crate::runtime::server::feed::{Feed, unclaimed, updated, updated_notice};
 use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::{legacy_sse, modern, reply};
@@ -577,7 +577,7 @@ fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: (StreamPlac
             methods = feed.changed() => {
                 events(methods.into_iter().map(|method| message::encode_notification(method, None)))
             }
-            message = logged(&session.client) => events(std::iter::once(message)),
+            message = unclaimed(&session.client) => events(std::iter::once(message)),
             uris = updated(session.client.watched.as_deref()) => {
                 events(uris.iter().map(|uri| updated_notice(uri, None)))
             }

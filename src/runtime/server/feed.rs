@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::mcp::log::shown;
 use crate::mcp::method::List;
+use crate::mcp::version::Revision;
 use crate::runtime::service::{ClientContext, Service, view_of};
 use crate::runtime::watching::Subscriptions;
 use crate::wire::message::encode_notification;
@@ -20,13 +21,19 @@ pub(crate) async fn updated(subscriptions: Option<&Subscriptions>) -> Vec<String
     }
 }
 
-/// The next log message that belongs to no call, at the level that the client has set. Cancel-safe.
-pub(crate) async fn logged(client: &ClientContext) -> Bytes {
+/// The next notification for a legacy client that belongs to none of its calls: log messages at the level that it has set, and
+/// pages that were visited. Cancel-safe.
+pub(crate) async fn unclaimed(client: &ClientContext) -> Bytes {
     let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
     loop {
-        let (upstream, params) = tag.next_log().await;
-        if let Some(message) = level.get().and_then(|least| shown(&params, least, upstream.as_str())) {
-            return encode_notification("notifications/message", Some(&message));
+        let (upstream, notice) = tag.next().await;
+        let params = if notice.method == "notifications/message" {
+            level.get().zip(notice.params).and_then(|(least, params)| shown(&params, least, upstream.as_str()))
+        } else {
+            notice.params.filter(|_| client.revision == Revision::V2025_11_25)
+        };
+        if let Some(params) = params {
+            return encode_notification(&notice.method, Some(&params));
         }
     }
 }

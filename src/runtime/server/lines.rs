@@ -22,7 +22,7 @@ use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::live::{LiveCall, LiveEvent};
-use crate::runtime::server::feed::{Feed, logged, updated_notice};
+use crate::runtime::server::feed::{Feed, unclaimed, updated_notice};
 use crate::runtime::server::legacy::InFlight;
 use crate::runtime::server::modern::{Wanted, listen_end};
 use crate::runtime::server::reply::answer_message;
@@ -414,7 +414,7 @@ impl Connection {
                 methods = feed.changed() => for method in methods {
                     self.send(message::encode_notification(method, None)).await;
                 },
-                message = logged(&client) => self.send(message).await,
+                message = unclaimed(&client) => self.send(message).await,
                 uris = self.watched.watcher.updated() => for uri in uris {
                     self.send(updated_notice(&uri, None)).await;
                 },

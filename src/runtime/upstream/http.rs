@@ -209,7 +209,8 @@ impl HttpLink {
             Message::Notification(notice) => {
                 let params = notice.params.as_ref();
                 match notice.method.as_str() {
-                    "notifications/message" => self.log(params),
+                    "notifications/message" => self.log(&notice),
+                    "notifications/elicitation/complete" => self.tell_owner(&notice),
                     "notifications/progress" => {
                         let token = params.and_then(progress_token);
                         self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
@@ -248,19 +249,20 @@ impl HttpLink {
     }
 
     /// A log message goes to the call that it can only be of, else to the client whose session this is.
-    fn log(&self, params: Option<&RawJson>) {
-        let Some(params) = params.cloned() else { return };
+    fn log(&self, notice: &Notification) {
         let candidates = self.desk().candidates();
         match candidates {
             Candidates::One(call) => {
                 // A client that reads too slowly misses it.
-                let _taken = self.to_call(Some(call), Some(ExchangeEvent::Log(params)));
+                let _taken = self.to_call(Some(call), notice.params.clone().map(ExchangeEvent::Log));
             }
-            Candidates::None | Candidates::Several => {
-                if let Some(lane) = self.parts.lane.upgrade() {
-                    lane.log(params);
-                }
-            }
+            Candidates::None | Candidates::Several => self.tell_owner(notice),
+        }
+    }
+
+    fn tell_owner(&self, notice: &Notification) {
+        if let Some(lane) = self.parts.lane.upgrade() {
+            lane.tell(notice.clone());
         }
     }
 
@@ -591,6 +593,10 @@ impl Post {
             }
             "notifications/resources/updated" if !self.listens => {
                 self.link.updated(Some(&params));
+                return None;
+            }
+            "notifications/elicitation/complete" => {
+                self.link.tell_owner(notice);
                 return None;
             }
             _ if self.listens => ExchangeEvent::Notice(notice.clone()),

@@ -23,7 +23,7 @@ use crate::runtime::clock;
 use crate::runtime::upstream::handle::{Link, LinkState};
 use crate::runtime::upstream::updates::Updates;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::wire::raw::RawJson;
+use crate::wire::message::Notification;
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
@@ -31,42 +31,42 @@ const MAX_PROCESSES: usize = 32;
 /// How long a lane that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(900);
 
-/// Log messages that may wait for a client; with more, the oldest give way.
-const MAX_LOGS: usize = 64;
+/// Notifications that may wait for a client; with more, the oldest give way.
+const MAX_NOTICES: usize = 64;
 
 /// One client below its caller: a legacy session or one connection by pipe. Lanes end with it.
 #[derive(Debug)]
 pub(crate) struct ClientTag {
     number: u64,
-    /// What servers log on lanes of this client's own outside of its calls: where from, and the message.
-    logs: Mutex<VecDeque<(UpstreamName, RawJson)>>,
-    logged: Notify,
+    /// What servers say on lanes of this client's own outside of its calls, and which server.
+    notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
+    noticed: Notify,
 }
 
 impl ClientTag {
     pub(crate) fn new() -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { number, logs: Mutex::default(), logged: Notify::new() })
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
     }
 
-    fn log(&self, upstream: &UpstreamName, params: RawJson) {
-        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        if logs.len() >= MAX_LOGS {
-            logs.pop_front();
+    fn tell(&self, upstream: &UpstreamName, notice: Notification) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() >= MAX_NOTICES {
+            notices.pop_front();
         }
-        logs.push_back((upstream.clone(), params));
-        self.logged.notify_one();
+        notices.push_back((upstream.clone(), notice));
+        self.noticed.notify_one();
     }
 
-    /// The next message that belongs to no call. Cancel-safe.
-    pub(crate) async fn next_log(&self) -> (UpstreamName, RawJson) {
+    /// The next notification that belongs to no call. Cancel-safe.
+    pub(crate) async fn next(&self) -> (UpstreamName, Notification) {
         loop {
-            let next = self.logs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.notices.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             if let Some(next) = next {
                 return next;
             }
-            self.logged.notified().await;
+            self.noticed.notified().await;
         }
     }
 }
@@ -285,11 +285,11 @@ impl Lane {
         })
     }
 
-    /// Passes on what the server logs outside of calls, where the lane is one client's own.
-    pub(crate) fn log(&self, params: RawJson) {
+    /// Passes on what the server says outside of calls, where the lane is one client's own.
+    pub(crate) fn tell(&self, notice: Notification) {
         let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref()?.upgrade());
         if let Some(client) = client {
-            client.log(&self.upstream, params);
+            client.tell(&self.upstream, notice);
         }
     }
 

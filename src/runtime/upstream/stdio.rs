@@ -23,7 +23,7 @@ use crate::runtime::upstream::actor::Intake;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::id::WireId;
 use crate::wire::lines::{Line, LineDecoder};
-use crate::wire::raw::RawJson;
+use crate::wire::message::Notification;
 
 /// Bytes that may wait to be written to a child before its calls wait in their channel.
 const OUT_HIGH_WATER: usize = 1 << 20;
@@ -65,7 +65,7 @@ pub(crate) enum StdioNews {
     Fault(Fault),
     Ambiguous,
     Updated(String),
-    Log(RawJson),
+    Unclaimed(Notification),
 }
 
 /// Why the task ended.
@@ -247,7 +247,7 @@ impl Connection<'_> {
                 }
                 PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
                 PeerEvent::Ambiguous => (self.news)(StdioNews::Ambiguous),
-                PeerEvent::Log(params) => (self.news)(StdioNews::Log(params)),
+                PeerEvent::Unclaimed(notice) => (self.news)(StdioNews::Unclaimed(notice)),
                 PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),
                 PeerEvent::Fault(fault) => {
                     (self.news)(StdioNews::Fault(fault));
