@@ -103,9 +103,7 @@ fn asked_by_results(client: &mut Mcp, feature: Feature) -> Value {
 /// Watches a resource, has it updated, and waits until it is told.
 fn told_of_an_update(client: &mut Mcp, era: Era) -> Value {
     let mut stream = if era == Era::Modern {
-        let stream =
-            client.open("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [WATCHED]}}));
-        stream
+        client.open("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [WATCHED]}}))
     } else {
         assert_eq!(client.request("resources/subscribe", json!({"uri": WATCHED})).result(), &json!({}));
         client.listen()

@@ -136,17 +136,24 @@ impl Context {
 async fn run_owned(context: Context) {
     let (lane, stop) = (Arc::clone(&context.lane), context.nursery.stop.clone());
     let mut serving = Box::pin(context.serve(EraHint::Legacy));
+    let lanes = &context.handle.lanes;
+    let unused = async {
+        lane.over().await;
+        while !lanes.close_unused(&lane) {
+            lane.over().await;
+        }
+    };
     let ended = tokio::select! {
         run = &mut serving => Some(run),
-        () = lane.over() => None,
+        () = unused => None,
     };
-    // No call finds the lane from here on.
-    context.handle.lanes.close(&lane);
     match ended {
-        Some(run) if !stop.is_cancelled() => {
-            tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+        Some(run) => {
+            lanes.close(&lane);
+            if !stop.is_cancelled() {
+                tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+            }
         }
-        Some(_) => {}
         None => {
             stop.cancel();
             serving.await;

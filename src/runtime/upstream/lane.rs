@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -403,18 +403,28 @@ impl Lanes {
         Ok(Choice::New(lane, used))
     }
 
-    /// Ends a lane: the next call opens another one.
+    /// Ends a lane that failed: the next call opens another one.
     pub(crate) fn close(&self, lane: &Arc<Lane>) {
-        let Some(Owned { key, .. }) = &lane.owner else { return };
+        Self::remove(&mut self.lock(), lane);
+    }
+
+    /// Ends a lane that nobody uses; `false` where somebody has come meanwhile.
+    pub(crate) fn close_unused(&self, lane: &Arc<Lane>) -> bool {
         let mut table = self.lock();
+        // Users come through the table, so none can come now.
+        let unused = lane.users.load(Ordering::Relaxed) == 0;
+        if unused {
+            Self::remove(&mut table, lane);
+        }
+        unused
+    }
+
+    fn remove(table: &mut HashMap<Key, Arc<Lane>>, lane: &Arc<Lane>) {
+        let Some(Owned { key, .. }) = &lane.owner else { return };
         if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
             table.remove(key);
         }
         // Whoever waits for it must not wait any longer.
-        lane.set_state(LinkState::Down { until: far() });
+        lane.set_state(LinkState::Stopped);
     }
-}
-
-fn far() -> Instant {
-    clock::now() + IDLE
 }
