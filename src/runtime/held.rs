@@ -5,7 +5,7 @@
 //! request that is sent again because its response was lost attaches once more: no answer goes upstream twice.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -55,6 +55,8 @@ struct Parked {
     /// Stays open for the call.
     lane: Arc<Lane>,
     orders: mpsc::Sender<Order>,
+    /// Since when it has its outcome, which waits for a client whose response was lost.
+    ended: Arc<OnceLock<Instant>>,
 }
 
 #[derive(Debug)]
@@ -102,13 +104,14 @@ impl Parks {
     ) -> Result<HeldExchange, Exchange> {
         let id: ParkId = clock::random();
         let (orders, inbox) = mpsc::channel(MAX_OPEN);
+        let ended = Arc::default();
         {
             let mut table = self.table.lock();
-            let mine = table.values().filter(|parked| parked.caller == *caller).count();
-            if table.len() >= MAX_PARKED || (&**caller != LOCAL && mine >= MAX_PER_CALLER) {
+            if !make_room(&mut table, caller) {
                 return Err(exchange);
             }
-            table.insert(id, Parked { caller: Arc::clone(caller), lane, orders: orders.clone() });
+            let (caller, orders, ended) = (Arc::clone(caller), orders.clone(), Arc::clone(&ended));
+            table.insert(id, Parked { caller, lane, orders, ended });
         }
         let (viewer, events) = mpsc::channel(EVENTS);
         let mut keeper = Keeper {
@@ -117,6 +120,7 @@ impl Parks {
             open: Vec::new(),
             asked: 0,
             outcome: None,
+            ended,
             until: clock::now() + PARK_TIME,
         };
         keeper.ask(question);
@@ -172,6 +176,27 @@ pub(crate) fn ended() -> Failure {
     Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
 }
 
+/// The failure of a request that was sent again while it was being served.
+fn superseded() -> Failure {
+    let text = "The same request was sent again; the call goes on there.";
+    Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
+}
+
+/// Whether there is room for another call of this caller. Calls that have ended give way, the oldest first.
+fn make_room(table: &mut HashMap<ParkId, Parked>, caller: &Arc<str>) -> bool {
+    loop {
+        let mine = table.values().filter(|parked| parked.caller == *caller).count();
+        let has_share = **caller == *LOCAL || mine < MAX_PER_CALLER;
+        if has_share && table.len() < MAX_PARKED {
+            return true;
+        }
+        let ended = table.iter().filter(|(_, parked)| has_share || parked.caller == *caller);
+        let oldest = ended.filter_map(|(id, parked)| Some((*parked.ended.get()?, *id))).min();
+        let Some((_, id)) = oldest else { return false };
+        table.remove(&id);
+    }
+}
+
 /// A question that is open, under the key that the client knows.
 struct Open {
     key: RawJson,
@@ -186,6 +211,7 @@ struct Keeper {
     /// Questions so far; makes their keys.
     asked: u32,
     outcome: Option<Outcome>,
+    ended: Arc<OnceLock<Instant>>,
     until: Instant,
 }
 
@@ -223,7 +249,10 @@ impl Keeper {
     }
 
     fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<ExchangeEvent>) {
-        self.viewer = Some(viewer);
+        if let Some(before) = self.viewer.replace(viewer) {
+            // Its client has sent the request again, so it hardly listens any more.
+            drop(before.try_send(ExchangeEvent::Done(Outcome::Failed(superseded()))));
+        }
         let given: Vec<(RawJson, RawJson)> = self
             .open
             .iter()
@@ -266,6 +295,7 @@ impl Keeper {
             ExchangeEvent::Done(outcome) => {
                 self.open.clear();
                 self.outcome = Some(outcome.clone());
+                self.ended.get_or_init(clock::now);
                 self.show(ExchangeEvent::Done(outcome));
                 if self.viewer.is_none() {
                     self.rest();

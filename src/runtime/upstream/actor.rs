@@ -134,14 +134,15 @@ impl Context {
 
 /// Runs a lane of an owner's own, once: until it fails, or nobody needs it any more.
 async fn run_owned(context: Context) {
-    let (lane, stop) = (Arc::clone(&context.lane), context.nursery.stop.clone());
+    // Borrowed: the lane counts who holds it.
+    let (lane, stop) = (&context.lane, context.nursery.stop.clone());
     let mut serving = Box::pin(context.serve(EraHint::Legacy));
     let ended = tokio::select! {
         run = &mut serving => Some(run),
         () = lane.over() => None,
     };
     // No call finds the lane from here on.
-    context.handle.lanes.close(&lane);
+    context.handle.lanes.close(lane);
     match ended {
         Some(run) if !stop.is_cancelled() => {
             tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
