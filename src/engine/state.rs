@@ -194,8 +194,14 @@ mod tests {
 
     #[test]
     fn every_changed_byte_is_noticed() {
-        let scope =
-            StateScope { caller: "c", profile: "", upstream: "u", method: Method::PromptsGet, item: "u__p", arguments: None };
+        let scope = StateScope {
+            caller: "c",
+            profile: "",
+            upstream: "u",
+            method: Method::PromptsGet,
+            item: "u__p",
+            arguments: None,
+        };
         for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned())] {
             let (key, text) = sealed(&scope, carried.clone());
             assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, carried }));

@@ -42,6 +42,7 @@ pub(crate) type ParkId = [u8; 16];
 pub(crate) struct Parks {
     table: Arc<Table>,
     tasks: TaskGroup,
+    draining: CancellationToken,
     giving_up: CancellationToken,
 }
 
@@ -89,8 +90,9 @@ impl Table {
 }
 
 impl Parks {
-    pub(crate) fn new(tasks: TaskGroup, giving_up: CancellationToken) -> Self {
-        Self { table: Arc::default(), tasks, giving_up }
+    /// `draining` fires when no new request is accepted any more, `giving_up` when calls in flight are given up.
+    pub(crate) fn new(tasks: TaskGroup, draining: CancellationToken, giving_up: CancellationToken) -> Self {
+        Self { table: Arc::default(), tasks, draining, giving_up }
     }
 
     /// Takes a call over, with the first question. The call goes on behind the value that is returned; gives it back when
@@ -121,6 +123,7 @@ impl Parks {
             asked: 0,
             outcome: None,
             ended,
+            draining: self.draining.clone(),
             until: clock::now() + PARK_TIME,
         };
         keeper.ask(question);
@@ -212,6 +215,7 @@ struct Keeper {
     asked: u32,
     outcome: Option<Outcome>,
     ended: Arc<OnceLock<Instant>>,
+    draining: CancellationToken,
     until: Instant,
 }
 
@@ -238,6 +242,8 @@ impl Keeper {
                     self.viewer = None;
                     self.rest();
                 }
+                // Nobody can come any more.
+                () = self.draining.cancelled(), if self.viewer.is_none() => return,
                 () = tokio::time::sleep_until(self.until.into()), if self.viewer.is_none() => return,
             }
         }

@@ -46,7 +46,8 @@ impl Schema {
         let parse = |text: &str| {
             let mut document: Value = serde_json::from_str(text).unwrap();
             // The protocol's source says that a form holds numbers; the schema that is made of it says integers.
-            let types = document.pointer_mut("/$defs/ElicitResult/properties/content/additionalProperties/anyOf/1/type");
+            let types =
+                document.pointer_mut("/$defs/ElicitResult/properties/content/additionalProperties/anyOf/1/type");
             if let Some(types) = types.and_then(Value::as_array_mut) {
                 types.push(json!("number"));
             }

@@ -81,7 +81,8 @@ impl Running {
             (format!("command = {}", toml_array(["sh", "-c", &line])), Err(pipes))
         };
         let Server { name, prefix, .. } = server;
-        let table = format!("[upstreams.{name}]\n{target}\nroots = \"client\"\nprefix = \"{prefix}\"\n{}", server.filters());
+        let table =
+            format!("[upstreams.{name}]\n{target}\nroots = \"client\"\nprefix = \"{prefix}\"\n{}", server.filters());
         let place = format!("to the {} server on {}", server.era, server.transport);
         Self { place, table, listening }
     }
