@@ -347,3 +347,130 @@ impl Open {
         ExchangeEvent::Ask(ServerRequest { id: self.key.clone(), ..self.request.clone() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::name::UpstreamName;
+    use crate::engine::ask::Declared;
+    use crate::engine::call::Wants;
+    use crate::engine::peer::CallPort as _;
+    use crate::mcp::version::Era;
+    use crate::runtime::exchange::{Port, Signal, stdio_call};
+    use crate::telemetry::metrics::Metrics;
+
+    type Signals = mpsc::UnboundedReceiver<Signal>;
+
+    fn parks() -> Parks {
+        Parks::new(TaskGroup::default(), CancellationToken::new(), CancellationToken::new())
+    }
+
+    fn lane() -> Arc<Lane> {
+        let metrics = Metrics::new().unwrap().upstream("fx");
+        Arc::new(Lane::main(UpstreamName::parse("fx").unwrap(), Declared::default(), metrics))
+    }
+
+    fn question(id: &'static str) -> ServerRequest {
+        ServerRequest { id: RawJson::trusted(id), method: "elicitation/create".to_owned(), params: None }
+    }
+
+    /// Parks a call; the server's end of it, and what it is told.
+    fn parked(parks: &Parks, caller: &str) -> Result<(HeldExchange, Port, Signals), Exchange> {
+        #[expect(clippy::disallowed_methods, reason = "what the task of a connection has")]
+        let (signals_in, signals) = mpsc::unbounded_channel();
+        let (port, exchange) = stdio_call(1, Wants { notices: false, requests: true }, signals_in);
+        let held = parks.park(&Arc::from(caller), Exchange::Stdio(exchange), lane(), question("1"))?;
+        Ok((held, port, signals))
+    }
+
+    async fn told(signals: &mut Signals) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(signal) = signals.recv().await {
+            told.push(match signal {
+                Signal::Reply(id, Ok(answer)) => format!("{}: {}", id.text(), answer.text()),
+                other => format!("{other:?}"),
+            });
+        }
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_nobody_answers_in_time_is_declined_and_the_call_is_off() {
+        let parks = parks();
+        let (mut held, _port, mut signals) = parked(&parks, "ci").unwrap();
+        assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
+        let id = held.id;
+        drop(held);
+        tokio::time::sleep(PARK_TIME - Duration::from_secs(5)).await;
+        assert!(parks.lane("ci", &id).is_some() && parks.lane("dev", &id).is_none());
+        let told = told(&mut signals).await;
+        assert_eq!(told, [r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
+        assert!(parks.attach("ci", &id, None).await.is_none(), "too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_not_off_while_a_request_waits_for_it() {
+        let parks = parks();
+        let (held, _port, _signals) = parked(&parks, "ci").unwrap();
+        tokio::time::sleep(2 * PARK_TIME).await;
+        assert!(parks.lane("ci", &held.id).is_some(), "the request has a time of its own");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outcome_waits_for_a_client_whose_response_was_lost_and_an_answer_goes_up_once() {
+        let parks = parks();
+        let (held, port, mut signals) = parked(&parks, "ci").unwrap();
+        let id = held.id;
+        drop(held);
+        let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
+        for _ in 0..2 {
+            drop(parks.attach("ci", &id, Some(&answers)).await.unwrap());
+        }
+        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        for _ in 0..2 {
+            let mut again = parks.attach("ci", &id, Some(&answers)).await.unwrap();
+            assert!(matches!(again.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
+        }
+        let told = told(&mut signals).await;
+        assert_eq!(told.len(), 1, "one answer and no cancellation: {told:?}");
+        assert!(parks.attach("ci", &id, None).await.is_none(), "its time is over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_request_that_goes_on_with_a_call_is_the_one_that_is_answered() {
+        let parks = parks();
+        let (held, port, _signals) = parked(&parks, "ci").unwrap();
+        let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
+        let mut first = parks.attach("ci", &held.id, Some(&answers)).await.unwrap();
+        let mut second = parks.attach("ci", &held.id, Some(&answers)).await.unwrap();
+        let ExchangeEvent::Done(Outcome::Failed(failure)) = first.next().await else { panic!("the first goes on") };
+        assert_eq!(failure, superseded());
+        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        assert!(matches!(second.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_have_ended_give_way_to_calls_that_wait() {
+        let parks = parks();
+        let mut waiting: Vec<_> = (0..MAX_PER_CALLER).map(|_| parked(&parks, "ci").unwrap()).collect();
+        assert!(parked(&parks, "ci").is_err(), "its share is used up");
+        assert!(parked(&parks, "dev").is_ok() && parked(&parks, LOCAL).is_ok());
+        let (mut ended, port, _) = waiting.pop().unwrap();
+        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        while !matches!(ended.next().await, ExchangeEvent::Done(_)) {}
+        let place = parked(&parks, "ci");
+        assert!(place.is_ok(), "one has ended");
+        assert!(parks.lane("ci", &ended.id).is_none());
+        assert!(parked(&parks, "ci").is_err(), "the others wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_stops_does_not_wait_for_those_who_cannot_come() {
+        let parks = parks();
+        let (held, _port, mut signals) = parked(&parks, "ci").unwrap();
+        drop(held);
+        parks.draining.cancel();
+        parks.tasks.join().await;
+        assert_eq!(told(&mut signals).await.len(), 2);
+    }
+}

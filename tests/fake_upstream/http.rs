@@ -168,10 +168,11 @@ impl Web {
         let server = Arc::clone(&self.server);
         let gone = Gone::new(&self.server, &request);
         let answered = stream::once(async move {
-            let answer = server.answer(&request).await;
+            // Behind what was said before it.
+            server.answer(&request).await.into_iter().for_each(|answer| drop(request.notices.send(answer)));
             drop(request);
             gone.disarm();
-            answer.unwrap_or_default()
+            String::new()
         });
         let notices = stream::unfold(outbox, |mut outbox| async move { Some((outbox.recv().await?, outbox)) });
         if cut {

@@ -432,6 +432,10 @@ impl HttpExchange {
             Some(event) = aside => return event,
             step = post.step() => step,
         };
+        if !matches!(step, Step::Event(_)) {
+            // Nothing more can be asked for it, however long somebody keeps its outcome.
+            self.leave();
+        }
         match step {
             Step::Event(event) => event,
             Step::Answer(Ok(raw)) if raw.is_object() => {
@@ -440,6 +444,21 @@ impl HttpExchange {
             Step::Answer(Ok(_)) => ExchangeEvent::Done(Outcome::Failed(malformed())),
             Step::Answer(Err(raw)) => ExchangeEvent::Done(Outcome::Error { raw }),
             Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
+        }
+    }
+
+    /// Ends the call's place in its session, and what is asked for it.
+    fn leave(&mut self) {
+        if self.side.take().is_none() {
+            return;
+        }
+        let open = {
+            let mut desk = self.post.link.desk();
+            desk.calls.remove(&self.post.id);
+            desk.asked.of_call(self.post.id)
+        };
+        for request in open {
+            self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
         }
     }
 
@@ -550,16 +569,7 @@ impl Post {
 
 impl Drop for HttpExchange {
     fn drop(&mut self) {
-        if self.side.is_some() {
-            let open = {
-                let mut desk = self.post.link.desk();
-                desk.calls.remove(&self.post.id);
-                desk.asked.of_call(self.post.id)
-            };
-            for request in open {
-                self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
-            }
-        }
+        self.leave();
     }
 }
 

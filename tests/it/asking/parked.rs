@@ -154,7 +154,7 @@ fn a_parked_call_is_gone_on_with_by_the_very_same_call_alone() {
 
 #[test]
 fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() {
-    for way in [Way::Post, Way::Session, Way::Sse] {
+    for way in Way::HTTP {
         let mut stage = Stage::new(way, "");
         let arguments = way.asks("t", json!([[form("Which?")]]));
         let mut client = stage.client(Era::Modern, everything());
