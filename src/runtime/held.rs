@@ -386,9 +386,9 @@ mod tests {
     async fn told(signals: &mut Signals) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(signal) = signals.recv().await {
-            told.push(match signal {
+            told.push(match &signal {
                 Signal::Reply(id, Ok(answer)) => format!("{}: {}", id.text(), answer.text()),
-                other => format!("{other:?}"),
+                Signal::Cancel(_) | Signal::Parked(_) | Signal::Reply(..) => format!("{signal:?}"),
             });
         }
         told

@@ -257,10 +257,11 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
 
 async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
     let session = text(&headers, "mcp-session-id").unwrap_or_default();
-    web.server.note(&json!({"http": "GET", "session": session}).to_string());
+    let note = json!({"http": "GET", "session": session}).to_string();
     let (told, outbox) = mpsc::unbounded_channel();
     let mut sessions = web.sessions.lock().unwrap();
     let Some(entry) = sessions.get_mut(&session) else {
+        web.server.note(&note);
         let status = if session.is_empty() { StatusCode::METHOD_NOT_ALLOWED } else { StatusCode::NOT_FOUND };
         return status.into_response();
     };
@@ -268,6 +269,7 @@ async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Respo
     entry.stream = Some(told);
     let changes = web.server.changes.subscribe();
     drop(sessions);
+    web.server.note(&note);
     let opening = stream::iter([": open\n\n".to_owned()]);
     let frame = |text: String| format!("event: message\ndata: {text}\n\n");
     let own = stream::unfold(outbox, |mut outbox| async move { Some((outbox.recv().await?, outbox)) });
