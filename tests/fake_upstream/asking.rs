@@ -93,7 +93,7 @@ async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> 
         for (id, answer) in waiting {
             if arguments["withdraw"] == true && !first {
                 let params = json!({"requestId": id, "reason": "not needed"});
-                say(request, arguments, notification("notifications/cancelled", &params));
+                say(request, arguments, &notification("notifications/cancelled", &params));
                 continue;
             }
             first = false;
@@ -120,16 +120,16 @@ fn ask(
     if let Some(params) = question.get("params") {
         message["params"] = params.clone();
     }
-    say(request, arguments, message.to_string());
+    say(request, arguments, &message.to_string());
     answer
 }
 
 /// Says something on the stream that the arguments want.
-fn say(request: &Request, arguments: &Value, message: String) {
+fn say(request: &Request, arguments: &Value, message: &str) {
     let aside: Option<&mpsc::UnboundedSender<String>> = request.aside.as_ref();
     let way = if arguments["via"] == "session" { aside } else { Some(&request.notices) };
     // Without a stream it is lost, as with real servers.
-    way.into_iter().for_each(|way| drop(way.send(message.clone())));
+    way.into_iter().for_each(|way| drop(way.send(message.to_owned())));
 }
 
 fn gate(server: &Arc<Server>, arguments: &Value) -> Result<Reply, Failure> {
