@@ -234,6 +234,12 @@ impl Deadline {
         self.idle_at = now + self.idle;
     }
 
+    /// The client was being asked for so long, which is not the server's time.
+    pub(crate) fn asked_for(&mut self, time: Duration, now: Instant) {
+        self.hard_at += time;
+        self.progressed(now);
+    }
+
     pub(crate) fn at(&self) -> Instant {
         self.idle_at.min(self.hard_at)
     }

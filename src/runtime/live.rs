@@ -79,6 +79,9 @@ pub(crate) struct LiveCall {
     input: Option<Box<InputContext>>,
     /// Questions of a legacy server that a legacy client has before it.
     relay: Relay,
+    /// What a legacy client is told before the answer: the questions that nobody wants answered any more.
+    closing: Vec<Bytes>,
+    answer: Option<Answer>,
     /// Questions of a legacy server that a modern client is about to get.
     inquiry: Inquiry,
 }
@@ -87,6 +90,7 @@ pub(crate) struct LiveCall {
 #[derive(Debug)]
 pub(crate) struct InputContext {
     pub(crate) caller: Arc<str>,
+    pub(crate) profile: Option<Arc<str>>,
     /// Canonical name.
     pub(crate) item: Arc<str>,
     pub(crate) arguments: Option<RawJson>,
@@ -101,8 +105,8 @@ pub(crate) struct InputContext {
 
 impl InputContext {
     pub(crate) fn scope<'a>(&'a self, method: Method, upstream: &'a str) -> StateScope<'a> {
-        let (caller, item) = (&*self.caller, &*self.item);
-        StateScope { caller, upstream, method, item, arguments: self.arguments.as_ref() }
+        let (caller, profile, item) = (&*self.caller, self.profile.as_deref().unwrap_or_default(), &*self.item);
+        StateScope { caller, profile, upstream, method, item, arguments: self.arguments.as_ref() }
     }
 }
 
@@ -173,6 +177,8 @@ impl LiveCall {
             _share: share,
             input,
             relay: Relay::default(),
+            closing: Vec::new(),
+            answer: None,
             inquiry: Inquiry::default(),
         }
     }
@@ -180,6 +186,9 @@ impl LiveCall {
     /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
     pub(crate) async fn next(&mut self) -> LiveEvent {
         loop {
+            if let Some(event) = self.part() {
+                return event;
+            }
             if self.running.is_none() {
                 if let Some(event) = self.talk().await {
                     return event;
@@ -188,10 +197,21 @@ impl LiveCall {
                     return self.fail(&failure);
                 }
             }
-            if let Some(event) = self.listen().await {
-                return event;
+            match self.listen().await {
+                Some(LiveEvent::Done(answer)) if !self.relay.is_empty() => {
+                    self.closing = self.relay.close();
+                    self.answer = Some(answer);
+                }
+                Some(event) => return event,
+                None => {}
             }
         }
+    }
+
+    /// What is left to say once the call has ended with questions open.
+    fn part(&mut self) -> Option<LiveEvent> {
+        let withdrawal = self.closing.pop().map(LiveEvent::Notice);
+        withdrawal.or_else(|| self.answer.take().map(LiveEvent::Done))
     }
 
     /// The next thing from upstream; `None` when the call goes on in another way.
@@ -214,14 +234,16 @@ impl LiveCall {
                 Turn::Event(ExchangeEvent::Ask(request)) => self.asked(request),
                 Turn::Event(ExchangeEvent::Withdrawn(id)) => {
                     self.inquiry.withdraw(&id);
-                    self.relay.withdraw(&id).map(LiveEvent::Notice)
+                    let withdrawal = self.relay.withdraw(&id).map(LiveEvent::Notice);
+                    self.settle();
+                    withdrawal
                 }
                 // Only streams that were asked for as a whole have these.
                 Turn::Event(ExchangeEvent::Notice(_)) => None,
                 Turn::Event(ExchangeEvent::Done(outcome)) => return self.finish(outcome),
                 Turn::Answered(Relayable { id, answer, withdrawal }) => {
-                    running.deadline.progressed(clock::now());
                     running.exchange.reply(&id, answer);
+                    self.settle();
                     withdrawal.map(LiveEvent::Notice)
                 }
                 Turn::TimeOut => {
@@ -238,6 +260,14 @@ impl LiveCall {
             if event.is_some() {
                 return event;
             }
+        }
+    }
+
+    /// The server's time runs on when the client has no question open any more.
+    fn settle(&mut self) {
+        let now = clock::now();
+        if let (Some(asked), Some(running)) = (self.relay.settled(now), &mut self.running) {
+            running.deadline.asked_for(asked, now);
         }
     }
 
@@ -559,6 +589,8 @@ impl LiveCall {
         if self.done || self.service.draining.is_cancelled() {
             return;
         }
+        // Whatever is asked from here on would reach nobody.
+        self.input = None;
         let tasks = self.service.tasks.clone();
         tasks.spawn("detached call", async move { while !matches!(self.next().await, LiveEvent::Done(_)) {} });
     }

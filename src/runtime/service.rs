@@ -269,6 +269,7 @@ impl Service {
         let mut input = (kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
                 caller: Arc::clone(&client.caller),
+                profile: client.profile.clone(),
                 item: Arc::from(canonical),
                 arguments: routed.outgoing.body.get("arguments").cloned(),
                 offered: Kinds::of(routed.outgoing.capabilities.as_ref()),

@@ -44,6 +44,8 @@ pub(crate) enum Behaviour {
     CrashAfter(u64),
     /// Modern at first, legacy from the first call on.
     ForgetModern,
+    /// Offers tools that ask their client something.
+    Asks,
 }
 
 impl Behaviour {
@@ -76,6 +78,7 @@ impl Behaviour {
             "stop-reading" => Self::StopReading,
             "crash-after" => Self::CrashAfter(number),
             "forget-modern" => Self::ForgetModern,
+            "asks" => Self::Asks,
             _ => return Err(format!("there is no behaviour {text}")),
         })
     }

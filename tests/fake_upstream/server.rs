@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+use crate::asking::Asking;
 use crate::behaviour::{Behaviour, after_handshake};
-use crate::{Args, Eras, tools};
+use crate::{Args, Eras, asking, tools};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -61,11 +62,20 @@ pub(crate) struct Request {
     pub(crate) param_headers: Map<String, Value>,
     /// Where notifications of this request go.
     pub(crate) notices: mpsc::UnboundedSender<String>,
+    /// The session that it came in; empty on a pipe.
+    pub(crate) session: String,
+    /// The session's own stream, where there is one.
+    pub(crate) aside: Option<mpsc::UnboundedSender<String>>,
 }
 
 impl Request {
     pub(crate) fn is_modern(&self) -> bool {
         self.params["_meta"].get(VERSION).is_some()
+    }
+
+    /// Ids are those of one session.
+    fn key(&self) -> String {
+        format!("{} {}", self.session, self.id)
     }
 
     pub(crate) fn notify(&self, method: &str, params: &Value) {
@@ -101,6 +111,7 @@ pub(crate) struct Server {
     /// The writer of stdout.
     stdout: Mutex<Option<mpsc::UnboundedSender<String>>>,
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
+    pub(crate) asking: Asking,
 }
 
 impl Server {
@@ -120,6 +131,7 @@ impl Server {
             changes: broadcast::channel(64).0,
             stdout: Mutex::default(),
             running: Mutex::default(),
+            asking: Asking::default(),
         }
     }
 
@@ -163,8 +175,8 @@ impl Server {
     }
 
     /// Ends a running request, if it still runs.
-    pub(crate) fn cancel(&self, id: &Value) {
-        if let Some(stop) = self.running.lock().unwrap().remove(&id.to_string()) {
+    pub(crate) fn cancel(&self, session: &str, id: &Value) {
+        if let Some(stop) = self.running.lock().unwrap().remove(&format!("{session} {id}")) {
             // It may just have ended by itself.
             let _ended = stop.send(());
         }
@@ -176,12 +188,12 @@ impl Server {
             return std::future::pending().await;
         }
         let (stop, stopped) = oneshot::channel();
-        self.running.lock().unwrap().insert(request.id.to_string(), stop);
+        self.running.lock().unwrap().insert(request.key(), stop);
         let handled = tokio::select! {
             handled = self.handle(request) => handled,
             Ok(()) = stopped => return None,
         };
-        self.running.lock().unwrap().remove(&request.id.to_string());
+        self.running.lock().unwrap().remove(&request.key());
         let id =
             if self.does(Behaviour::WrongId) && !is_greeting(request) { json!("wrong") } else { request.id.clone() };
         Some(match handled {
@@ -322,6 +334,9 @@ impl Server {
     fn tools(&self) -> Vec<Value> {
         let named = |name: String| json!({"name": name, "inputSchema": {"type": "object"}});
         let mut tools = tools::definitions();
+        if self.does(Behaviour::Asks) {
+            tools.extend(asking::definitions());
+        }
         tools.extend((0..self.args.tools).map(|n| named(format!("extra_{n:04}"))));
         tools.extend((0..self.grown.load(Ordering::SeqCst)).map(|n| named(format!("grown_{n}"))));
         tools

@@ -125,7 +125,7 @@ impl Context {
             Target::Stdio { command, env, cwd } => serve_stdio(self, Launch { command, env, cwd }, hint).await,
             Target::Http { transport, .. } => match Remote::of(self) {
                 Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(self, &remote)).await,
-                Ok(remote) => http_actor::serve(self, &remote, hint).await,
+                Ok(remote) => Box::pin(http_actor::serve(self, &remote, hint)).await,
                 Err(why) => Run { why, next: None, served: None },
             },
         }
@@ -134,12 +134,12 @@ impl Context {
 
 /// Runs a lane of an owner's own, once: until it fails, or nobody needs it any more.
 async fn run_owned(context: Context) {
-    let (lane, stop) = (Arc::clone(&context.lane), context.nursery.stop.clone());
+    let (lane, stop) = (&context.lane, context.nursery.stop.clone());
     let mut serving = Box::pin(context.serve(EraHint::Legacy));
     let lanes = &context.handle.lanes;
     let unused = async {
         lane.over().await;
-        while !lanes.close_unused(&lane) {
+        while !lanes.close_unused(lane) {
             lane.over().await;
         }
     };
@@ -149,7 +149,7 @@ async fn run_owned(context: Context) {
     };
     match ended {
         Some(run) => {
-            lanes.close(&lane);
+            lanes.close(lane);
             if !stop.is_cancelled() {
                 tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
             }

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Re
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::ResponseFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::catalog::name::UpstreamName;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
@@ -49,6 +49,8 @@ pub(crate) struct HttpLink {
     pub(crate) logs: LogSwitch,
     session: ArcSwapOption<HeaderValue>,
     renewing: tokio::sync::Mutex<()>,
+    /// The stream of the session has to be opened again; one task follows it.
+    pub(crate) renewed: Notify,
     ids: AtomicU64,
     hop: HopMeta,
     parts: LinkParts,
@@ -99,6 +101,7 @@ impl HttpLink {
             logs: LogSwitch::default(),
             session: ArcSwapOption::empty(),
             renewing: tokio::sync::Mutex::new(()),
+            renewed: Notify::new(),
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
             parts,
@@ -346,10 +349,10 @@ impl HttpLink {
     }
 
     /// Opens a new session after the upstream forgot the old one; at most one caller does it, the others wait.
-    async fn renew(self: Arc<Self>, lost: Option<Arc<HeaderValue>>) -> Result<(), HttpError> {
+    async fn renew(self: Arc<Self>, lost: HeaderValue) -> Result<(), HttpError> {
         let _turn = self.renewing.lock().await;
         let current = self.session.load_full();
-        if current.as_deref() != lost.as_deref() {
+        if current.as_deref() != Some(&lost) {
             return Ok(());
         }
         let (agreed, session) = initialize(&self.parts).await.1?;
@@ -359,6 +362,7 @@ impl HttpLink {
         self.adopt_session(session);
         self.logs.forget();
         self.tell(message::encode_notification("notifications/initialized", None)).await;
+        self.renewed.notify_one();
         tracing::info!(upstream.url = %self.parts.uri, "upstream session opened anew");
         self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
         Ok(())
@@ -454,6 +458,8 @@ struct Post {
     /// The message, for the one repetition after a lost session.
     bytes: Bytes,
     stage: Stage,
+    /// The session that it was sent in.
+    session: Option<HeaderValue>,
     renewed: bool,
     /// The gateway's own requests are not cancelled by message.
     quiet: bool,
@@ -482,6 +488,10 @@ impl HttpExchange {
             Some(event) = aside => return event,
             step = post.step() => step,
         };
+        if !matches!(step, Step::Event(_)) {
+            // Nothing more can be asked for it, however long somebody keeps its outcome.
+            self.leave();
+        }
         match step {
             Step::Event(event) => event,
             Step::Answer(Ok(raw)) if raw.is_object() => {
@@ -490,6 +500,21 @@ impl HttpExchange {
             Step::Answer(Ok(_)) => ExchangeEvent::Done(Outcome::Failed(malformed())),
             Step::Answer(Err(raw)) => ExchangeEvent::Done(Outcome::Error { raw }),
             Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
+        }
+    }
+
+    /// Ends the call's place in its session, and what is asked for it.
+    fn leave(&mut self) {
+        if self.side.take().is_none() {
+            return;
+        }
+        let open = {
+            let mut desk = self.post.link.desk();
+            desk.calls.remove(&self.post.id);
+            desk.asked.of_call(self.post.id)
+        };
+        for request in open {
+            self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
         }
     }
 
@@ -504,8 +529,9 @@ impl HttpExchange {
 
 impl Post {
     fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
+        let session = request.headers().get(SESSION).cloned();
         let stage = Stage::Head(link.send(request));
-        Self { link, id, bytes, stage, renewed: false, quiet: false, listens: false }
+        Self { link, id, bytes, stage, session, renewed: false, quiet: false, listens: false }
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
@@ -544,8 +570,8 @@ impl Post {
     }
 
     async fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
-        let lost = self.link.session.load_full();
-        if response.status() == StatusCode::NOT_FOUND && lost.is_some() && !self.renewed {
+        let lost = self.session.take();
+        if let Some(lost) = lost.filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed) {
             self.renewed = true;
             drain(response.into_body()).await;
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
@@ -608,16 +634,7 @@ impl Post {
 
 impl Drop for HttpExchange {
     fn drop(&mut self) {
-        if self.side.is_some() {
-            let open = {
-                let mut desk = self.post.link.desk();
-                desk.calls.remove(&self.post.id);
-                desk.asked.of_call(self.post.id)
-            };
-            for request in open {
-                self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
-            }
-        }
+        self.leave();
     }
 }
 

@@ -108,6 +108,12 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         Ok(Err(Unopened::Failed(why))) => return down(why, None),
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
+    // What the server asks during the first call must not be lost.
+    let stream = tokio::select! {
+        () = std::future::ready(()), if lane.is_main() => None,
+        stream = open_changes(&link), if !lane.is_main() => Some(stream),
+        () = stop.cancelled() => None,
+    };
     let ready_at = clock::now();
     ready(context, &link.agreed);
     lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
@@ -115,7 +121,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
     context.report(News::State).await;
     let why = tokio::select! {
         why = follow(context, &link), if lane.is_main() => why,
-        () = attend(&link), if !lane.is_main() => "ended".to_owned(),
+        () = attend(&link, stream), if !lane.is_main() => "ended".to_owned(),
         () = stop.cancelled() => "stopped".to_owned(),
     };
     if stop.is_cancelled() {
@@ -158,19 +164,37 @@ async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<Status
 }
 
 /// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls.
-async fn attend(link: &Arc<HttpLink>) {
+async fn attend(link: &Arc<HttpLink>, mut opened: Option<Changes>) {
     loop {
-        match open_changes(link).await {
-            Changes::Stream(mut reader) => {
-                while let Ok(message) = reader.next().await {
-                    // Lists are the main lane's matter.
-                    let _changed = link.heard(message);
-                }
+        let stream = match opened.take() {
+            Some(stream) => stream,
+            None => open_changes(link).await,
+        };
+        let renewed = match stream {
+            Changes::Stream(mut reader) => tokio::select! {
+                () = hear_all(link, &mut reader) => false,
+                () = link.renewed.notified() => true,
+            },
+            Changes::Failed => false,
+            Changes::None => {
+                link.renewed.notified().await;
+                true
             }
-            Changes::Failed => {}
-            Changes::None => std::future::pending().await,
+        };
+        if !renewed {
+            // A new session has a stream of its own, and its first call may be under way.
+            tokio::select! {
+                () = tokio::time::sleep(REOPEN) => {}
+                () = link.renewed.notified() => {}
+            }
         }
-        tokio::time::sleep(REOPEN).await;
+    }
+}
+
+async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
+    while let Ok(message) = reader.next().await {
+        // Lists are the main lane's matter.
+        let _changed = link.heard(message);
     }
 }
 
@@ -248,7 +272,11 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     allowance.take(List::Tools, clock::now());
                 }
                 Changes::Failed => break,
-                Changes::None => std::future::pending().await,
+                // A session that was forgotten had a stream perhaps.
+                Changes::None => {
+                    link.renewed.notified().await;
+                    break;
+                }
             }
         }
         // What happened while the stream was gone is not known, so everything is read again.
