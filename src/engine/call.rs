@@ -32,9 +32,24 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// A request of the gateway itself.
+    pub(crate) fn own(method: Method, meta: Meta) -> Self {
+        Self {
+            method,
+            body: RawObject::default(),
+            meta,
+            wants_progress: false,
+            resumed: false,
+            capabilities: None,
+            can_be_asked: false,
+            log_level: None,
+        }
+    }
+
     /// What is of interest besides the answer.
     pub(crate) fn wants(&self) -> Wants {
-        Wants { notices: self.wants_progress || self.log_level.is_some(), requests: self.can_be_asked }
+        let notices = self.wants_progress || self.log_level.is_some() || self.method == Method::Listen;
+        Wants { notices, requests: self.can_be_asked }
     }
 
     /// `params` for an upstream of that revision; `token` is our own.
@@ -217,6 +232,12 @@ impl Deadline {
 
     pub(crate) fn progressed(&mut self, now: Instant) {
         self.idle_at = now + self.idle;
+    }
+
+    /// The client was being asked for so long, which is not the server's time.
+    pub(crate) fn asked_for(&mut self, time: Duration, now: Instant) {
+        self.hard_at += time;
+        self.progressed(now);
     }
 
     pub(crate) fn at(&self) -> Instant {

@@ -33,6 +33,10 @@ pub(crate) struct Offers {
     pub(crate) completions: bool,
     /// Tool calls may become tasks: the extension of 2026-07-28, or the core feature of 2025-11-25.
     pub(crate) tasks: bool,
+    /// Log messages, at a level that legacy clients set.
+    pub(crate) logging: bool,
+    /// Updates of resources.
+    pub(crate) subscriptions: bool,
     /// Any `listChanged`, which is worth a subscription.
     pub(crate) changes: bool,
 }
@@ -148,6 +152,9 @@ fn offers(capabilities: &RawJson) -> Offers {
         resources: section("resources").is_some(),
         completions: section("completions").is_some(),
         tasks: task::takes_calls(&capabilities),
+        logging: section("logging").is_some(),
+        subscriptions: section("resources")
+            .is_some_and(|s| s.get("subscribe").is_some_and(|raw| raw.bytes().as_ref() == b"true")),
         changes: ["tools", "prompts", "resources"].into_iter().any(changes),
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
-use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
+use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge, unable};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{
@@ -18,13 +18,16 @@ use crate::engine::handshake::{
 };
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::refresh::Allowance;
-use crate::mcp::meta::HopMeta;
+use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// News between two drains; a flood of them is cut.
+const MAX_EVENTS: usize = 64;
 
 /// Where the answer and the progress of one call go.
 pub(crate) trait CallPort {
@@ -34,6 +37,8 @@ pub(crate) trait CallPort {
     fn progress(&mut self, params: RawJson);
     /// `params` of a log message that can only be this call's.
     fn log(&mut self, params: RawJson);
+    /// A notification of a stream that was asked for as a whole.
+    fn notice(&mut self, notification: Notification);
     /// A request of the server that can only be this call's; `false` when nobody there can be asked.
     fn ask(&mut self, request: ServerRequest) -> bool;
     /// The server does not want an answer to that request any more.
@@ -72,6 +77,10 @@ pub(crate) enum PeerEvent {
     Fault(Fault),
     /// The server asked something that may belong to several calls; from now on they should come one at a time.
     Ambiguous,
+    /// A log message that cannot be told to be of one call.
+    Unclaimed(Notification),
+    /// A legacy server says that this resource has changed.
+    Updated(String),
     /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
     Failed {
         why: String,
@@ -500,9 +509,13 @@ impl<P: CallPort> Peer<P> {
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
         if notification.method == "notifications/message" {
             // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-            let mut calls = self.ports();
-            if let (Some(only), None, Some(params)) = (calls.next(), calls.next(), notification.params) {
-                only.log(params);
+            let several = self.ports().nth(1).is_some();
+            if let Some(only) = self.ports().next().filter(|_| !several) {
+                if let Some(params) = notification.params {
+                    only.log(params);
+                }
+            } else if self.events.len() < MAX_EVENTS {
+                self.events.push_back(PeerEvent::Unclaimed(notification));
             }
             return;
         }
@@ -511,6 +524,18 @@ impl<P: CallPort> Peer<P> {
         }
         if notification.method == "notifications/cancelled" {
             return self.handle_withdrawn(notification.params.as_ref());
+        }
+        let subscribed = notification.params.as_ref().and_then(subscription);
+        if let Some(Waiting::Call(port)) = subscribed.and_then(|id| self.pending.get_mut(id)) {
+            return port.notice(notification);
+        }
+        if notification.method == "notifications/resources/updated" {
+            let params = notification.params.as_ref().and_then(|params| RawObject::parse(params).ok());
+            if let Some(uri) = params.and_then(|params| params.string("uri")).filter(|_| self.events.len() < MAX_EVENTS)
+            {
+                self.events.push_back(PeerEvent::Updated(uri));
+            }
+            return;
         }
         let State::Ready(agreed) = self.state else { return };
         if !self.lists {
@@ -576,7 +601,7 @@ impl<P: CallPort> Peer<P> {
                 if !taken {
                     self.asked.take(id);
                     self.fault(Fault::RefusedRequest);
-                    self.reply(id, &declined(&request.method));
+                    self.reply(id, &unable(&request.method));
                 }
             }
         }
@@ -584,7 +609,7 @@ impl<P: CallPort> Peer<P> {
 
     fn fault(&mut self, fault: Fault) {
         // Bounded: a flood of faults between two drains is one line of news.
-        if self.events.len() < 64 {
+        if self.events.len() < MAX_EVENTS {
             self.events.push_back(PeerEvent::Fault(fault));
         }
     }
@@ -603,6 +628,12 @@ pub(crate) fn progress_token(params: &RawJson) -> Option<WireId> {
         token: u64,
     }
     params.parse::<Token>().ok().map(|t| WireId(t.token))
+}
+
+/// The request of ours whose stream a notification of a modern server belongs to.
+fn subscription(params: &RawJson) -> Option<WireId> {
+    let meta = RawObject::parse(params).ok()?.remove("_meta")?;
+    WireId::from_raw(RawObject::parse(&meta).ok()?.get(SUBSCRIPTION_ID)?)
 }
 
 /// The id in a notification that withdraws a request.

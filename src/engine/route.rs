@@ -111,7 +111,7 @@ pub(crate) fn route(
     let (entry, canonical) = match method {
         Method::ToolsCall => named(catalog, List::Tools, params, &mut body, visible)?,
         Method::PromptsGet => named(catalog, List::Prompts, params, &mut body, visible)?,
-        Method::ResourcesRead => by_uri(catalog, params, &mut body, visible)?,
+        Method::ResourcesRead | Method::ResourcesSubscribe => by_uri(catalog, params, &mut body, visible)?,
         Method::Complete => completion(catalog, params, &mut body, visible)?,
         _ => return Err(RouteError::Params),
     };

@@ -23,6 +23,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::policy::{Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide};
+use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
 /// What one client saw of one call, in order.
@@ -69,6 +70,7 @@ impl CallPort for SimPort {
     fn log(&mut self, params: RawJson) {
         self.log.borrow_mut().entry(self.key).or_default().push(Seen::Log(params.parse().unwrap()));
     }
+    fn notice(&mut self, _: Notification) {}
     fn ask(&mut self, request: ServerRequest) -> bool {
         if self.askable {
             self.log.borrow_mut().entry(self.key).or_default().push(Seen::Asked(request.id.parse().unwrap()));
@@ -242,7 +244,7 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
-                        PeerEvent::Ambiguous => {}
+                        PeerEvent::Ambiguous | PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
                             upstream.alive = false;
@@ -580,7 +582,7 @@ fn a_server_request_that_belongs_to_no_call_is_answered_at_once() {
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s2", "method": "elicitation/create", "params": {}}));
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s3", "method": "roots/list"}));
     assert_eq!(world.reply_to(0, &json!("s1")).unwrap()["result"], json!({}));
-    assert_eq!(world.reply_to(0, &json!("s2")).unwrap()["error"]["code"], -32602);
+    assert_eq!(world.reply_to(0, &json!("s2")).unwrap()["error"]["code"], -32601);
     assert_eq!(world.reply_to(0, &json!("s3")).unwrap()["result"], json!({"roots": []}));
 }
 

@@ -34,6 +34,8 @@ impl std::fmt::Debug for StateKey {
 #[derive(Clone, Debug)]
 pub(crate) struct StateScope<'a> {
     pub(crate) caller: &'a str,
+    /// Empty where the client uses none.
+    pub(crate) profile: &'a str,
     pub(crate) upstream: &'a str,
     pub(crate) method: Method,
     /// Canonical name.
@@ -45,7 +47,7 @@ impl StateScope<'_> {
     /// Everything, with separators that none of the parts can contain.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for part in [self.caller, self.upstream, self.method.as_str(), self.item] {
+        for part in [self.caller, self.profile, self.upstream, self.method.as_str(), self.item] {
             bytes.extend_from_slice(&part.len().to_be_bytes());
             bytes.extend_from_slice(part.as_bytes());
         }
@@ -162,6 +164,7 @@ mod tests {
         let arguments = RawJson::trusted(r#"{"a":1,"b":2}"#);
         let scope = StateScope {
             caller: "ci",
+            profile: "work",
             upstream: "git",
             method: Method::ToolsCall,
             item: "git__push",
@@ -176,6 +179,7 @@ mod tests {
         let other = RawJson::trusted(r#"{"a":1,"b":3}"#);
         for (label, foreign) in [
             ("caller", StateScope { caller: "dev", ..scope.clone() }),
+            ("profile", StateScope { profile: "", ..scope.clone() }),
             ("upstream", StateScope { upstream: "hub", ..scope.clone() }),
             ("method", StateScope { method: Method::PromptsGet, ..scope.clone() }),
             ("item", StateScope { item: "git__pull", ..scope.clone() }),
@@ -190,8 +194,14 @@ mod tests {
 
     #[test]
     fn every_changed_byte_is_noticed() {
-        let scope =
-            StateScope { caller: "c", upstream: "u", method: Method::PromptsGet, item: "u__p", arguments: None };
+        let scope = StateScope {
+            caller: "c",
+            profile: "",
+            upstream: "u",
+            method: Method::PromptsGet,
+            item: "u__p",
+            arguments: None,
+        };
         for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned())] {
             let (key, text) = sealed(&scope, carried.clone());
             assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, carried }));

@@ -15,9 +15,8 @@ const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a
 names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
 whether the call was executed and when to try again.";
 
-const WITH_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"logging":{}}"#;
-const WITHOUT_COMPLETIONS: &str =
-    r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"logging":{}}"#;
+const WITH_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
+const WITHOUT_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}"#;
 
 /// What can be served for at least one upstream. Upstreams come and go and legacy capabilities are frozen at `initialize`, so
 /// this is what the gateway can serve, not what today's upstreams offer. Source: protocol, capability negotiation.

@@ -11,6 +11,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::engine::route::Params;
+use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
@@ -296,8 +297,10 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
         caller: Arc::clone(caller),
         profile: None,
         revision: Revision::LATEST_LEGACY,
+        offered: Kinds::default(),
         asker: None,
         log: None,
+        watched: None,
         tag: None,
     };
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
@@ -306,6 +309,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
     debug_assert!(!Meta::default().has_claim());
     let answer = match gateway.service.handle(&client, &asked, Params::read(asked.params.as_ref())) {
         Handled::Answer(answer) => answer,
+        Handled::Later(answer) => answer.await,
         Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
         Handled::Call(mut call) => loop {
             if let LiveEvent::Done(answer) = call.next().await {

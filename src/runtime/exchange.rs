@@ -8,6 +8,7 @@ use crate::engine::peer::{CallPort, down};
 use crate::runtime::held::HeldExchange;
 use crate::runtime::tasking::TaskExchange;
 use crate::runtime::upstream::http::HttpExchange;
+use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
 /// Progress that may wait for a slow client before the oldest gives way to the newest.
@@ -24,6 +25,8 @@ pub(crate) enum ExchangeEvent {
     Log(RawJson),
     /// The upstream wants to know something of the client.
     Ask(ServerRequest),
+    /// A notification of a stream that was asked for as a whole.
+    Notice(Notification),
     /// It does not want to know any more; the id of its request.
     Withdrawn(RawJson),
     /// The server still works on it, so it has not fallen silent.
@@ -121,6 +124,12 @@ impl CallPort for Port {
     fn log(&mut self, params: RawJson) {
         if let Some(notices) = &self.notices {
             drop(notices.try_send(ExchangeEvent::Log(params)));
+        }
+    }
+
+    fn notice(&mut self, notification: Notification) {
+        if let Some(notices) = &self.notices {
+            drop(notices.try_send(ExchangeEvent::Notice(notification)));
         }
     }
 

@@ -122,14 +122,14 @@ impl Gateway {
         };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
-        let (tasks, giving_up) = (TaskGroup::default(), CancellationToken::new());
+        let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
-            parks: Parks::new(tasks.clone(), giving_up.clone()),
+            parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             tasks,
-            draining: CancellationToken::new(),
+            draining,
             giving_up,
             cursors: CursorKey::new(&clock::random::<32>()),
             states: StateKey::new(&clock::random())

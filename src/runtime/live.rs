@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::engine::ask::{ServerRequest, declined};
+use crate::engine::ask::{ServerRequest, unable};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
@@ -29,7 +29,7 @@ use crate::runtime::shares::Place;
 use crate::runtime::snapshot::View;
 use crate::runtime::tasking::{Manner, TaskExchange};
 use crate::runtime::upstream::handle::{Handle, Slot};
-use crate::runtime::upstream::lane::{Lane, Wants};
+use crate::runtime::upstream::lane::{LaneUse, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{encode_notification, error_object};
@@ -82,6 +82,9 @@ pub(crate) struct LiveCall {
     input: Option<Box<InputContext>>,
     /// Questions of a legacy server that a legacy client has before it.
     relay: Relay,
+    /// What a legacy client is told before the answer: the questions that nobody wants answered any more.
+    closing: Vec<Bytes>,
+    answer: Option<Answer>,
     /// Questions of a legacy server that a modern client is about to get.
     inquiry: Inquiry,
 }
@@ -90,6 +93,7 @@ pub(crate) struct LiveCall {
 #[derive(Debug)]
 pub(crate) struct InputContext {
     pub(crate) caller: Arc<str>,
+    pub(crate) profile: Option<Arc<str>>,
     /// Canonical name.
     pub(crate) item: Arc<str>,
     pub(crate) arguments: Option<RawJson>,
@@ -115,8 +119,8 @@ pub(crate) enum TaskWay {
 
 impl InputContext {
     pub(crate) fn scope<'a>(&'a self, method: Method, upstream: &'a str) -> StateScope<'a> {
-        let (caller, item) = (&*self.caller, &*self.item);
-        StateScope { caller, upstream, method, item, arguments: self.arguments.as_ref() }
+        let (caller, profile, item) = (&*self.caller, self.profile.as_deref().unwrap_or_default(), &*self.item);
+        StateScope { caller, profile, upstream, method, item, arguments: self.arguments.as_ref() }
     }
 }
 
@@ -139,7 +143,7 @@ struct Running {
     deadline: Deadline,
     sent: Instant,
     /// The lane that the call takes, which stays open for it. A parked call holds it elsewhere.
-    lane: Arc<Lane>,
+    lane: LaneUse,
     _turn: Option<OwnedSemaphorePermit>,
     _slot: Slot,
 }
@@ -187,6 +191,8 @@ impl LiveCall {
             _share: share,
             input,
             relay: Relay::default(),
+            closing: Vec::new(),
+            answer: None,
             inquiry: Inquiry::default(),
         }
     }
@@ -194,6 +200,9 @@ impl LiveCall {
     /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
     pub(crate) async fn next(&mut self) -> LiveEvent {
         loop {
+            if let Some(event) = self.part() {
+                return event;
+            }
             if self.running.is_none() {
                 if let Some(event) = self.talk().await {
                     return event;
@@ -202,10 +211,21 @@ impl LiveCall {
                     return self.fail(&failure);
                 }
             }
-            if let Some(event) = self.listen().await {
-                return event;
+            match self.listen().await {
+                Some(LiveEvent::Done(answer)) if !self.relay.is_empty() => {
+                    self.closing = self.relay.close();
+                    self.answer = Some(answer);
+                }
+                Some(event) => return event,
+                None => {}
             }
         }
+    }
+
+    /// What is left to say once the call has ended with questions open.
+    fn part(&mut self) -> Option<LiveEvent> {
+        let withdrawal = self.closing.pop().map(LiveEvent::Notice);
+        withdrawal.or_else(|| self.answer.take().map(LiveEvent::Done))
     }
 
     /// The next thing from upstream; `None` when the call goes on in another way.
@@ -228,16 +248,20 @@ impl LiveCall {
                 Turn::Event(ExchangeEvent::Ask(request)) => self.asked(request),
                 Turn::Event(ExchangeEvent::Withdrawn(id)) => {
                     self.inquiry.withdraw(&id);
-                    self.relay.withdraw(&id).map(LiveEvent::Notice)
+                    let withdrawal = self.relay.withdraw(&id).map(LiveEvent::Notice);
+                    self.settle();
+                    withdrawal
                 }
                 Turn::Event(ExchangeEvent::Alive) => {
                     running.deadline.progressed(clock::now());
                     None
                 }
+                // Only streams that were asked for as a whole have these.
+                Turn::Event(ExchangeEvent::Notice(_)) => None,
                 Turn::Event(ExchangeEvent::Done(outcome)) => return self.finish(outcome),
                 Turn::Answered(Relayable { id, answer, withdrawal }) => {
-                    running.deadline.progressed(clock::now());
                     running.exchange.reply(&id, answer);
+                    self.settle();
                     withdrawal.map(LiveEvent::Notice)
                 }
                 Turn::TimeOut => {
@@ -254,6 +278,14 @@ impl LiveCall {
             if event.is_some() {
                 return event;
             }
+        }
+    }
+
+    /// The server's time runs on when the client has no question open any more.
+    fn settle(&mut self) {
+        let now = clock::now();
+        if let (Some(asked), Some(running)) = (self.relay.settled(now), &mut self.running) {
+            running.deadline.asked_for(asked, now);
         }
     }
 
@@ -299,7 +331,7 @@ impl LiveCall {
         if !taken {
             self.handle.metrics.fault(Fault::RefusedRequest.as_str());
             if let Some(running) = &mut self.running {
-                running.exchange.reply(&id, declined(&method));
+                running.exchange.reply(&id, unable(&method));
             }
         }
         None
@@ -309,7 +341,7 @@ impl LiveCall {
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
         let (exchange, parked) =
-            match self.service.parks.park(&input.caller, running.exchange, Arc::clone(&running.lane), question) {
+            match self.service.parks.park(&input.caller, running.exchange, running.lane.clone(), question) {
                 Ok(held) => (Exchange::Held(held), true),
                 Err(exchange) => (exchange, false),
             };
@@ -358,6 +390,9 @@ impl LiveCall {
             let text = "The server that asked for input was replaced; start the call again.";
             return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
         }
+        if let Some(level) = outgoing.log_level {
+            Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
+        }
         let sent = clock::now();
         let spec = self.handle.spec.load();
         self.handle.metrics.queued(sent.duration_since(asked));
@@ -365,7 +400,7 @@ impl LiveCall {
         let keeps = manner == Manner::Perhaps || self.input.as_ref().is_some_and(|input| input.asker.is_some());
         self.kept = keeps.then(|| outgoing.clone());
         let exchange = if manner == Manner::Required {
-            TaskExchange::start(self.way(link, Arc::clone(&lane)), outgoing, &entry.headers)
+            TaskExchange::start(self.way(link, lane.clone()), outgoing, &entry.headers)
         } else {
             self.handle.call(&link, &self.permit, outgoing, &entry.headers)
         };
@@ -588,6 +623,8 @@ impl LiveCall {
         if self.done || self.service.draining.is_cancelled() {
             return;
         }
+        // Whatever is asked from here on would reach nobody.
+        self.input = None;
         let tasks = self.service.tasks.clone();
         tasks.spawn("detached call", async move { while !matches!(self.next().await, LiveEvent::Done(_)) {} });
     }
@@ -635,7 +672,7 @@ fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds) 
         code::URL_ELICITATION_REQUIRED if offered.url && revision == Revision::V2025_11_25 => code,
         code::URL_ELICITATION_REQUIRED => {
             let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
-            return unable(method, &text, None, revision);
+            return impossible(method, &text, None, revision);
         }
         code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
         code => code::outward(code),
@@ -652,11 +689,11 @@ fn missing_capability(method: Method, error: &RawObject, message: &str, revision
         return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
     }
     let text = format!("The server needs a client capability for this call: {message}");
-    unable(method, &text, error.get("data"), revision)
+    impossible(method, &text, error.get("data"), revision)
 }
 
 /// What the server needs cannot be had here; a model may find another way.
-fn unable(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
+fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
     if method == Method::ToolsCall {
         let text = RawJson::string(text);
         let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };

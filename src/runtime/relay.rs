@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -23,6 +23,8 @@ const MAX_OPEN: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Relay {
     open: Vec<Relayed>,
+    /// Since when there is an open one.
+    since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -61,9 +63,11 @@ impl Relay {
         let (method, params) = (&request.method, request.params.as_ref());
         let asked = InputRequest::of_legacy(String::new(), method, params, asker.offered, upstream).ok()?;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
-        let asked = asked.for_revision(revision, id);
+        let asked = asked.for_revision(revision, id).ok()?;
         let (message, question) = asker.ask(&asked.method, asked.params.as_ref())?;
-        self.open.push(Relayed { request, question, until: clock::now() + PATIENCE });
+        let now = clock::now();
+        self.since.get_or_insert(now);
+        self.open.push(Relayed { request, question, until: now + PATIENCE });
         Some(message)
     }
 
@@ -97,6 +101,19 @@ impl Relay {
         let withdrawal = answer.is_none().then(|| relayed.question.withdrawal("no answer in time"));
         let answer = answer.unwrap_or_else(|| declined(&relayed.request.method));
         Relayable { id: relayed.request.id, answer, withdrawal }
+    }
+
+    /// For how long the client was being asked, once nothing is open any more.
+    pub(crate) fn settled(&mut self, now: Instant) -> Option<Duration> {
+        if !self.open.is_empty() {
+            return None;
+        }
+        self.since.take().map(|since| now.duration_since(since))
+    }
+
+    /// The call has ended: what the client is told of the questions that are open.
+    pub(crate) fn close(&mut self) -> Vec<Bytes> {
+        self.open.drain(..).map(|relayed| relayed.question.withdrawal("the call has ended")).collect()
     }
 
     /// The server wants no answer any more: what the client is told.

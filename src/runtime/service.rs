@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -29,9 +30,10 @@ use crate::runtime::held::Parks;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
 use crate::runtime::queue::Queue;
 use crate::runtime::shares::{Good, Shares};
-use crate::runtime::snapshot::{Snapshot, View};
+use crate::runtime::snapshot::{Snapshot, View, Viewer};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::lane::{ClientTag, Wants};
+use crate::runtime::watching::Subscriptions;
 use crate::telemetry::metrics::{MethodLabel, Metrics, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
@@ -79,12 +81,23 @@ pub(crate) struct ClientContext {
     pub(crate) caller: Arc<str>,
     pub(crate) profile: Option<Arc<str>>,
     pub(crate) revision: Revision,
-    /// How a legacy client is asked for input, where it can be.
+    /// What the client can be asked for.
+    pub(crate) offered: Kinds,
+    /// How a legacy client is asked, where it can be.
     pub(crate) asker: Option<Arc<Asker>>,
     /// The log level of a legacy session.
     pub(crate) log: Option<Arc<LogSwitch>>,
+    /// What a legacy client watches.
+    pub(crate) watched: Option<Arc<Subscriptions>>,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,
+}
+
+impl ClientContext {
+    pub(crate) fn viewer(&self) -> Viewer<'_> {
+        let Kinds { form, url, sampling, .. } = self.offered;
+        Viewer { caller: &self.caller, revision: self.revision, can_be_asked: form || url || sampling }
+    }
 }
 
 /// An answer that is ready.
@@ -111,10 +124,11 @@ impl Answer {
 }
 
 /// What became of a request.
-#[derive(Debug)]
 pub(crate) enum Handled {
     Answer(Answer),
     Call(Box<LiveCall>),
+    /// An answer that takes a moment.
+    Later(BoxFuture<'static, Answer>),
     /// The gateway itself is full; HTTP says 503.
     Overloaded,
 }
@@ -153,19 +167,17 @@ impl Service {
             Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
                 self.call(client, method, &params, meta, arrived)
             }
+            Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
+            Method::ResourcesUnsubscribe => Handled::Answer(Self::unsubscribe(client, &params)),
             Method::SetLevel => Handled::Answer(set_level(client, &params)),
             Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if era == Era::Modern => {
                 self.task(client, method, &params, meta, arrived)
             }
             // Legacy clients are never given a task.
             Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(about_task::unknown()),
-            Method::Initialize
-            | Method::ResourcesSubscribe
-            | Method::ResourcesUnsubscribe
-            | Method::Listen
-            | Method::TasksList
-            | Method::TasksUpdate
-            | Method::Unknown => Handled::Answer(not_found(&request.method, era)),
+            Method::Initialize | Method::Listen | Method::TasksList | Method::TasksUpdate | Method::Unknown => {
+                Handled::Answer(not_found(&request.method, era))
+            }
         }
     }
 
@@ -201,7 +213,7 @@ impl Service {
                 self.cursors.open(scope, &cursor)
             }),
         };
-        let rendered = snapshot.list(view, list, client.revision, &client.caller, &self.cursors);
+        let rendered = snapshot.list(view, list, client.viewer(), &self.cursors);
         let page = page.and_then(|page| rendered.pages.get(usize::try_from(page).ok()?));
         page.map_or_else(
             || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
@@ -227,7 +239,7 @@ impl Service {
             // Not declared at present, so it does not exist; a legacy client was told that it does.
             return Handled::Answer(not_found(method.as_str(), Era::Modern));
         }
-        let visible = |at| view.visible(&snapshot.policy, at, &client.caller);
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let mut routed = match route(&view.catalog, method, params, meta, visible) {
             Ok(routed) => routed,
             Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
@@ -273,6 +285,7 @@ impl Service {
         let mut input = (kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
                 caller: Arc::clone(&client.caller),
+                profile: client.profile.clone(),
                 item: Arc::from(canonical),
                 arguments: routed.outgoing.body.get("arguments").cloned(),
                 offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
@@ -377,7 +390,7 @@ impl Service {
     }
 
     /// One decision, one audit line.
-    fn judge(
+    pub(crate) fn judge(
         &self,
         snapshot: &Snapshot,
         rules: &ItemRules,
@@ -423,7 +436,7 @@ impl Service {
     }
 }
 
-enum Refusal {
+pub(crate) enum Refusal {
     /// Answered like what does not exist.
     Hidden,
     Told(Failure),
@@ -463,7 +476,7 @@ fn invalid(error: &RouteError) -> Answer {
 }
 
 /// Unknown and hidden look the same; the code of a missing resource depends on the era.
-fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
+pub(crate) fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
     if !matches!(error, RouteError::UnknownResource(_)) {
         return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
     }

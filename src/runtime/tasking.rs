@@ -23,7 +23,7 @@ use crate::runtime::clock;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::handle::{Handle, Link};
-use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::lane::LaneUse;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -66,7 +66,7 @@ pub(crate) struct Way {
     pub(crate) handle: Arc<Handle>,
     pub(crate) link: Link,
     #[expect(dead_code, reason = "held: it stays open for the task")]
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) lane: LaneUse,
     pub(crate) permit: Permit,
     pub(crate) tasks: TaskGroup,
 }

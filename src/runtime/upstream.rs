@@ -10,3 +10,4 @@ pub(crate) mod lane;
 pub(crate) mod process;
 pub(crate) mod sse;
 pub(crate) mod stdio;
+pub(crate) mod updates;

@@ -46,6 +46,8 @@ pub(crate) enum Behaviour {
     ForgetModern,
     /// Declares the tasks of 2025-11-25 and has a tool that needs them.
     Tasks,
+    /// Offers tools that ask their client something.
+    Asks,
 }
 
 impl Behaviour {
@@ -79,6 +81,7 @@ impl Behaviour {
             "crash-after" => Self::CrashAfter(number),
             "forget-modern" => Self::ForgetModern,
             "tasks" => Self::Tasks,
+            "asks" => Self::Asks,
             _ => return Err(format!("there is no behaviour {text}")),
         })
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -22,8 +23,17 @@ use crate::server::{MODERN, Request, Server};
 
 struct Web {
     server: Arc<Server>,
-    /// Requests served by session.
-    sessions: Mutex<HashMap<String, u64>>,
+    sessions: Mutex<HashMap<String, Session>>,
+    /// Sessions so far.
+    opened: AtomicU64,
+}
+
+#[derive(Default)]
+struct Session {
+    /// Requests served.
+    served: u64,
+    /// Its own stream.
+    stream: Option<mpsc::UnboundedSender<String>>,
 }
 
 pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
@@ -31,7 +41,7 @@ pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
     let address = listener.local_addr().unwrap();
     writeln!(std::io::stdout(), "http://{address}/mcp").unwrap();
     std::io::stdout().flush().unwrap();
-    let web = Arc::new(Web { server, sessions: Mutex::default() });
+    let web = Arc::new(Web { server, sessions: Mutex::default(), opened: AtomicU64::new(0) });
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new().route("/mcp", post(answer).get(listen_stream).delete(end)).layer(limit).with_state(web);
     axum::serve(listener, router).await.unwrap();
@@ -70,19 +80,22 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     let Ok(message) = serde_json::from_slice::<Value>(&body) else {
         return refuse(400, &Value::Null, -32700, "Parse error");
     };
+    let session = text(&headers, "mcp-session-id").unwrap_or_default();
     let Some(method) = message["method"].as_str().map(str::to_owned) else {
+        server.asking.answered(&session, &message);
         return StatusCode::ACCEPTED.into_response();
     };
     let (notices, outbox) = mpsc::unbounded_channel();
     let param_headers: Map<String, Value> =
         seen.into_iter().filter(|(name, _)| name.starts_with("mcp-param-")).collect();
-    let request =
-        Request { id: message["id"].clone(), method, params: message["params"].clone(), param_headers, notices };
+    let aside = web.sessions.lock().unwrap().get(&session).and_then(|session| session.stream.clone());
+    let (id, params) = (message["id"].clone(), message["params"].clone());
+    let request = Request { id, method, params, param_headers, notices, session, aside };
     if let Err(refused) = web.admit(&headers, &request) {
         return refused;
     }
     if request.method == "notifications/cancelled" {
-        server.cancel(&request.params["requestId"]);
+        server.cancel(&request.session, &request.params["requestId"]);
     }
     if request.id.is_null() {
         return StatusCode::ACCEPTED.into_response();
@@ -98,8 +111,8 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
 impl Web {
     fn open(&self) -> String {
         let mut sessions = self.sessions.lock().unwrap();
-        let id = format!("session-{}-{}", std::process::id(), sessions.len() + 1);
-        sessions.insert(id.clone(), 0);
+        let id = format!("session-{}-{}", std::process::id(), self.opened.fetch_add(1, Ordering::SeqCst) + 1);
+        sessions.insert(id.clone(), Session::default());
         id
     }
 
@@ -119,7 +132,7 @@ impl Web {
             return Err(refuse(400, &request.id, -32600, "no session"));
         };
         let mut sessions = self.sessions.lock().unwrap();
-        let Some(served) = sessions.get_mut(&session) else {
+        let Some(Session { served, .. }) = sessions.get_mut(&session) else {
             return Err(refuse(404, &request.id, -32600, "unknown session"));
         };
         *served += 1;
@@ -155,10 +168,11 @@ impl Web {
         let server = Arc::clone(&self.server);
         let gone = Gone::new(&self.server, &request);
         let answered = stream::once(async move {
-            let answer = server.answer(&request).await;
+            // Behind what was said before it.
+            server.answer(&request).await.into_iter().for_each(|answer| drop(request.notices.send(answer)));
             drop(request);
             gone.disarm();
-            answer.unwrap_or_default()
+            String::new()
         });
         let notices = stream::unfold(outbox, |mut outbox| async move { Some((outbox.recv().await?, outbox)) });
         if cut {
@@ -175,13 +189,14 @@ impl Web {
 /// Cancels a request whose client hangs up, and writes that down.
 struct Gone {
     server: Arc<Server>,
+    session: String,
     id: Value,
     armed: bool,
 }
 
 impl Gone {
     fn new(server: &Arc<Server>, request: &Request) -> Self {
-        Self { server: Arc::clone(server), id: request.id.clone(), armed: true }
+        Self { server: Arc::clone(server), session: request.session.clone(), id: request.id.clone(), armed: true }
     }
 
     fn disarm(mut self) {
@@ -193,7 +208,7 @@ impl Drop for Gone {
     fn drop(&mut self) {
         if self.armed {
             self.server.note(&json!({"cancelled": self.id}).to_string());
-            self.server.cancel(&self.id);
+            self.server.cancel(&self.session, &self.id);
         }
     }
 }
@@ -241,24 +256,34 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
 }
 
 async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
-    web.server.note(&json!({"http": "GET"}).to_string());
-    let known = text(&headers, "mcp-session-id").is_some_and(|id| web.sessions.lock().unwrap().contains_key(&id));
-    if !known {
-        return StatusCode::METHOD_NOT_ALLOWED.into_response();
-    }
+    let session = text(&headers, "mcp-session-id").unwrap_or_default();
+    let note = json!({"http": "GET", "session": session}).to_string();
+    let (told, outbox) = mpsc::unbounded_channel();
+    let mut sessions = web.sessions.lock().unwrap();
+    let Some(entry) = sessions.get_mut(&session) else {
+        web.server.note(&note);
+        let status = if session.is_empty() { StatusCode::METHOD_NOT_ALLOWED } else { StatusCode::NOT_FOUND };
+        return status.into_response();
+    };
+    // A new stream ends the one before.
+    entry.stream = Some(told);
     let changes = web.server.changes.subscribe();
+    drop(sessions);
+    web.server.note(&note);
     let opening = stream::iter([": open\n\n".to_owned()]);
-    let told = stream::unfold(changes, |mut changes| async move {
-        let text = changes.recv().await.ok()?;
-        Some((format!("event: message\ndata: {text}\n\n"), changes))
-    });
-    let body = Body::from_stream(opening.chain(told).map(Ok::<_, Infallible>));
+    let frame = |text: String| format!("event: message\ndata: {text}\n\n");
+    let own = stream::unfold(outbox, |mut outbox| async move { Some((outbox.recv().await?, outbox)) });
+    let ended = stream::once(std::future::ready(String::new()));
+    let changed = stream::unfold(changes, |mut changes| async move { Some((changes.recv().await.ok()?, changes)) });
+    let told = stream::select(own.chain(ended), changed).take_while(|text| std::future::ready(!text.is_empty()));
+    let body = Body::from_stream(opening.chain(told.map(frame)).map(Ok::<_, Infallible>));
     ([("content-type", "text/event-stream"), ("cache-control", "no-store")], body).into_response()
 }
 
 async fn end(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
-    web.server.note(&json!({"http": "DELETE"}).to_string());
-    let ended = text(&headers, "mcp-session-id").and_then(|id| web.sessions.lock().unwrap().remove(&id));
+    let session = text(&headers, "mcp-session-id").unwrap_or_default();
+    web.server.note(&json!({"http": "DELETE", "session": session}).to_string());
+    let ended = web.sessions.lock().unwrap().remove(&session);
     let status = if ended.is_some() { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND };
     status.into_response()
 }

@@ -1,13 +1,12 @@
 //! Tasks of 2025-11-25: one tool that can only be called as a task.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use tokio::sync::broadcast;
-
-use crate::server::{Failure, Reply, Request};
+use crate::asking::ask;
+use crate::server::{Failure, Reply, Request, Server};
 
 /// The tasks that there are.
 #[derive(Debug, Default)]
@@ -57,7 +56,7 @@ impl Jobs {
     }
 
     /// Asks the client before the result, where the task ends so; the answer is kept for the result.
-    pub(crate) async fn question(&self, request: &Request, mut answers: broadcast::Receiver<Value>) {
+    pub(crate) async fn question(&self, server: &Arc<Server>, request: &Request) {
         let id = request.params["taskId"].as_str().unwrap_or_default();
         let asks = |job: &Job| job.arguments["end"] == "ask";
         if request.method != "tasks/result" || !self.0.lock().unwrap().get(id).is_some_and(asks) {
@@ -66,13 +65,9 @@ impl Jobs {
         let meta = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
         let schema = json!({"type": "object", "properties": {"sure": {"type": "boolean"}}});
         let params = json!({"message": "Sure?", "requestedSchema": schema, "_meta": meta});
-        let asked = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params});
-        drop(request.notices.send(asked.to_string()));
-        while let Ok(answer) = answers.recv().await {
-            if answer["id"] == id {
-                self.0.lock().unwrap().get_mut(id).unwrap().arguments["answer"] = answer["result"]["action"].clone();
-                return;
-            }
+        let question = json!({"method": "elicitation/create", "params": params});
+        if let Ok(answer) = ask(server, request, &json!({}), &json!(id), &question).await {
+            self.0.lock().unwrap().get_mut(id).unwrap().arguments["answer"] = answer["result"]["action"].clone();
         }
     }
 

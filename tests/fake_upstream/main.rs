@@ -12,6 +12,7 @@
     reason = "a test program: what surprises it should end it"
 )]
 
+mod asking;
 mod behaviour;
 mod http;
 mod jobs;

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+use crate::asking::Asking;
 use crate::behaviour::{Behaviour, after_handshake};
 use crate::jobs::{self, Jobs};
-use crate::{Args, Eras, tools};
+use crate::{Args, Eras, asking, tools};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -62,11 +63,20 @@ pub(crate) struct Request {
     pub(crate) param_headers: Map<String, Value>,
     /// Where notifications of this request go.
     pub(crate) notices: mpsc::UnboundedSender<String>,
+    /// The session that it came in; empty on a pipe.
+    pub(crate) session: String,
+    /// The session's own stream, where there is one.
+    pub(crate) aside: Option<mpsc::UnboundedSender<String>>,
 }
 
 impl Request {
     pub(crate) fn is_modern(&self) -> bool {
         self.params["_meta"].get(VERSION).is_some()
+    }
+
+    /// Ids are those of one session.
+    fn key(&self) -> String {
+        format!("{} {}", self.session, self.id)
     }
 
     pub(crate) fn notify(&self, method: &str, params: &Value) {
@@ -103,8 +113,7 @@ pub(crate) struct Server {
     stdout: Mutex<Option<mpsc::UnboundedSender<String>>>,
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
     pub(crate) jobs: Jobs,
-    /// What the client answers to requests of this server, on a pipe.
-    pub(crate) answers: broadcast::Sender<Value>,
+    pub(crate) asking: Asking,
 }
 
 impl Server {
@@ -125,7 +134,7 @@ impl Server {
             stdout: Mutex::default(),
             running: Mutex::default(),
             jobs: Jobs::default(),
-            answers: broadcast::channel(16).0,
+            asking: Asking::default(),
         }
     }
 
@@ -169,8 +178,8 @@ impl Server {
     }
 
     /// Ends a running request, if it still runs.
-    pub(crate) fn cancel(&self, id: &Value) {
-        if let Some(stop) = self.running.lock().unwrap().remove(&id.to_string()) {
+    pub(crate) fn cancel(&self, session: &str, id: &Value) {
+        if let Some(stop) = self.running.lock().unwrap().remove(&format!("{session} {id}")) {
             // It may just have ended by itself.
             let _ended = stop.send(());
         }
@@ -182,12 +191,12 @@ impl Server {
             return std::future::pending().await;
         }
         let (stop, stopped) = oneshot::channel();
-        self.running.lock().unwrap().insert(request.id.to_string(), stop);
+        self.running.lock().unwrap().insert(request.key(), stop);
         let handled = tokio::select! {
             handled = self.handle(request) => handled,
             Ok(()) = stopped => return None,
         };
-        self.running.lock().unwrap().remove(&request.id.to_string());
+        self.running.lock().unwrap().remove(&request.key());
         let id =
             if self.does(Behaviour::WrongId) && !is_greeting(request) { json!("wrong") } else { request.id.clone() };
         Some(match handled {
@@ -266,7 +275,7 @@ impl Server {
                 tools::call(self, request).await
             }
             "tasks/get" | "tasks/result" | "tasks/cancel" if !modern => {
-                self.jobs.question(request, self.answers.subscribe()).await;
+                self.jobs.question(self, request).await;
                 self.jobs.about(method, params)
             }
             "prompts/get" => tools::prompt(params),
@@ -337,6 +346,9 @@ impl Server {
         let named = |name: String| json!({"name": name, "inputSchema": {"type": "object"}});
         let mut tools = tools::definitions();
         tools.extend(self.does(Behaviour::Tasks).then(jobs::definition));
+        if self.does(Behaviour::Asks) {
+            tools.extend(asking::definitions());
+        }
         tools.extend((0..self.args.tools).map(|n| named(format!("extra_{n:04}"))));
         tools.extend((0..self.grown.load(Ordering::SeqCst)).map(|n| named(format!("grown_{n}"))));
         tools

@@ -85,7 +85,10 @@ async fn take(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: B
     let Ok(message) = serde_json::from_slice::<Value>(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let method = message["method"].as_str().unwrap_or_default().to_owned();
     if method == "notifications/cancelled" {
-        server.cancel(&message["params"]["requestId"]);
+        server.cancel(id.unwrap_or_default(), &message["params"]["requestId"]);
+    }
+    if method.is_empty() {
+        server.asking.answered(id.unwrap_or_default(), &message);
     }
     if server.does(Behaviour::HttpCut) && method == "tools/call" {
         drop(notices.send(String::new()));
@@ -99,8 +102,9 @@ async fn take(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: B
         }
     }
     if !method.is_empty() && !message["id"].is_null() {
+        let (session, aside) = (id.unwrap_or_default().to_owned(), Some(notices.clone()));
         let (id, params) = (message["id"].clone(), message["params"].clone());
-        let request = Request { id, method, params, param_headers: Map::default(), notices };
+        let request = Request { id, method, params, param_headers: Map::default(), notices, session, aside };
         let held = server.does(Behaviour::HoldPosts);
         let answered = tokio::spawn(one(server, request));
         if held {

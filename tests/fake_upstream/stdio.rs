@@ -36,11 +36,12 @@ pub(crate) async fn serve(server: Arc<Server>) {
         let Ok(message) = serde_json::from_str::<Value>(&text) else { continue };
         let method = message["method"].as_str().unwrap_or_default();
         if method == "notifications/cancelled" {
-            server.cancel(&message["params"]["requestId"]);
+            server.cancel("", &message["params"]["requestId"]);
+        }
+        if method.is_empty() {
+            server.asking.answered("", &message);
         }
         if method.is_empty() || message["id"].is_null() {
-            // Nobody may wait for an answer any more.
-            drop(server.answers.send(message.clone()));
             continue;
         }
         let stop_reading = server.does(Behaviour::StopReading) && method == "tools/call";
@@ -50,6 +51,8 @@ pub(crate) async fn serve(server: Arc<Server>) {
             params: message["params"].clone(),
             param_headers: serde_json::Map::default(),
             notices: out.clone(),
+            session: String::new(),
+            aside: Some(out.clone()),
         };
         if script.answers(&request, &out) {
             continue;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::asking;
 use crate::behaviour::Behaviour;
 use crate::server::{Failure, Reply, Server};
 
@@ -53,6 +54,11 @@ pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request)
     let calls = server.calls.fetch_add(1, Ordering::SeqCst) + 1;
     if server.args.behaviours.iter().any(|b| matches!(b, Behaviour::CrashAfter(n) if calls > *n)) {
         std::process::exit(4);
+    }
+    if server.does(Behaviour::Asks)
+        && let Some(answer) = asking::call(server, request).await
+    {
+        return answer;
     }
     let arguments = &request.params["arguments"];
     let number = |name: &str, default: u64| arguments[name].as_u64().unwrap_or(default);

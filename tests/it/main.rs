@@ -15,6 +15,8 @@
     reason = "a test fails by panicking, tells time and prints; helpers outside of #[test] functions do so too"
 )]
 
+mod asking;
+mod bridges;
 mod calls;
 mod conformance;
 mod corpus;

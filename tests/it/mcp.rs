@@ -217,8 +217,13 @@ impl Mcp {
 
     /// Answers a request of the server.
     pub(crate) fn respond(&mut self, id: &Value, result: Value) {
+        self.respond_with(id, "result", result);
+    }
+
+    /// Answers a request of the server with that `result` or `error`.
+    pub(crate) fn respond_with(&mut self, id: &Value, member: &str, value: Value) {
         let headers = self.headers("", &json!({}));
-        let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+        let body = json!({"jsonrpc": "2.0", "id": id, member: value}).to_string();
         self.post(&headers, &body);
     }
 

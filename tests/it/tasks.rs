@@ -30,7 +30,7 @@ fn legacy_gateway(over_http: bool) -> (Gateway, Option<Listening>, Log) {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
     let fake = if over_http { Fake::http("legacy") } else { Fake::stdio("legacy") };
-    let fake = fake.behaving("tasks").logging(&log);
+    let fake = fake.behaving("tasks").with("--answers", "sse").logging(&log);
     let (setup, server) = if over_http {
         let server = fake.spawn();
         (setup.url("fx", &server.url), Some(server))
@@ -268,24 +268,26 @@ fn a_legacy_tool_that_is_a_task_is_an_ordinary_tool_for_every_client() {
 
 #[test]
 fn a_legacy_tasks_question_reaches_every_client() {
-    let (gateway, _server, _log) = legacy_gateway(false);
-    let accept = || json!({"action": "accept", "content": {"sure": true}});
-    let arguments = || json!({"polls": 1, "end": "ask"});
-    let elicits = || json!({"elicitation": {}});
-    let mut legacy = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", elicits());
-    let mut call = legacy.open("tools/call", json!({"name": "fx__job", "arguments": arguments()}));
-    let asked = call.next().expect("the client is asked");
-    assert_eq!(asked["params"]["message"], "[fx] Sure?", "{asked}");
-    assert!(asked["params"].get("_meta").is_none(), "the task is not the client's: {asked}");
-    legacy.respond(&asked["id"], accept());
-    assert_eq!(call.response()["result"]["content"][0]["text"], "accept");
-    let mut modern = client(&gateway, gateway.token(), elicits());
-    let asked = modern.call("fx__job", arguments());
-    let requests = asked.result()["inputRequests"].as_object().expect("the client is asked").clone();
-    let responses: Value = requests.keys().map(|key| (key.clone(), accept())).collect();
-    let params = json!({"name": "fx__job", "arguments": arguments(), "inputResponses": responses,
+    for over_http in [false, true] {
+        let (gateway, _server, _log) = legacy_gateway(over_http);
+        let accept = || json!({"action": "accept", "content": {"sure": true}});
+        let arguments = || json!({"polls": 1, "end": "ask"});
+        let elicits = || json!({"elicitation": {}});
+        let mut legacy = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", elicits());
+        let mut call = legacy.open("tools/call", json!({"name": "fx__job", "arguments": arguments()}));
+        let asked = call.next().expect("the client is asked");
+        assert_eq!(asked["params"]["message"], "[fx] Sure?", "{asked}");
+        assert!(asked["params"].get("_meta").is_none(), "the task is not the client's: {asked}");
+        legacy.respond(&asked["id"], accept());
+        assert_eq!(call.response()["result"]["content"][0]["text"], "accept");
+        let mut modern = client(&gateway, gateway.token(), elicits());
+        let asked = modern.call("fx__job", arguments());
+        let requests = asked.result()["inputRequests"].as_object().expect("the client is asked").clone();
+        let responses: Value = requests.keys().map(|key| (key.clone(), accept())).collect();
+        let params = json!({"name": "fx__job", "arguments": arguments(), "inputResponses": responses,
         "requestState": asked.result()["requestState"]});
-    assert_eq!(modern.request("tools/call", params).text(), "accept");
+        assert_eq!(modern.request("tools/call", params).text(), "accept");
+    }
 }
 
 #[test]

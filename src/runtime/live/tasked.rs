@@ -12,7 +12,7 @@ use crate::runtime::live::{LiveCall, LiveEvent, TaskWay};
 use crate::runtime::service::Answer;
 use crate::runtime::tasking::{Manner, TaskExchange, Way};
 use crate::runtime::upstream::handle::Link;
-use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::lane::LaneUse;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::RawJson;
 
@@ -21,7 +21,7 @@ impl LiveCall {
         self.input.as_ref().and_then(|input| input.task.as_ref())
     }
 
-    pub(super) fn way(&self, link: Link, lane: Arc<Lane>) -> Way {
+    pub(super) fn way(&self, link: Link, lane: LaneUse) -> Way {
         let (handle, tasks) = (Arc::clone(&self.handle), self.service.tasks.clone());
         Way { handle, link, lane, permit: self.permit.onward(), tasks }
     }
@@ -35,7 +35,7 @@ impl LiveCall {
         if Manner::of(&link, self.labels.method, entry, self.task_way().is_some()) != Manner::Perhaps {
             return false;
         }
-        let way = self.way(link, Arc::clone(&running.lane));
+        let way = self.way(link, running.lane.clone());
         let exchange = TaskExchange::start(way, outgoing.clone(), &entry.headers);
         if let Some(running) = &mut self.running {
             running.exchange = exchange;

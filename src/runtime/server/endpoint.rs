@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::mcp::capability::initialize_result;
+use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
@@ -22,7 +23,7 @@ use crate::runtime::asker::Asker;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::conversation::{Conversation, Entered};
-use crate::runtime::server::feed::Feed;
+use crate::runtime::server::feed::{Feed, unclaimed, updated, updated_notice};
 use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::{legacy_sse, modern, reply};
@@ -206,7 +207,8 @@ impl Asked<'_> {
         if let Err(refused) = modern::check_headers(self.headers, &request, method, &params.object, claimed) {
             return answer(refused);
         }
-        let client = self.client(Revision::LATEST);
+        let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+        let client = ClientContext { offered, ..self.client(Revision::LATEST) };
         if !method.defined_in(Era::Modern) {
             return answer(not_found(&request.method, Era::Modern));
         }
@@ -231,8 +233,10 @@ impl Asked<'_> {
             caller: Arc::clone(&self.caller),
             profile: self.profile.clone(),
             revision,
+            offered: Kinds::default(),
             asker: None,
             log: None,
+            watched: None,
             tag: None,
         }
     }
@@ -252,8 +256,10 @@ impl Asked<'_> {
         let revision = Revision::negotiate(&version);
         let capabilities = params.get("capabilities");
         let client = ClientContext {
+            offered: capabilities.map(|raw| Kinds::of(Some(raw))).unwrap_or_default(),
             asker: Asker::new(capabilities),
             log: Some(Arc::default()),
+            watched: Some(Arc::default()),
             tag: Some(ClientTag::new()),
             ..self.client(revision)
         };
@@ -324,6 +330,7 @@ impl Asked<'_> {
         };
         match self.front.service.handle(client, &request, params) {
             Handled::Answer(answer) => reply::answer(request.id.raw(), answer),
+            Handled::Later(later) => reply::answer(request.id.raw(), later.await),
             Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
             Handled::Call(call) => {
                 let keep = self.front.keepalive;
@@ -423,6 +430,7 @@ impl Asked<'_> {
         let client = ClientContext { asker: None, ..session.client.clone() };
         let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
             Handled::Answer(answer) => answer,
+            Handled::Later(answer) => answer.await,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
             Handled::Call(mut call) => loop {
                 if let LiveEvent::Done(answer) = call.next().await {
@@ -552,6 +560,10 @@ pub(super) fn bad_message(error: &MessageError) -> Reply {
     }
 }
 
+fn events(notices: impl Iterator<Item = Bytes>) -> Bytes {
+    notices.map(|notice| sse::event(None, None, &[&notice])).collect::<Vec<_>>().concat().into()
+}
+
 /// A legacy session's stream of what belongs to no request: list changes.
 fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: (StreamPlace, Place)) -> Reply {
     let feed = Feed::new(Arc::clone(&front.service), session.client.clone());
@@ -563,8 +575,11 @@ fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: (StreamPlac
         }
         let bytes = tokio::select! {
             methods = feed.changed() => {
-                let notices = methods.into_iter().map(|method| message::encode_notification(method, None));
-                notices.map(|notice| sse::event(None, None, &[&notice])).collect::<Vec<_>>().concat().into()
+                events(methods.into_iter().map(|method| message::encode_notification(method, None)))
+            }
+            message = unclaimed(&session.client) => events(std::iter::once(message)),
+            uris = updated(session.client.watched.as_deref()) => {
+                events(uris.iter().map(|uri| updated_notice(uri, None)))
             }
             () = tokio::time::sleep(front.keepalive) => sse::comment("keep-alive"),
             () = session.ended.cancelled() => return None,

@@ -193,6 +193,7 @@ fn end(session: Option<Arc<Session>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::input::Kinds;
     use crate::mcp::version::Revision;
 
     fn client(caller: &str) -> ClientContext {
@@ -200,8 +201,10 @@ mod tests {
             caller: Arc::from(caller),
             profile: None,
             revision: Revision::LATEST_LEGACY,
+            offered: Kinds::default(),
             asker: None,
             log: None,
+            watched: None,
             tag: None,
         }
     }

@@ -15,19 +15,21 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
 
+use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::live::{LiveCall, LiveEvent};
-use crate::runtime::server::feed::Feed;
+use crate::runtime::server::feed::{Feed, unclaimed, updated_notice};
 use crate::runtime::server::legacy::InFlight;
 use crate::runtime::server::modern::{Wanted, listen_end};
 use crate::runtime::server::reply::answer_message;
 use crate::runtime::service::{Answer, ClientContext, Handled, Service, not_found};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::lane::ClientTag;
+use crate::runtime::watching::Subscriptions;
 use crate::telemetry::metrics::Connected;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
@@ -92,6 +94,7 @@ pub(crate) async fn serve(
         asker: Mutex::new(None),
         log: Arc::default(),
         tag: ClientTag::new(),
+        watched: Arc::default(),
         last_complaint: Mutex::new(None),
     });
     loop {
@@ -159,6 +162,7 @@ struct Connection {
     asker: Mutex<Option<Arc<Asker>>>,
     log: Arc<LogSwitch>,
     tag: Arc<ClientTag>,
+    watched: Arc<Subscriptions>,
     last_complaint: Mutex<Option<std::time::Instant>>,
 }
 
@@ -215,8 +219,10 @@ impl Connection {
             caller: Arc::clone(&self.caller),
             profile: self.profile.clone(),
             revision,
+            offered: Kinds::default(),
             asker: None,
             log: None,
+            watched: None,
             tag: Some(Arc::clone(&self.tag)),
         }
     }
@@ -326,14 +332,24 @@ impl Connection {
             return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
         };
         let mut client = self.client(revision);
+        client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
         if revision.era() == Era::Legacy {
             client.asker = self.asker();
+            client.offered = client.asker.as_ref().map(|asker| asker.offered).unwrap_or_default();
             client.log = Some(Arc::clone(&self.log));
+            client.watched = Some(Arc::clone(&self.watched));
         }
         match self.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => {
                 self.in_flight.leave(&key);
                 self.answer(&request.id, &answer).await;
+            }
+            Handled::Later(answer) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("answer", async move {
+                    connection.answer(&request.id, &answer.await).await;
+                    connection.in_flight.leave(&key);
+                });
             }
             Handled::Overloaded => {
                 self.in_flight.leave(&key);
@@ -390,11 +406,17 @@ impl Connection {
 
     /// List changes for a legacy client, from `initialized` on.
     async fn tell_changes(&self, revision: Revision) {
-        let mut feed = Feed::new(Arc::clone(&self.service), self.client(revision));
+        let offered = self.asker().map(|asker| asker.offered).unwrap_or_default();
+        let client = ClientContext { offered, log: Some(Arc::clone(&self.log)), ..self.client(revision) };
+        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
         loop {
             tokio::select! {
                 methods = feed.changed() => for method in methods {
                     self.send(message::encode_notification(method, None)).await;
+                },
+                message = unclaimed(&client) => self.send(message).await,
+                uris = self.watched.watcher.updated() => for uri in uris {
+                    self.send(updated_notice(&uri, None)).await;
                 },
                 () = self.tasks.stop_token().cancelled() => return,
                 () = self.service.draining.cancelled() => return,
@@ -430,14 +452,19 @@ impl Connection {
     }
 
     async fn follow(&self, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
-        let mut feed = Feed::new(Arc::clone(&self.service), self.client(Revision::LATEST));
-        self.send(wanted.acknowledged(id)).await;
+        let client = ClientContext { offered: wanted.offered, ..self.client(Revision::LATEST) };
+        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
+        let (watcher, watched) = wanted.watch(&self.service, &client).await;
+        self.send(wanted.acknowledged(id, &watched)).await;
         loop {
             tokio::select! {
                 methods = feed.changed() => for method in methods {
                     if let Some(notice) = wanted.notice(id, method) {
                         self.send(notice).await;
                     }
+                },
+                uris = watcher.updated() => for uri in uris {
+                    self.send(wanted.updated(id, &uri)).await;
                 },
                 () = cancelled.cancelled() => return,
                 () = self.tasks.stop_token().cancelled() => return,

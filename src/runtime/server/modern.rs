@@ -8,15 +8,17 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::mcp::meta::SUBSCRIPTION_ID;
+use crate::mcp::input::Kinds;
+use crate::mcp::meta::{Meta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::runtime::server::body::ReplyBody;
-use crate::runtime::server::feed::Feed;
+use crate::runtime::server::feed::{Feed, updated_notice};
 use crate::runtime::server::http::Front;
 use crate::runtime::server::reply;
 use crate::runtime::service::{Answer, ClientContext, Service, view_of};
 use crate::runtime::shares::Place;
+use crate::runtime::upstream::updates::{Watcher, Watching};
 use crate::wire::code;
 use crate::wire::headers::decode_value;
 use crate::wire::message::{self, Request};
@@ -106,11 +108,13 @@ pub(crate) fn check_param_headers(
 pub(crate) struct Wanted {
     methods: Vec<&'static str>,
     honoured: Vec<&'static str>,
+    uris: Vec<String>,
+    /// What the client can be asked for, which decides which of a legacy server's sessions tells of updates.
+    pub(crate) offered: Kinds,
 }
 
 impl Wanted {
-    /// Reads the filter. List changes are honoured; resource subscriptions are not served by this release and are therefore
-    /// left out of the acknowledgement.
+    /// Reads the filter. List changes are always honoured, resources where their server tells of updates.
     ///
     /// # Errors
     /// The answer to send.
@@ -118,7 +122,8 @@ impl Wanted {
         let bad = |text: &str| Answer::error(code::INVALID_PARAMS, text, None);
         let filter = params.get("notifications").ok_or_else(|| bad("params lacks `notifications`"))?;
         let filter = RawObject::parse(filter).map_err(|_| bad("`notifications` must be an object"))?;
-        let mut wanted = Self::default();
+        let capabilities = Meta::of(params).ok().and_then(|meta| meta.input_capabilities());
+        let mut wanted = Self { offered: Kinds::of(capabilities.as_ref()), ..Self::default() };
         for (key, list) in [
             ("toolsListChanged", List::Tools),
             ("promptsListChanged", List::Prompts),
@@ -139,13 +144,36 @@ impl Wanted {
             if uris.len() > max_uris {
                 return Err(bad(&format!("`resourceSubscriptions` may hold {max_uris} URIs")));
             }
+            wanted.uris = uris;
+            wanted.uris.sort_unstable();
+            wanted.uris.dedup();
         }
         Ok(wanted)
     }
 
+    /// Begins to watch what can be watched.
+    pub(crate) async fn watch(
+        &self,
+        service: &Arc<Service>,
+        client: &ClientContext,
+    ) -> (Arc<Watcher>, Vec<(String, Watching)>) {
+        let watcher = Arc::default();
+        let watched = service.watch_all(client, &self.uris, &watcher).await;
+        (watcher, watched)
+    }
+
+    /// The notification of an update.
+    pub(crate) fn updated(&self, id: &RawJson, uri: &str) -> Bytes {
+        updated_notice(uri, Some(&subscription(id)))
+    }
+
     /// The acknowledgement, which must be the first message of the stream.
-    pub(crate) fn acknowledged(&self, id: &RawJson) -> Bytes {
-        let honoured: Vec<String> = self.honoured.iter().map(|key| format!(r#""{key}":true"#)).collect();
+    pub(crate) fn acknowledged(&self, id: &RawJson, watched: &[(String, Watching)]) -> Bytes {
+        let mut honoured: Vec<String> = self.honoured.iter().map(|key| format!(r#""{key}":true"#)).collect();
+        if !watched.is_empty() {
+            let uris: Vec<String> = watched.iter().map(|(uri, _)| RawJson::string(uri).text().into_owned()).collect();
+            honoured.push(format!(r#""resourceSubscriptions":[{}]"#, uris.join(",")));
+        }
         let params = format!(r#"{{"notifications":{{{}}},"_meta":{}}}"#, honoured.join(","), subscription(id));
         message::encode_notification("notifications/subscriptions/acknowledged", Some(&RawJson::trusted(params)))
     }
@@ -182,6 +210,8 @@ pub(crate) fn listen(
     };
     let state = Listening {
         feed: Feed::new(Arc::clone(&front.service), client.clone()),
+        client: client.clone(),
+        watched: (Arc::default(), Vec::new()),
         service: Arc::clone(&front.service),
         wanted,
         id: request.id.raw().clone(),
@@ -194,6 +224,9 @@ pub(crate) fn listen(
 
 struct Listening {
     feed: Feed,
+    client: ClientContext,
+    /// Ends with the stream.
+    watched: (Arc<Watcher>, Vec<(String, Watching)>),
     service: Arc<Service>,
     wanted: Wanted,
     id: RawJson,
@@ -213,7 +246,8 @@ impl Listening {
         match self.stage {
             Stage::Acknowledge => {
                 self.stage = Stage::Listen;
-                let bytes = sse::event(None, None, &[&self.wanted.acknowledged(&self.id)]);
+                self.watched = self.wanted.watch(&self.service, &self.client).await;
+                let bytes = sse::event(None, None, &[&self.wanted.acknowledged(&self.id, &self.watched.1)]);
                 Some((bytes, self))
             }
             Stage::Listen => {
@@ -221,6 +255,10 @@ impl Listening {
                 let bytes = tokio::select! {
                     methods = self.feed.changed() => {
                         let notices = methods.into_iter().filter_map(|method| self.wanted.notice(&self.id, method));
+                        notices.map(|notice| sse::event(None, None, &[&notice])).collect::<Vec<_>>().concat().into()
+                    }
+                    uris = self.watched.0.updated() => {
+                        let notices = uris.iter().map(|uri| self.wanted.updated(&self.id, uri));
                         notices.map(|notice| sse::event(None, None, &[&notice])).collect::<Vec<_>>().concat().into()
                     }
                     () = tokio::time::sleep(self.keepalive) => sse::comment("keep-alive"),

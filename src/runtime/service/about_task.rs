@@ -95,6 +95,7 @@ impl Service {
         outgoing.capabilities = Some(declaring(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {
             caller: Arc::clone(&client.caller),
+            profile: client.profile.clone(),
             item: Arc::clone(&entry.canonical),
             arguments: None,
             offered,

@@ -125,7 +125,7 @@ impl Context {
             Target::Stdio { command, env, cwd } => serve_stdio(self, Launch { command, env, cwd }, hint).await,
             Target::Http { transport, .. } => match Remote::of(self) {
                 Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(self, &remote)).await,
-                Ok(remote) => http_actor::serve(self, &remote, hint).await,
+                Ok(remote) => Box::pin(http_actor::serve(self, &remote, hint)).await,
                 Err(why) => Run { why, next: None, served: None },
             },
         }
@@ -134,19 +134,26 @@ impl Context {
 
 /// Runs a lane of an owner's own, once: until it fails, or nobody needs it any more.
 async fn run_owned(context: Context) {
-    let (lane, stop) = (Arc::clone(&context.lane), context.nursery.stop.clone());
+    let (lane, stop) = (&context.lane, context.nursery.stop.clone());
     let mut serving = Box::pin(context.serve(EraHint::Legacy));
+    let lanes = &context.handle.lanes;
+    let unused = async {
+        lane.over().await;
+        while !lanes.close_unused(lane) {
+            lane.over().await;
+        }
+    };
     let ended = tokio::select! {
         run = &mut serving => Some(run),
-        () = lane.over() => None,
+        () = unused => None,
     };
-    // No call finds the lane from here on.
-    context.handle.lanes.close(&lane);
     match ended {
-        Some(run) if !stop.is_cancelled() => {
-            tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+        Some(run) => {
+            lanes.close(lane);
+            if !stop.is_cancelled() {
+                tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+            }
         }
-        Some(_) => {}
         None => {
             stop.cancel();
             serving.await;
@@ -165,6 +172,8 @@ pub(crate) async fn run(context: Context) {
     }
     let mut backoff = Backoff::default();
     let mut hint = context.first_hint();
+    // A verdict of an earlier run, which may be wrong by now.
+    let mut recalled = context.remembered.is_some() && handle.spec.load().era == EraChoice::Auto;
     loop {
         lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
@@ -179,6 +188,12 @@ pub(crate) async fn run(context: Context) {
             hint = next;
             continue;
         }
+        if run.served.is_none() && std::mem::take(&mut recalled) {
+            tracing::debug!(upstream.name = %handle.name, why = %run.why, "starting again with the era probe");
+            hint = EraHint::Probe;
+            continue;
+        }
+        recalled = false;
         let wait = match backoff.died(clock::now(), run.served, clock::jitter()) {
             Verdict::Retry(wait) => {
                 tracing::warn!(upstream.name = %handle.name, error = %run.why, retry_ms = wait.as_millis(), "upstream down");
@@ -260,6 +275,8 @@ pub(crate) async fn converse(
             handle.metrics.fault(fault.as_str());
             tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
         }
+        StdioNews::Unclaimed(notice) => lane.tell(notice),
+        StdioNews::Updated(uri) => lane.updates.updated(&uri),
         StdioNews::Ambiguous => lane.turns.begin(&handle.name),
         // Emptied before each turn of the connection, so it is never full.
         StdioNews::Ready(_) | StdioNews::Inventory(_) => drop(news_in.try_send(news)),
@@ -277,13 +294,15 @@ pub(crate) async fn converse(
                         agreed = Some(link.agreed);
                         ready_at = Some(clock::now());
                         ready(context, &link.agreed);
-                        lane.set_state(LinkState::Ready(Link::Stdio(link)));
+                        let link = Link::Stdio(link);
+                        lane.set_state(LinkState::Ready(link.clone()));
+                        restore(context, link);
                         context.report(News::State).await;
                     }
                     StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
                         context.report(News::Inventory(inventory, agreed)).await;
                     },
-                    StdioNews::Fault(_) | StdioNews::Ambiguous => {}
+                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Unclaimed(_) => {}
                 },
                 ended = &mut connection => break ended,
             }
@@ -303,6 +322,12 @@ pub(crate) fn ready(context: &Context, agreed: &Agreed) {
     } else {
         tracing::debug!(upstream.name = %upstream, revision = %revision, "upstream session of a client's own ready");
     }
+}
+
+/// Has a server that was started anew told what is watched there.
+pub(crate) fn restore(context: &Context, link: Link) {
+    let (handle, lane) = (Arc::clone(&context.handle), Arc::clone(&context.lane));
+    context.nursery.tasks.spawn("restore", async move { lane.updates.restore(&handle, &link).await });
 }
 
 /// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Re
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::ResponseFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::catalog::name::UpstreamName;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
@@ -21,6 +21,7 @@ use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
 use crate::engine::peer::{malformed, progress_token, withdrawn_id};
+use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
@@ -28,7 +29,8 @@ use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
 use crate::runtime::upstream::client::HttpClient;
-use crate::runtime::upstream::lane::Turns;
+use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::updates::updated_uri;
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
@@ -43,8 +45,12 @@ const SIDE: usize = 32;
 /// The way to an HTTP upstream whose era is known.
 pub(crate) struct HttpLink {
     pub(crate) agreed: Agreed,
+    /// The level that the server was asked for.
+    pub(crate) logs: LogSwitch,
     session: ArcSwapOption<HeaderValue>,
     renewing: tokio::sync::Mutex<()>,
+    /// The stream of the session has to be opened again; one task follows it.
+    pub(crate) renewed: Notify,
     ids: AtomicU64,
     hop: HopMeta,
     parts: LinkParts,
@@ -64,7 +70,8 @@ pub(crate) struct LinkParts {
     pub(crate) upstream: UpstreamName,
     /// What a legacy server is told that its client can do.
     pub(crate) declared: Declared,
-    pub(crate) turns: Arc<Turns>,
+    /// The lane that this is the way of; it holds the link and not the other way round.
+    pub(crate) lane: Weak<Lane>,
 }
 
 /// What runs in one legacy session. The lock guards one operation at a time.
@@ -91,13 +98,20 @@ impl HttpLink {
     pub(crate) fn new(parts: LinkParts, agreed: Agreed) -> Self {
         Self {
             agreed,
+            logs: LogSwitch::default(),
             session: ArcSwapOption::empty(),
             renewing: tokio::sync::Mutex::new(()),
+            renewed: Notify::new(),
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
             parts,
             desk: Mutex::default(),
         }
+    }
+
+    /// The same place, for a session that declares something else.
+    pub(crate) fn parts_with(&self, declared: Declared) -> LinkParts {
+        LinkParts { declared, ..self.parts.clone() }
     }
 
     pub(crate) fn gauge(&self) -> &Gauge {
@@ -187,7 +201,9 @@ impl HttpLink {
             link.desk().calls.insert(id, sender);
             side
         });
-        HttpExchange { post: Post::start(Arc::clone(link), id, bytes, request), side }
+        let mut post = Post::start(Arc::clone(link), id, bytes, request);
+        post.listens = outgoing.method == Method::Listen;
+        HttpExchange { post, side }
     }
 
     /// A message on the session's own stream. Says whether it speaks of changed lists.
@@ -196,7 +212,8 @@ impl HttpLink {
             Message::Notification(notice) => {
                 let params = notice.params.as_ref();
                 match notice.method.as_str() {
-                    "notifications/message" => self.to_sole_call(params.cloned().map(ExchangeEvent::Log)),
+                    "notifications/message" => self.log(&notice),
+                    "notifications/elicitation/complete" => self.tell_owner(&notice),
                     "notifications/progress" => {
                         let token = params.and_then(progress_token);
                         self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
@@ -205,6 +222,9 @@ impl HttpLink {
                         let id = withdrawn_id(params);
                         let call = id.as_ref().and_then(|id| self.desk().asked.take(id));
                         self.to_call(call, id.map(ExchangeEvent::Withdrawn));
+                    }
+                    "notifications/resources/updated" => {
+                        self.updated(params);
                     }
                     method => return !List::of_notification(method).is_empty(),
                 }
@@ -231,11 +251,28 @@ impl HttpLink {
         sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
     }
 
-    fn to_sole_call(&self, event: Option<ExchangeEvent>) {
+    /// A log message goes to the call that it can only be of, else to the client whose session this is.
+    fn log(&self, notice: &Notification) {
         let candidates = self.desk().candidates();
-        if let Candidates::One(call) = candidates {
-            // A log message that nobody can be given is dropped.
-            let _taken = self.to_call(Some(call), event);
+        match candidates {
+            Candidates::One(call) => {
+                // A client that reads too slowly misses it.
+                let _taken = self.to_call(Some(call), notice.params.clone().map(ExchangeEvent::Log));
+            }
+            Candidates::None | Candidates::Several => self.tell_owner(notice),
+        }
+    }
+
+    fn tell_owner(&self, notice: &Notification) {
+        if let Some(lane) = self.parts.lane.upgrade() {
+            lane.tell(notice.clone());
+        }
+    }
+
+    /// A watched resource has changed.
+    fn updated(&self, params: Option<&RawJson>) {
+        if let (Some(lane), Some(uri)) = (self.parts.lane.upgrade(), updated_uri(params)) {
+            lane.updates.updated(&uri);
         }
     }
 
@@ -250,7 +287,9 @@ impl HttpLink {
             }
             Verdict::Ambiguous(answer) => {
                 fault(Fault::AmbiguousRequest);
-                self.parts.turns.begin(&self.parts.upstream);
+                if let Some(lane) = self.parts.lane.upgrade() {
+                    lane.turns.begin(&self.parts.upstream);
+                }
                 answer
             }
             Verdict::Tied(call) => {
@@ -310,10 +349,10 @@ impl HttpLink {
     }
 
     /// Opens a new session after the upstream forgot the old one; at most one caller does it, the others wait.
-    async fn renew(self: Arc<Self>, lost: Option<Arc<HeaderValue>>) -> Result<(), HttpError> {
+    async fn renew(self: Arc<Self>, lost: HeaderValue) -> Result<(), HttpError> {
         let _turn = self.renewing.lock().await;
         let current = self.session.load_full();
-        if current.as_deref() != lost.as_deref() {
+        if current.as_deref() != Some(&lost) {
             return Ok(());
         }
         let (agreed, session) = initialize(&self.parts).await.1?;
@@ -321,9 +360,28 @@ impl HttpLink {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
         self.adopt_session(session);
+        self.logs.forget();
         self.tell(message::encode_notification("notifications/initialized", None)).await;
+        self.renewed.notify_one();
         tracing::info!(upstream.url = %self.parts.uri, "upstream session opened anew");
+        self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
         Ok(())
+    }
+
+    /// A new session knows nothing of what was watched in the old one.
+    fn resubscribe(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        let again = async move {
+            let Some(lane) = self.parts.lane.upgrade() else { return };
+            for uri in lane.updates.uris() {
+                let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
+                if self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err() {
+                    tracing::warn!(upstream.name = %self.parts.upstream, "a resource is not watched in the new session");
+                }
+                lane.updates.updated(&uri);
+            }
+        };
+        // A request may open a session, which comes here.
+        Box::pin(again)
     }
 
     /// Ends the session, politely and within a second.
@@ -400,9 +458,13 @@ struct Post {
     /// The message, for the one repetition after a lost session.
     bytes: Bytes,
     stage: Stage,
+    /// The session that it was sent in.
+    session: Option<HeaderValue>,
     renewed: bool,
     /// The gateway's own requests are not cancelled by message.
     quiet: bool,
+    /// Everything on its stream is wanted.
+    listens: bool,
 }
 
 impl std::fmt::Debug for Post {
@@ -426,6 +488,10 @@ impl HttpExchange {
             Some(event) = aside => return event,
             step = post.step() => step,
         };
+        if !matches!(step, Step::Event(_)) {
+            // Nothing more can be asked for it, however long somebody keeps its outcome.
+            self.leave();
+        }
         match step {
             Step::Event(event) => event,
             Step::Answer(Ok(raw)) if raw.is_object() => {
@@ -434,6 +500,21 @@ impl HttpExchange {
             Step::Answer(Ok(_)) => ExchangeEvent::Done(Outcome::Failed(malformed())),
             Step::Answer(Err(raw)) => ExchangeEvent::Done(Outcome::Error { raw }),
             Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
+        }
+    }
+
+    /// Ends the call's place in its session, and what is asked for it.
+    fn leave(&mut self) {
+        if self.side.take().is_none() {
+            return;
+        }
+        let open = {
+            let mut desk = self.post.link.desk();
+            desk.calls.remove(&self.post.id);
+            desk.asked.of_call(self.post.id)
+        };
+        for request in open {
+            self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
         }
     }
 
@@ -448,8 +529,9 @@ impl HttpExchange {
 
 impl Post {
     fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
+        let session = request.headers().get(SESSION).cloned();
         let stage = Stage::Head(link.send(request));
-        Self { link, id, bytes, stage, renewed: false, quiet: false }
+        Self { link, id, bytes, stage, session, renewed: false, quiet: false, listens: false }
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
@@ -488,8 +570,8 @@ impl Post {
     }
 
     async fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
-        let lost = self.link.session.load_full();
-        if response.status() == StatusCode::NOT_FOUND && lost.is_some() && !self.renewed {
+        let lost = self.session.take();
+        if let Some(lost) = lost.filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed) {
             self.renewed = true;
             drain(response.into_body()).await;
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
@@ -535,6 +617,15 @@ impl Post {
                 self.link.desk().asked.take(&id)?;
                 ExchangeEvent::Withdrawn(id)
             }
+            "notifications/resources/updated" if !self.listens => {
+                self.link.updated(Some(&params));
+                return None;
+            }
+            "notifications/elicitation/complete" => {
+                self.link.tell_owner(notice);
+                return None;
+            }
+            _ if self.listens => ExchangeEvent::Notice(notice.clone()),
             _ => return None,
         };
         Some(Step::Event(event))
@@ -543,16 +634,7 @@ impl Post {
 
 impl Drop for HttpExchange {
     fn drop(&mut self) {
-        if self.side.is_some() {
-            let open = {
-                let mut desk = self.post.link.desk();
-                desk.calls.remove(&self.post.id);
-                desk.asked.of_call(self.post.id)
-            };
-            for request in open {
-                self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
-            }
-        }
+        self.leave();
     }
 }
 

@@ -9,14 +9,16 @@ use hyper::body::Incoming;
 use url::Url;
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
-use crate::config::{Target, Transport};
+use crate::config::{Instance, Target, Transport};
+use crate::engine::ask::Declared;
 use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
 use crate::engine::peer::list_params;
 use crate::engine::refresh::Allowance;
+use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
-use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready};
+use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
 use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
 use crate::runtime::upstream::handle::{Link, LinkState};
 use crate::runtime::upstream::http::{HttpLink, LinkParts, initialize};
@@ -89,7 +91,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         gauge: Gauge { metrics: handle.metrics.clone(), intake: intake.clone() },
         upstream: handle.name.clone(),
         declared: lane.declared.clone(),
-        turns: Arc::clone(&lane.turns),
+        lane: Arc::downgrade(lane),
     };
     let opened = tokio::select! {
         opened = tokio::time::timeout(spec.start_timeout, open(&parts, remote.may_be_older, hint)) => opened,
@@ -106,13 +108,20 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         Ok(Err(Unopened::Failed(why))) => return down(why, None),
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
+    // What the server asks during the first call must not be lost.
+    let stream = tokio::select! {
+        () = std::future::ready(()), if lane.is_main() => None,
+        stream = open_changes(&link), if !lane.is_main() => Some(stream),
+        () = stop.cancelled() => None,
+    };
     let ready_at = clock::now();
     ready(context, &link.agreed);
     lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
+    restore(context, Link::Http(Arc::clone(&link)));
     context.report(News::State).await;
     let why = tokio::select! {
         why = follow(context, &link), if lane.is_main() => why,
-        () = attend(&link), if !lane.is_main() => "ended".to_owned(),
+        () = attend(&link, stream), if !lane.is_main() => "ended".to_owned(),
         () = stop.cancelled() => "stopped".to_owned(),
     };
     if stop.is_cancelled() {
@@ -155,19 +164,37 @@ async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<Status
 }
 
 /// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls.
-async fn attend(link: &Arc<HttpLink>) {
+async fn attend(link: &Arc<HttpLink>, mut opened: Option<Changes>) {
     loop {
-        match open_changes(link).await {
-            Changes::Stream(mut reader) => {
-                while let Ok(message) = reader.next().await {
-                    // Lists are the main lane's matter.
-                    let _changed = link.heard(message);
-                }
+        let stream = match opened.take() {
+            Some(stream) => stream,
+            None => open_changes(link).await,
+        };
+        let renewed = match stream {
+            Changes::Stream(mut reader) => tokio::select! {
+                () = hear_all(link, &mut reader) => false,
+                () = link.renewed.notified() => true,
+            },
+            Changes::Failed => false,
+            Changes::None => {
+                link.renewed.notified().await;
+                true
             }
-            Changes::Failed => {}
-            Changes::None => std::future::pending().await,
+        };
+        if !renewed {
+            // A new session has a stream of its own, and its first call may be under way.
+            tokio::select! {
+                () = tokio::time::sleep(REOPEN) => {}
+                () = link.renewed.notified() => {}
+            }
         }
-        tokio::time::sleep(REOPEN).await;
+    }
+}
+
+async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
+    while let Ok(message) = reader.next().await {
+        // Lists are the main lane's matter.
+        let _changed = link.heard(message);
     }
 }
 
@@ -232,6 +259,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     break;
                 }
             }
+            read_for_askers(context, link, &mut inventory).await;
             context.report(News::Inventory(inventory.clone(), link.agreed)).await;
             inventory.skipped.clear();
             match &mut stream {
@@ -245,12 +273,36 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     allowance.take(List::Tools, clock::now());
                 }
                 Changes::Failed => break,
-                Changes::None => std::future::pending().await,
+                // A session that was forgotten had a stream perhaps.
+                Changes::None => {
+                    link.renewed.notified().await;
+                    break;
+                }
             }
         }
         // What happened while the stream was gone is not known, so everything is read again.
         tokio::time::sleep(REOPEN).await;
     }
+}
+
+/// Reads the lists once more as a client that can be asked for input: many legacy servers hide tools from those that cannot.
+/// The session is the gateway's own and carries no call, so whatever its server asks on it is refused.
+async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) {
+    let shared = context.handle.spec.load().instance == Instance::Shared;
+    if shared || link.agreed.revision.era() == Era::Modern {
+        return;
+    }
+    let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
+    let declared = Declared::new(kinds, &Roots::Hidden);
+    let opened = tokio::time::timeout(HEAD_TIME, open_session(&link.parts_with(declared))).await;
+    let Ok(Ok(other)) = opened else { return };
+    let mut shown = Inventory::default();
+    if read_all(context, &other, &mut shown).await.is_ok() {
+        for list in List::ALL {
+            inventory.add_needing_input(list, shown.items(list).to_vec());
+        }
+    }
+    other.close().await;
 }
 
 async fn read_all(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), HttpError> {

@@ -104,8 +104,16 @@ impl Outcome {
     }
 
     pub(super) fn passed(&self) -> bool {
-        let is = |status: &str| self.checks.iter().any(|check| check["status"] == status);
-        is("SUCCESS") && !is("FAILURE")
+        self.count("SUCCESS") > 0 && self.count("FAILURE") == 0
+    }
+
+    /// Recommendations that were not followed, which the suite forgives.
+    pub(super) fn warnings(&self) -> usize {
+        self.count("WARNING")
+    }
+
+    fn count(&self, status: &str) -> usize {
+        self.checks.iter().filter(|check| check["status"] == status).count()
     }
 }
 

@@ -5,9 +5,13 @@ use std::fs;
 
 use http::HeaderMap;
 use serde_json::Value;
+use url::Url;
 
 use super::schema::{Schema, Side};
 use super::tap::{Exchange, PipeTap};
+
+/// The event of HTTP+SSE that is no message.
+const ENDPOINT: &str = "endpoint";
 
 /// One message.
 #[derive(Debug)]
@@ -63,9 +67,30 @@ pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     entries
 }
 
+/// The messages over HTTP+SSE: a stream, and what was posted to the endpoint that it names, are two pipes. What was posted
+/// elsewhere is of a transport that the gateway tried before.
+pub(super) fn of_sse(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
+    let (streams, mut posts): (Vec<_>, Vec<_>) =
+        exchanges.iter().cloned().partition(|exchange| endpoint(exchange).is_some());
+    let mut entries = Vec::new();
+    for stream in streams {
+        let to = endpoint(&stream).unwrap();
+        let (own, others): (Vec<_>, Vec<_>) = posts.into_iter().partition(|post| post.path == to);
+        posts = others;
+        let asked: Vec<Value> = own.iter().flat_map(|post| bodies(&post.asked, &post.request)).collect();
+        entries.extend(of_two_ways(asked, answers(&stream), usual));
+    }
+    entries.extend(of_http(&posts, usual));
+    entries
+}
+
 /// The messages of a program on two pipes.
 pub(super) fn of_pipes(tap: &PipeTap, usual: &str) -> Vec<Entry> {
-    let (asked, answered) = (lines(&fs::read(&tap.input).unwrap()), lines(&fs::read(&tap.output).unwrap()));
+    of_two_ways(lines(&fs::read(&tap.input).unwrap()), lines(&fs::read(&tap.output).unwrap()), usual)
+}
+
+/// The messages of one session from either end.
+fn of_two_ways(asked: Vec<Value>, answered: Vec<Value>, usual: &str) -> Vec<Entry> {
     let mut connection = Connection::new(usual);
     connection.learn(None, &asked, &answered);
     let mut entries = Vec::new();
@@ -140,12 +165,13 @@ impl Connection {
         response.then(|| self.from_server.get(&(session.map(str::to_owned), message["id"].to_string())).cloned())?
     }
 
-    /// What a message says itself counts most, then what its session agreed on, then the header.
+    /// What a message says itself counts most, then what its session agreed on, then what it offers, then the header.
     fn revision(&self, message: Option<&Value>, session: Option<&str>, named: Option<&str>) -> String {
         let params = message.map(|message| &message["params"]);
         let own = params.and_then(|params| params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str());
         let agreed = self.agreed.get(&session.map(str::to_owned)).map(String::as_str);
-        let candidates = [own, agreed, named, Some(&self.usual)];
+        let offered = params.and_then(|params| params["protocolVersion"].as_str());
+        let candidates = [own, agreed, offered, named, Some(&self.usual)];
         candidates.into_iter().flatten().find(|revision| Schema::of(revision).is_some()).unwrap().to_owned()
     }
 }
@@ -169,16 +195,29 @@ fn bodies(headers: &HeaderMap, body: &[u8]) -> Vec<Value> {
     if json && !body.is_empty() { vec![serde_json::from_slice(body).unwrap_or_else(unreadable)] } else { Vec::new() }
 }
 
-/// The messages in an event stream; what follows the last blank line never became an event.
+/// The messages in an event stream.
 fn events(text: &str) -> Vec<Value> {
+    let messages = named_events(text).into_iter().filter(|(name, data)| name != ENDPOINT && !data.is_empty());
+    messages.map(|(_, data)| serde_json::from_str(&data).unwrap_or(Value::String(data))).collect()
+}
+
+/// The name and data of each event; what follows the last blank line never became one.
+fn named_events(text: &str) -> Vec<(String, String)> {
     let text = text.replace("\r\n", "\n");
     let Some((complete, _)) = text.rsplit_once("\n\n") else { return Vec::new() };
-    let data = |event: &str| {
-        let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
+    let field = |event: &str, name: &str| {
+        let lines = event.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
     };
-    let read = |data: String| serde_json::from_str(&data).unwrap_or(Value::String(data));
-    complete.split("\n\n").map(data).filter(|data| !data.is_empty()).map(read).collect()
+    complete.split("\n\n").map(|event| (field(event, "event"), field(event, "data"))).collect()
+}
+
+/// The path that a stream of HTTP+SSE names for what its client has to say.
+fn endpoint(exchange: &Exchange) -> Option<String> {
+    let named = named_events(&String::from_utf8_lossy(&exchange.response));
+    let (_, place) = named.into_iter().find(|(name, _)| name == ENDPOINT)?;
+    let stream = Url::parse("http://localhost").unwrap().join(&exchange.path).unwrap();
+    Some(stream.join(&place).unwrap().path().to_owned())
 }
 
 /// One message a line; a last line without its end was cut off with the program.

@@ -20,23 +20,28 @@ pub(super) struct Server {
     pub(super) name: &'static str,
     pub(super) era: &'static str,
     pub(super) transport: &'static str,
-    /// The server drops this from its names and the gateway puts it back.
+    /// The server drops this from its names and the gateway puts it before all of them.
     pub(super) prefix: &'static str,
     /// What is taken from it; everything when empty.
     pub(super) only: &'static str,
+    /// The gateway is told the URL alone and finds the transport out.
+    pub(super) found_out: bool,
 }
 
 impl Server {
     pub(super) const fn whole(era: &'static str, transport: &'static str) -> Self {
-        Self { name: "fx", era, transport, prefix: "", only: "" }
+        Self { name: "fx", era, transport, prefix: "", only: "", found_out: false }
     }
 
-    pub(super) const fn renamed(self) -> Self {
-        Self { prefix: "test_", ..self }
+    /// The same with names that only the gateway's prefix makes right. One tool of the suite needs another prefix than the
+    /// others, and a server of its own. Which transport it is, the gateway has to find out.
+    pub(super) fn renamed(self) -> [Self; 2] {
+        let renamed = Self { prefix: "test_", found_out: true, ..self };
+        [renamed, Self { name: "schemas", prefix: "json_schema_", only: "tools", ..renamed }]
     }
 
     const fn part(name: &'static str, era: &'static str, transport: &'static str, only: &'static str) -> Self {
-        Self { name, era, transport, prefix: "", only }
+        Self { name, only, ..Self::whole(era, transport) }
     }
 
     /// The filters of its table.
@@ -51,7 +56,7 @@ impl Server {
 pub(super) const SPLIT: [Server; 3] = [
     Server::part("tooling", "modern", "stdio", "tools"),
     Server::part("prompting", "legacy", "http", "prompts"),
-    Server::part("reading", "modern", "http", "resources"),
+    Server::part("reading", "legacy", "sse", "resources"),
 ];
 
 /// A server that runs, or that the gateway will start.
@@ -68,12 +73,14 @@ impl Running {
     fn start(server: &Server, world: &World, tap: &Tap) -> Self {
         let mut arguments = vec![server.transport.to_owned(), "--era".to_owned(), server.era.to_owned()];
         if !server.prefix.is_empty() {
-            arguments.push("--strip-test-prefix".to_owned());
+            arguments.extend(["--strip-prefix".to_owned(), server.prefix.to_owned()]);
         }
         let program = example("conformance-fixture");
-        let (target, listening) = if server.transport == "http" {
+        let (target, listening) = if server.transport != "stdio" {
             let running = Listening::spawn(&program, &arguments);
-            (format!("url = \"{}\"", tap.before(&running.url)), Ok(running))
+            let told = server.transport == "sse" && !server.found_out;
+            let transport = if told { "transport = \"sse\"\n" } else { "" };
+            (format!("url = \"{}\"\n{transport}", tap.before(&running.url)), Ok(running))
         } else {
             let pipes = PipeTap::new(&world.path("work"), server.name);
             let words = std::iter::once(program.to_str().unwrap()).chain(arguments.iter().map(String::as_str));
@@ -90,6 +97,9 @@ impl Running {
     /// What went between it and the gateway.
     fn entries(&self, tap: &Tap, revision: Revision) -> Vec<Entry> {
         match &self.listening {
+            Ok(listening) if listening.url.ends_with("/sse") => {
+                record::of_sse(&tap.exchanges(&listening.url), revision)
+            }
             Ok(listening) => record::of_http(&tap.exchanges(&listening.url), revision),
             Err(pipes) => record::of_pipes(pipes, revision),
         }
@@ -121,7 +131,12 @@ pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
     let text = String::from_utf8_lossy(&judged.stdout).into_owned();
     assert!(text.contains("Total: "), "{}", said(&judged));
     let (mut verdict, expected) = (Verdict::new(cell), Cell::read(cell));
-    let mut failed: BTreeSet<String> = text.lines().filter_map(failed_scenario).map(str::to_owned).collect();
+    let counts: Vec<Count<'_>> = text.lines().filter_map(Count::read).collect();
+    let results = gateway.world.path("work/results");
+    let warnings = Outcome::read(&results, &["server-".to_owned()]).warnings();
+    eprintln!("{cell}: {}, {warnings} warnings", tally(&counts, &unscored(&text)));
+    let mut failed: BTreeSet<String> =
+        counts.iter().filter(|count| count.failed > 0).map(|count| count.scenario.to_owned()).collect();
     expected.give_a_second_chance(&mut failed, |scenario| {
         suite(&["--scenario", scenario, "--spec-version", revision]).status.success()
     });
@@ -134,7 +149,7 @@ pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
         let unexpected = failed.iter().filter(|scenario| expected.reason(scenario).is_none());
         // The time follows, which begins with a digit.
         let folders: Vec<String> = unexpected.map(|scenario| format!("server-{scenario}-2")).collect();
-        let outcome = Outcome::read(&gateway.world.path("work/results"), &folders);
+        let outcome = Outcome::read(&results, &folders);
         format!("checks that failed:\n{outcome}\n{}", said(&judged))
     });
 }
@@ -148,9 +163,39 @@ fn wait_for_everything(gateway: &crate::harness::Gateway) {
     });
 }
 
-/// The name in a line such as `✗ name: 1 passed, 1 failed`, in colours or not.
-fn failed_scenario(line: &str) -> Option<&str> {
-    let (_, rest) = line.split_once('✗')?;
-    let (name, counts) = rest.trim().split_once(": ")?;
-    counts.contains("failed").then(|| name.trim_start_matches("\u{1b}[0m").trim())
+/// The checks of one scenario as the suite counts them.
+#[derive(Debug)]
+struct Count<'t> {
+    scenario: &'t str,
+    passed: usize,
+    failed: usize,
+}
+
+impl<'t> Count<'t> {
+    /// From a line such as `✗ name: 1 passed, 1 failed`, in colours or not.
+    fn read(line: &'t str) -> Option<Self> {
+        let (_, rest) = line.split_once('✓').or_else(|| line.split_once('✗'))?;
+        let (name, counts) = rest.trim().split_once(": ")?;
+        let (passed, failed) = counts.split_once(" passed, ")?;
+        let failed = failed.split_once(" failed")?.0;
+        let scenario = name.trim_start_matches("\u{1b}[0m").trim();
+        Some(Self { scenario, passed: passed.parse().ok()?, failed: failed.parse().ok()? })
+    }
+}
+
+/// The checks of a run; those of scenarios without a score are apart.
+fn tally(counts: &[Count<'_>], unscored: &BTreeSet<&str>) -> String {
+    let sum = |scored: bool| {
+        let counts = counts.iter().filter(|count| unscored.contains(count.scenario) != scored);
+        counts.fold((0, 0), |(passed, failed), count| (passed + count.passed, failed + count.failed))
+    };
+    let ((passed, failed), (more, worse)) = (sum(true), sum(false));
+    format!("{passed} passed, {failed} failed; not scored: {more} passed, {worse} failed")
+}
+
+/// The scenarios that were played for information only, from the list below the results.
+fn unscored(text: &str) -> BTreeSet<&str> {
+    let list = text.split_once("Not scored for").map_or("", |(_, list)| list);
+    let names = list.lines().filter_map(|line| line.trim().strip_prefix(['✓', '✗'])?.split_whitespace().next());
+    names.collect()
 }

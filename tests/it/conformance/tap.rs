@@ -21,8 +21,9 @@ const HOP_BY_HOP: [header::HeaderName; 2] = [header::CONNECTION, header::TRANSFE
 /// One request over HTTP and as much of its response as came.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Exchange {
-    /// The port that it was for.
+    /// The port that it was for, and the path there.
     port: u16,
+    pub(super) path: String,
     pub(super) asked: HeaderMap,
     pub(super) request: Bytes,
     pub(super) status: StatusCode,
@@ -127,7 +128,8 @@ async fn pass(
     name_the_server(&mut head.headers, own, port);
     HOP_BY_HOP.iter().for_each(|name| drop(head.headers.remove(name)));
     let body = body.collect().await?.to_bytes();
-    let asked = Exchange { port, asked: head.headers.clone(), request: body.clone(), ..Exchange::default() };
+    let path = head.uri.path().to_owned();
+    let asked = Exchange { port, path, asked: head.headers.clone(), request: body.clone(), ..Exchange::default() };
     let exchange = Arc::new(Mutex::new(asked));
     record.lock().unwrap().push(Arc::clone(&exchange));
     let stream = TcpStream::connect(("localhost", port)).await?;

@@ -1,0 +1,147 @@
+//! Tools that ask their client something in the middle of a call, as legacy servers do, and what comes back.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::server::{Failure, Reply, Request, Server, notification};
+
+/// Questions that wait for an answer, and calls that wait for one another.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    /// By session and id.
+    open: Mutex<HashMap<String, oneshot::Sender<Value>>>,
+    /// How many calls have come to a meeting.
+    met: Mutex<HashMap<String, u64>>,
+    arrived: Notify,
+    /// What was opened at a gate.
+    passed: Mutex<HashSet<String>>,
+}
+
+pub(crate) fn definitions() -> Vec<Value> {
+    let tool = |name: &str, description: &str| json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
+    vec![
+        tool("inquire", "Asks what its arguments say and gives the answers back."),
+        tool("gate", "Wants a page opened before the first call of a key."),
+        tool("pid", "Says which process this is."),
+    ]
+}
+
+impl Asking {
+    /// A message of the client without a method: the answer to a question of ours.
+    pub(crate) fn answered(&self, session: &str, message: &Value) {
+        let key = format!("{session} {}", message["id"]);
+        if let Some(waiting) = self.open.lock().unwrap().remove(&key) {
+            // The call may have ended.
+            drop(waiting.send(message.clone()));
+        }
+    }
+
+    /// Waits until `count` calls have come to the meeting of that name. More may come later.
+    async fn meet(&self, name: &str, count: u64) {
+        *self.met.lock().unwrap().entry(name.to_owned()).or_default() += 1;
+        self.arrived.notify_waiters();
+        loop {
+            let arrived = self.arrived.notified();
+            if self.met.lock().unwrap()[name] >= count {
+                return;
+            }
+            arrived.await;
+        }
+    }
+}
+
+fn text(text: &str) -> Result<Reply, Failure> {
+    Ok(Reply::of(json!({"content": [{"type": "text", "text": text}]})))
+}
+
+/// Runs one of the tools; `None` when it is none of them.
+pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Result<Reply, Failure>> {
+    let arguments = &request.params["arguments"];
+    Some(match request.params["name"].as_str()? {
+        "inquire" => inquire(server, request, arguments).await,
+        "gate" => gate(server, arguments),
+        "pid" => text(&std::process::id().to_string()),
+        _ => return None,
+    })
+}
+
+/// `rounds`: lists of questions `{method, params}`, asked together, one list after the other; `tag`: the beginning of their
+/// ids; `via`: `call` (the call's own stream) or `session`; `meet` and `of`: waits for so many calls before it asks; `open`:
+/// does not answer before `open` itself is met by another call; `withdraw`: takes all other questions of a round back when
+/// one is answered; `hasty`: answers while its questions are open.
+async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> Result<Reply, Failure> {
+    if let Some(name) = arguments["meet"].as_str() {
+        server.asking.meet(name, arguments["of"].as_u64().unwrap_or(2)).await;
+    }
+    let tag = arguments["tag"].as_str().unwrap_or("q");
+    let mut answers = Vec::new();
+    let mut count = 0;
+    for round in arguments["rounds"].as_array().into_iter().flatten() {
+        let mut waiting = Vec::new();
+        for question in round.as_array().into_iter().flatten() {
+            count += 1;
+            let id = json!(format!("{tag}/{count}"));
+            waiting.push((id.clone(), ask(server, request, arguments, &id, question)));
+        }
+        if arguments["hasty"] == true {
+            return text("hasty");
+        }
+        let mut first = true;
+        for (id, answer) in waiting {
+            if arguments["withdraw"] == true && !first {
+                let params = json!({"requestId": id, "reason": "not needed"});
+                say(request, arguments, &notification("notifications/cancelled", &params));
+                continue;
+            }
+            first = false;
+            let answer = answer.await.map_err(|_| Failure::new(-32603, "two questions of one id"))?;
+            answers.push(json!({"id": id, "result": answer["result"], "error": answer["error"]}));
+        }
+    }
+    if let Some(name) = arguments["open"].as_str() {
+        server.asking.meet(name, 2).await;
+    }
+    text(&json!(answers).to_string())
+}
+
+/// Asks the client of that request; `arguments` may say on which stream.
+pub(crate) fn ask(
+    server: &Arc<Server>,
+    request: &Request,
+    arguments: &Value,
+    id: &Value,
+    question: &Value,
+) -> oneshot::Receiver<Value> {
+    let (sender, answer) = oneshot::channel();
+    server.asking.open.lock().unwrap().insert(format!("{} {id}", request.session), sender);
+    let mut message = json!({"jsonrpc": "2.0", "id": id, "method": question["method"]});
+    if let Some(params) = question.get("params") {
+        message["params"] = params.clone();
+    }
+    say(request, arguments, &message.to_string());
+    answer
+}
+
+/// Says something on the stream that the arguments want.
+fn say(request: &Request, arguments: &Value, message: &str) {
+    let aside: Option<&mpsc::UnboundedSender<String>> = request.aside.as_ref();
+    let way = if arguments["via"] == "session" { aside } else { Some(&request.notices) };
+    // Without a stream it is lost, as with real servers.
+    way.into_iter().for_each(|way| drop(way.send(message.to_owned())));
+}
+
+fn gate(server: &Arc<Server>, arguments: &Value) -> Result<Reply, Failure> {
+    let key = arguments["key"].as_str().unwrap_or_default();
+    if !server.asking.passed.lock().unwrap().insert(key.to_owned()) {
+        return text("through the gate");
+    }
+    let page = |n: u64| {
+        let url = format!("https://gate.example/{key}/{n}");
+        json!({"mode": "url", "message": "Log in", "url": url, "elicitationId": format!("{key}-{n}")})
+    };
+    let pages: Vec<Value> = (1..=arguments["pages"].as_u64().unwrap_or(1)).map(page).collect();
+    Err(Failure { code: -32042, message: "open the gate first".to_owned(), data: json!({"elicitations": pages}) })
+}

@@ -1,0 +1,169 @@
+//! Whose question it is: several clients in front of one server that asks.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{Stage, Way, accept, answered, converse, everything, form, going_on, inquire};
+use crate::mcp::{Era, Mcp};
+
+#[test]
+fn a_process_that_two_callers_share_may_ask_nothing() {
+    let stage = Stage::of_two_callers(Way::Stdio, "roots = \"client\"");
+    assert_eq!(stage.declared(), [json!({})]);
+    for era in Era::BOTH {
+        let mut client = stage.client(era, everything());
+        let answer = client.call("fx__inquire", Way::Stdio.asks(&format!("{era:?}"), json!([[form("Which?")]])));
+        assert_eq!(answered(&answer.message)[0]["error"]["code"], -32601, "{era:?}: {}", answer.raw);
+        assert!(answer.notices.is_empty(), "{era:?}: {:?}", answer.notices);
+    }
+}
+
+#[test]
+fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_turns() {
+    let stage = Stage::new(Way::Stdio, "");
+    let mut clients = [stage.client(Era::LEGACY, everything()), stage.client(Era::LEGACY, everything())];
+    let meeting = |tag: &str| {
+        let mut arguments = Way::Stdio.asks(tag, json!([[form("Whose?")]]));
+        arguments["meet"] = json!("both");
+        arguments
+    };
+    let mut calls = [inquire(&mut clients[0], &meeting("a")), inquire(&mut clients[1], &meeting("b"))];
+    // The second call that arrives lets both ask; whoever asks last may be alone by then.
+    let mut refused = 0;
+    for (client, call) in clients.iter_mut().zip(&mut calls) {
+        let (asked, response) = converse(client, call, |_| accept("late"));
+        let answers = answered(&response);
+        refused += usize::from(answers[0]["error"]["code"] == -32602);
+        assert_eq!(asked.is_empty(), answers[0]["error"].is_object(), "{response}");
+    }
+    assert!(refused >= 1, "two calls were in progress");
+    let asks =
+        |n: usize| Way::Stdio.asks(&format!("c{n}"), json!([[form(&format!("c{n}"))], [form(&format!("c{n}"))]]));
+    let mut calls = [inquire(&mut clients[0], &asks(0)), inquire(&mut clients[1], &asks(1))];
+    thread::scope(|scope| {
+        for (n, (client, call)) in clients.iter_mut().zip(&mut calls).enumerate() {
+            scope.spawn(move || {
+                let (asked, response) = converse(client, call, |_| accept(&n.to_string()));
+                assert!(
+                    asked.iter().all(|question| question["params"]["message"] == format!("[fx] c{n}")),
+                    "{asked:?}"
+                );
+                assert_eq!(asked.len(), 2, "{n}: {response}");
+                assert!(answered(&response).iter().all(|answer| answer["result"] == accept(&n.to_string())));
+            });
+        }
+    });
+}
+
+/// A client that says who it is in every answer.
+struct Who {
+    name: &'static str,
+    era: Era,
+    mcp: Mcp,
+}
+
+impl Who {
+    /// One call with so many rounds; how many of its questions were answered by this client.
+    fn call(&mut self, way: Way, n: u64, rounds: u64) -> usize {
+        let tag = format!("{}-{n}", self.name);
+        let questions: Vec<Value> = (0..rounds).map(|_| json!([form(&tag)])).collect();
+        let arguments = way.asks(&tag, json!(questions));
+        let mine = format!("[fx] {tag}");
+        let answers = if self.era == Era::Modern {
+            self.by_retries(&arguments, &mine)
+        } else {
+            let mut call = inquire(&mut self.mcp, &arguments);
+            let name = self.name;
+            let (_, response) = converse(&mut self.mcp, &mut call, |question| {
+                assert_eq!(question["params"]["message"], mine, "{name} got another's question");
+                accept(name)
+            });
+            answered(&response)
+        };
+        assert_eq!(answers.len() as u64, rounds, "{tag}");
+        answers.iter().filter(|answer| answer["result"] == accept(self.name)).count()
+    }
+
+    fn by_retries(&mut self, arguments: &Value, mine: &str) -> Vec<Value> {
+        let mut answer = self.mcp.call("fx__inquire", arguments.clone());
+        loop {
+            let result = answer.result();
+            if result["resultType"] == "complete" {
+                return answered(&answer.message);
+            }
+            let requests = result["inputRequests"].as_object().unwrap();
+            assert!(requests.values().all(|request| request["params"]["message"] == mine), "{mine}: {requests:?}");
+            let responses: serde_json::Map<_, _> =
+                requests.keys().map(|key| (key.clone(), accept(self.name))).collect();
+            let state = result["requestState"].clone();
+            answer = self.mcp.request("tools/call", going_on(arguments, responses.into(), &state));
+        }
+    }
+}
+
+/// Some hundred calls of four clients at once; every answer that the server gets is of the client whose call asked.
+fn crowd(way: Way, stage: &Stage, clients: Vec<Who>) -> (usize, usize) {
+    const CALLS: u64 = 30;
+    let (mut answered, mut asked) = (0, 0);
+    thread::scope(|scope| {
+        let running: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(seed, mut who)| {
+                scope.spawn(move || {
+                    let (mut random, mut mine, mut of) = (seed as u64 + 1, 0, 0);
+                    for n in 0..CALLS {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        let rounds = (random >> 33) % 3;
+                        mine += who.call(way, n, rounds);
+                        of += rounds as usize;
+                    }
+                    (mine, of)
+                })
+            })
+            .collect();
+        for client in running {
+            let (mine, of) = client.join().unwrap();
+            answered += mine;
+            asked += of;
+        }
+    });
+    let mut checked = 0;
+    let answers = stage.got(&["\"action\":\"accept\""]).into_iter().filter(|message| message.get("method").is_none());
+    for message in answers {
+        let (id, who) = (message["id"].as_str().unwrap(), message["result"]["content"]["who"].as_str().unwrap());
+        assert!(id.starts_with(&format!("{who}-")), "{way:?}: {who} answered {id}");
+        checked += 1;
+    }
+    assert_eq!(checked, answered, "{way:?}");
+    (answered, asked)
+}
+
+#[test]
+fn every_answer_is_of_the_client_whose_call_asked_where_clients_have_sessions_of_their_own() {
+    for way in [Way::Post, Way::Session, Way::Sse] {
+        let stage = Stage::of_two_callers(way, "");
+        let clients = vec![
+            Who { name: "ann", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
+            Who { name: "bob", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
+            Who { name: "cid", era: Era::Modern, mcp: stage.client(Era::Modern, everything()) },
+            Who { name: "dan", era: Era::Modern, mcp: stage.second(Era::Modern, everything()) },
+        ];
+        let (answered, asked) = crowd(way, &stage, clients);
+        assert_eq!(answered, asked, "{way:?}: no doubt, so no refusal");
+    }
+}
+
+#[test]
+fn every_answer_is_of_the_client_whose_call_asked_where_clients_share_a_process() {
+    let stage = Stage::new(Way::Stdio, "");
+    let clients = vec![
+        Who { name: "ann", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
+        Who { name: "bob", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
+        Who { name: "cid", era: Era::Modern, mcp: stage.client(Era::Modern, everything()) },
+        Who { name: "dan", era: Era::Modern, mcp: stage.client(Era::Modern, everything()) },
+    ];
+    let (answered, asked) = crowd(Way::Stdio, &stage, clients);
+    assert!(answered * 10 > asked * 8, "calls take turns after the first doubt: {answered} of {asked}");
+}

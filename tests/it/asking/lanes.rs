@@ -1,0 +1,142 @@
+//! Sessions and processes of a client's own: what they declare, whose they are, when they end.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{Stage, Way, converse, everything, form, inquire, question, usual};
+use crate::mcp::{Era, Mcp};
+use crate::process::{alive, eventually};
+
+fn pid(client: &mut Mcp) -> u32 {
+    client.call("fx__pid", json!({})).text().parse().unwrap()
+}
+
+fn sorted(mut values: Vec<Value>) -> Vec<Value> {
+    values.sort_by_key(ToString::to_string);
+    values
+}
+
+#[test]
+fn a_server_has_a_session_for_each_legacy_client_and_each_kind_of_modern_caller() {
+    for way in [Way::Post, Way::Session, Way::Sse] {
+        let stage = Stage::of_two_callers(way, "roots = \"client\"");
+        let mut want = stage.declared();
+        assert_eq!(want, [json!({})], "{way:?}: the one that reads the lists");
+        let tools = json!({"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}});
+        for (label, era, second, capabilities, declared) in [
+            ("legacy, all", Era::LEGACY, false, everything(), Some(everything())),
+            ("legacy, all again", Era::LEGACY, false, everything(), Some(everything())),
+            ("legacy, nothing", Era::LEGACY, false, json!({"experimental": {}}), Some(json!({}))),
+            ("legacy, tools", Era::LEGACY, false, tools.clone(), Some(tools)),
+            ("modern, all", Era::Modern, false, everything(), Some(everything())),
+            ("modern, all again", Era::Modern, false, everything(), None),
+            ("modern, less", Era::Modern, false, json!({"roots": {}}), Some(json!({"roots": {}}))),
+            ("another modern caller", Era::Modern, true, everything(), Some(everything())),
+        ] {
+            let mut client = if second { stage.second(era, capabilities) } else { stage.client(era, capabilities) };
+            for _ in 0..2 {
+                assert_eq!(client.call("fx__echo", json!({"text": label})).text(), label, "{way:?}");
+            }
+            want.extend(declared);
+            assert_eq!(sorted(stage.declared()), sorted(want.clone()), "{way:?}: {label}");
+        }
+    }
+}
+
+#[test]
+fn a_session_ends_with_its_client_and_not_before() {
+    let ways = [Way::Post, Way::Session];
+    let stages: Vec<_> = ways.into_iter().map(|way| (way, Stage::new(way, ""))).collect();
+    let deleted = |stage: &Stage| stage.log.lines_with(&["\"http\":\"DELETE\""]).len();
+    for (way, stage) in &stages {
+        let mut client = stage.client(Era::LEGACY, everything());
+        let mut other = stage.client(Era::LEGACY, everything());
+        other.call("fx__echo", json!({"text": "x"}));
+        let mut call = inquire(&mut client, &way.asks("t", json!([[form("Which?")]])));
+        let first = question(&mut call);
+        client.respond(&first["id"], super::accept("me"));
+        call.response();
+        assert_eq!(deleted(stage), 0, "{way:?}");
+        assert!(matches!(client.end_session(), 200..=204), "{way:?}");
+        eventually("the session is ended at the server", || deleted(stage) == 1);
+        assert_eq!(other.call("fx__echo", json!({"text": "still"})).text(), "still", "{way:?}");
+        assert_eq!(stage.declared().len(), 3, "{way:?}: no further session");
+    }
+}
+
+#[test]
+fn a_process_for_each_client_ends_with_it() {
+    let stage = Stage::new(Way::Stdio, "instance = \"per-session\"\nroots = \"client\"");
+    let mut first = stage.client(Era::LEGACY, everything());
+    let mut second = stage.client(Era::LEGACY, json!({"sampling": {}}));
+    let (one, other) = (pid(&mut first), pid(&mut second));
+    assert_ne!(one, other);
+    assert_eq!(pid(&mut first), one);
+    assert_eq!(sorted(stage.declared()), sorted(vec![json!({}), everything(), json!({"sampling": {}})]));
+    let mut call = inquire(&mut first, &Way::Stdio.asks("t", json!([[form("Which?")]])));
+    assert_eq!(converse(&mut first, &mut call, usual).0.len(), 1);
+    first.end_session();
+    eventually("its process ends", || !alive(one));
+    assert!(alive(other) && pid(&mut second) == other);
+}
+
+#[test]
+fn a_process_for_each_caller_is_shared_by_its_clients() {
+    let stage = Stage::of_two_callers(Way::Stdio, "instance = \"per-caller\"");
+    let mut clients = [
+        stage.client(Era::LEGACY, everything()),
+        stage.client(Era::LEGACY, everything()),
+        stage.client(Era::Modern, everything()),
+        stage.second(Era::LEGACY, everything()),
+        stage.client(Era::LEGACY, json!({})),
+    ];
+    let pids: Vec<u32> = clients.iter_mut().map(pid).collect();
+    assert!(pids[0] == pids[1] && pids[1] == pids[2], "one caller: {pids:?}");
+    assert!(pids[3] != pids[0], "another caller: {pids:?}");
+    assert!(pids[4] != pids[0] && pids[4] != pids[3], "a client that can do less: {pids:?}");
+    let mut call = inquire(&mut clients[3], &Way::Stdio.asks("t", json!([[form("Which?")]])));
+    assert_eq!(converse(&mut clients[3], &mut call, usual).0.len(), 1);
+}
+
+#[test]
+fn a_session_that_everybody_shares_offers_nothing() {
+    for way in Way::HTTP {
+        let stage = Stage::new(way, "instance = \"shared\"");
+        for era in Era::BOTH {
+            let mut client = stage.client(era, everything());
+            let answer = client.call("fx__inquire", way.asks(&format!("{era:?}"), json!([[form("Which?")]])));
+            assert_eq!(super::answered(&answer.message)[0]["error"]["code"], -32601, "{way:?} {era:?}");
+        }
+        assert_eq!(stage.declared(), [json!({})], "{way:?}");
+    }
+}
+
+#[test]
+fn a_session_that_the_server_forgot_is_opened_once_with_the_same_capabilities() {
+    for way in Way::HTTP {
+        let stage = Stage::with(crate::harness::Setup::new(), way.fake().behaving("drop-session-after=8"), "");
+        let mut client = stage.client(Era::LEGACY, everything());
+        // The notification after the handshake counts too.
+        for n in 0..7 {
+            client.call("fx__echo", json!({"text": n.to_string()}));
+        }
+        let before = stage.declared();
+        thread::scope(|scope| {
+            for n in 0..6 {
+                let mut call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "again"}}));
+                scope.spawn(move || assert_eq!(call.response()["result"]["content"][0]["text"], "again", "{n}"));
+            }
+        });
+        let (declared, offers) = (stage.declared(), json!({"elicitation": {}, "sampling": {}}));
+        assert_eq!(declared[before.len()..], [offers], "{way:?}: opened once");
+        eventually("the main session, the lost one and the new one have a stream", || {
+            let streams = stage.got(&["\"http\":\"GET\""]);
+            streams.iter().map(|get| get["session"].to_string()).collect::<BTreeSet<_>>().len() == 3
+        });
+        let mut call = inquire(&mut client, &way.asks("t", json!([[form("Which?")]])));
+        let (asked, _) = converse(&mut client, &mut call, usual);
+        assert_eq!(asked.len(), 1, "{way:?}");
+    }
+}

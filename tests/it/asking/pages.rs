@@ -1,0 +1,81 @@
+//! Servers of 2025-11-25 that refuse a call until a page was opened: error -32042.
+
+use serde_json::{Value, json};
+
+use super::{Stage, Way, asked};
+use crate::mcp::{Answer, Era, Mcp};
+
+const URL: &str = r#"{"elicitation": {"url": {}}}"#;
+
+fn with_url() -> Value {
+    serde_json::from_str(URL).unwrap()
+}
+
+fn gate(client: &mut Mcp, key: &str) -> Answer {
+    client.call("fx__gate", json!({"key": key, "pages": 2}))
+}
+
+fn go_on(client: &mut Mcp, key: &str, responses: Value, state: &Value) -> Answer {
+    let arguments = json!({"key": key, "pages": 2});
+    let params =
+        json!({"name": "fx__gate", "arguments": arguments, "inputResponses": responses, "requestState": state});
+    client.request("tools/call", params)
+}
+
+fn calls(stage: &Stage, key: &str) -> usize {
+    stage.log.lines_with(&["\"method\":\"tools/call\"", &format!("\"key\":\"{key}\"")]).len()
+}
+
+#[test]
+fn a_modern_client_opens_the_pages_before_the_call_is_made() {
+    for way in Way::HTTP {
+        let stage = Stage::new(way, "");
+        let mut client = stage.client(Era::Modern, with_url());
+        let (requests, state) = asked(&gate(&mut client, "k"));
+        assert_eq!(requests.len(), 2, "{way:?}: {requests:?}");
+        for (n, (_, request)) in requests.iter().enumerate() {
+            let url = format!("https://gate.example/k/{}", n + 1);
+            let want = json!({"mode": "url", "message": "[fx] Log in", "url": url});
+            assert_eq!(request, &json!({"method": "elicitation/create", "params": want}), "{way:?}");
+        }
+        assert_eq!(calls(&stage, "k"), 1, "{way:?}");
+        let all = |action: &str| -> Value {
+            requests
+                .keys()
+                .map(|key| (key.clone(), json!({"action": action})))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        let half = json!({requests.keys().next().unwrap().clone(): {"action": "accept"}});
+        for (label, responses) in [("declined", all("decline")), ("cancelled", all("cancel")), ("half", half)] {
+            let answer = go_on(&mut client, "k", responses, &state);
+            assert!(answer.is_error(), "{way:?} {label}: {}", answer.raw);
+            assert_eq!(calls(&stage, "k"), 1, "{way:?} {label}: not called");
+        }
+        let answer = go_on(&mut client, "k", all("accept"), &state);
+        assert_eq!((answer.text().as_str(), calls(&stage, "k")), ("through the gate", 2), "{way:?}: {}", answer.raw);
+    }
+}
+
+#[test]
+fn a_legacy_client_that_opens_pages_gets_the_error_itself_and_others_a_text() {
+    for way in Way::HTTP {
+        let stage = Stage::new(way, "");
+        let mut able = stage.client(Era::LEGACY, with_url());
+        let answer = gate(&mut able, "able");
+        assert_eq!(answer.code(), Some(-32042), "{way:?}: {}", answer.raw);
+        let pages = answer.message["error"]["data"]["elicitations"].as_array().cloned().unwrap_or_default();
+        assert_eq!(pages.len(), 2, "{way:?}: {}", answer.raw);
+        assert_eq!(pages[0]["url"], "https://gate.example/able/1", "{way:?}");
+        for (label, era, capabilities) in [
+            ("modern, forms only", Era::Modern, json!({"elicitation": {}})),
+            ("modern, nothing", Era::Modern, json!({})),
+            ("legacy, forms only", Era::LEGACY, json!({"elicitation": {}})),
+            ("older than the error", Era::Legacy("2025-06-18"), with_url()),
+        ] {
+            let answer = gate(&mut stage.client(era, capabilities), label);
+            assert!(answer.is_error(), "{way:?} {label}: {}", answer.raw);
+            assert!(answer.text().contains("page"), "{way:?} {label}: {}", answer.raw);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The same with the reference server in the legacy era, which asks in its own way.
+
+use serde_json::{Map, Value, json};
+
+use super::{asked, converse, everything, sampled};
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Era, Mcp};
+use crate::upstream::{Listening, example, toml_array};
+
+const TOOLS: [&str; 5] = ["elicitation", "sampling", "list_roots", "multiple_inputs", "multi_round"];
+
+fn gateways() -> Vec<(&'static str, Gateway, Option<Listening>)> {
+    let fixture = example("conformance-fixture");
+    let lines = "era = \"legacy\"\nroots = \"client\"";
+    let words = [fixture.to_str().unwrap(), "stdio", "--era", "legacy"];
+    let stdio = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}\n{lines}", toml_array(words))).start();
+    let server = Listening::spawn(&fixture, &["http", "--listen", "127.0.0.1:0", "--era", "legacy"].map(str::to_owned));
+    let http = Setup::new().toml(&format!("[upstreams.fx]\nurl = \"{}\"\n{lines}", server.url)).start();
+    vec![("stdio", stdio, None), ("http", http, Some(server))]
+}
+
+fn reply(request: &Value) -> Value {
+    match request["method"].as_str().unwrap() {
+        "elicitation/create" => {
+            assert!(request["params"]["message"].as_str().unwrap().starts_with("[fx] "), "{request}");
+            json!({"action": "accept", "content": {"name": "Ada", "color": "blue", "user_name": "Ada", "confirmed": true}})
+        }
+        "sampling/createMessage" => sampled(),
+        _ => json!({"roots": [{"uri": "file:///work"}]}),
+    }
+}
+
+#[test]
+fn the_reference_server_of_the_legacy_era_gets_its_input_from_clients_of_both() {
+    for (label, gateway, _server) in gateways() {
+        let name = |tool: &str| format!("fx__test_input_required_result_{tool}");
+        gateway.wait_for_tools(&[&name("elicitation")]);
+        let client = |era| Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", everything());
+        let (mut legacy, mut modern) = (client(Era::LEGACY), client(Era::Modern));
+        for tool in TOOLS {
+            let mut call = legacy.open("tools/call", json!({"name": name(tool), "arguments": {}}));
+            let (questions, response) = converse(&mut legacy, &mut call, reply);
+            let text = response["result"]["content"][0]["text"].clone();
+            assert!(!questions.is_empty() && text.is_string(), "{label} {tool}: {response}");
+            assert!(response["result"]["isError"] != true, "{label} {tool}: {response}");
+
+            let mut answer = modern.call(&name(tool), json!({}));
+            let mut rounds = 0;
+            while answer.result()["resultType"] == "input_required" {
+                let (requests, state) = asked(&answer);
+                let responses: Map<String, Value> =
+                    requests.iter().map(|(key, request)| (key.clone(), reply(request))).collect();
+                let params =
+                    json!({"name": name(tool), "arguments": {}, "inputResponses": responses, "requestState": state});
+                answer = modern.request("tools/call", params);
+                rounds += 1;
+            }
+            assert!(rounds > 0, "{label} {tool}: {}", answer.raw);
+            assert_eq!(
+                answer.result()["content"][0]["text"],
+                text,
+                "{label} {tool}: the same as for the legacy client"
+            );
+        }
+    }
+}
