@@ -37,6 +37,8 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod tasked;
 
+pub(crate) use self::tasked::TaskWay;
+
 /// What names a call in metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallLabels {
@@ -106,15 +108,6 @@ pub(crate) struct InputContext {
     pub(crate) parked: Option<(ParkId, Option<RawJson>)>,
     /// For clients that know tasks.
     pub(crate) task: Option<TaskWay>,
-}
-
-/// What a modern client's request has to do with tasks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TaskWay {
-    /// The call may become one.
-    Passes,
-    /// It is about one, which the upstream and the client call so.
-    Named { theirs: String, ours: String },
 }
 
 impl InputContext {

@@ -8,13 +8,22 @@ use crate::mcp::method::Method;
 use crate::mcp::task::{self, Task};
 use crate::runtime::clock;
 use crate::runtime::exchange::Exchange;
-use crate::runtime::live::{LiveCall, LiveEvent, TaskWay};
+use crate::runtime::live::{LiveCall, LiveEvent};
 use crate::runtime::service::Answer;
 use crate::runtime::tasking::{Manner, TaskExchange, Way};
 use crate::runtime::upstream::handle::Link;
 use crate::runtime::upstream::lane::LaneUse;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::RawJson;
+
+/// What a modern client's request has to do with tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TaskWay {
+    /// The call may become one.
+    Passes,
+    /// It is about one, which the upstream and the client call so.
+    Named { theirs: String, ours: String },
+}
 
 impl LiveCall {
     pub(super) fn task_way(&self) -> Option<&TaskWay> {
