@@ -8,6 +8,7 @@ pub(crate) mod http;
 pub(crate) mod http_actor;
 pub(crate) mod lane;
 pub(crate) mod process;
+pub(crate) mod resume;
 pub(crate) mod sse;
 pub(crate) mod stdio;
 pub(crate) mod updates;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
-use hyper::body::Incoming;
+use tokio::sync::Notify;
 use url::Url;
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
@@ -17,7 +17,7 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
-use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
+use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream, transport_error};
 use crate::runtime::upstream::handle::{Link, LinkState};
 use crate::runtime::upstream::http::{HttpLink, LinkParts, initialize};
 use crate::runtime::upstream::sse;
@@ -28,6 +28,8 @@ use crate::wire::raw::RawJson;
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long to wait before a change stream is opened again.
 const REOPEN: Duration = Duration::from_secs(2);
+/// How long the first call of a client's own session waits for the session's stream: an answer may come on it.
+const OPEN_TIME: Duration = Duration::from_millis(200);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
@@ -107,6 +109,16 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         Ok(Err(Unopened::Failed(why))) => return down(why, None),
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
+    let opened = Notify::new();
+    let mut attending = Box::pin(attend(&link, &opened));
+    if !lane.is_main() {
+        tokio::select! {
+            () = &mut attending => {}
+            // It may come later; calls can do without it.
+            _late = tokio::time::timeout(OPEN_TIME, opened.notified()) => {}
+            () = stop.cancelled() => {}
+        }
+    }
     let ready_at = clock::now();
     ready(context, &link.agreed);
     lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
@@ -114,7 +126,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
     context.report(News::State).await;
     let why = tokio::select! {
         why = follow(context, &link), if lane.is_main() => why,
-        () = attend(&link), if !lane.is_main() => "ended".to_owned(),
+        () = attending, if !lane.is_main() => "ended".to_owned(),
         () = stop.cancelled() => "stopped".to_owned(),
     };
     if stop.is_cancelled() {
@@ -156,10 +168,13 @@ async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<Status
     Ok(link)
 }
 
-/// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls.
-async fn attend(link: &Arc<HttpLink>) {
+/// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls. `opened` is
+/// told when it stands, or does not.
+async fn attend(link: &Arc<HttpLink>, opened: &Notify) {
     loop {
-        match open_changes(link).await {
+        let changes = open_changes(link).await;
+        opened.notify_one();
+        match changes {
             Changes::Stream(mut reader) => {
                 while let Ok(message) = reader.next().await {
                     // Lists are the main lane's matter.
@@ -363,9 +378,4 @@ async fn heard(link: &Arc<HttpLink>, reader: &mut Reader) -> bool {
             }
         }
     }
-}
-
-pub(crate) fn is_event_stream(response: &http::Response<Incoming>) -> bool {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
 }
