@@ -14,6 +14,7 @@
 
 mod behaviour;
 mod http;
+mod polled;
 mod script;
 mod server;
 mod sse;
