@@ -14,10 +14,13 @@ use crate::server::{Request, Server};
 /// Events on one stream before it ends again.
 const AT_ONCE: usize = 2;
 
-/// What was said of each call, and whether that is all.
+/// What was said of a call, and whether that is all.
+type Said = (Vec<String>, bool);
+
+/// What was said of each call.
 #[derive(Debug, Default)]
 pub(crate) struct Polled {
-    said: Mutex<HashMap<String, watch::Receiver<(Vec<String>, bool)>>>,
+    said: Mutex<HashMap<String, watch::Receiver<Said>>>,
 }
 
 impl Polled {

@@ -88,27 +88,13 @@ fn an_id_that_leads_nowhere_opens_an_ordinary_stream() {
     let forged = mine.replace("-0", "-99");
     let nowhere = ["", "0", "0000000000000000-0", &forged, &foreign];
     for last in nowhere {
-        let mut stream = client.resume(last);
-        assert_eq!(stream.head().status, 200, "{last}");
-        let first = stream.event().unwrap();
+        let first = opened(|| client.resume(last)).event().unwrap();
         let name = |id: &str| id.split('-').next().map(str::to_owned);
         let id = first.id.as_deref().unwrap();
         assert!(first.data.is_empty() && id.ends_with("-0"), "{last}: {first:?}");
         assert!(name(id) != name(&mine) && name(id) != name(&foreign), "{last}: a stream of its own: {first:?}");
-        drop(stream);
-        // Its place is free again when the gateway has noticed.
-        eventually("the stream is closed", || client.listen().head().status == 200);
-        eventually("the probe is closed", || {
-            let mut probe = client.listen();
-            probe.head().status == 200 && probe.event().is_some()
-        });
     }
-    eventually("no stream is left", || client.listen().head().status == 200);
-    let mut own = client.listen();
-    eventually("a stream of its own", || {
-        own = client.listen();
-        own.head().status == 200
-    });
+    let _own = opened(|| client.listen());
     for last in nowhere {
         assert_eq!(client.resume(last).head().status, 409, "{last}: there is a stream already");
     }
@@ -211,7 +197,7 @@ fn a_stream_that_ends_again_and_again_is_read_to_the_answer() {
         assert_eq!(answer["result"]["content"][0]["text"], "done", "{era:?}: {answer}");
     }
     assert_eq!(log.count("tools/call"), 2);
-    for number in ["-0\"", "-2\""] {
+    for number in ["call1-0\"", "call1-2\""] {
         let of_number = resumptions(&log).iter().filter(|line| line.contains(number)).count();
         assert_eq!(of_number, 2, "{number}: {:?}", resumptions(&log));
     }
@@ -275,6 +261,16 @@ fn slow_call(client: &mut Mcp, steps: u64, delay_ms: u64) -> Open {
     let arguments = json!({"steps": steps, "delay_ms": delay_ms});
     let params = json!({"name": "fx__progress", "arguments": arguments, "_meta": {"progressToken": "t"}});
     client.open("tools/call", params)
+}
+
+/// The stream, once the gateway has noticed that the one before it is gone.
+fn opened(open: impl Fn() -> Open) -> Open {
+    let mut stream = None;
+    eventually("the session's stream is free", || {
+        stream = Some(open());
+        stream.as_mut().is_some_and(|stream| stream.head().status == 200)
+    });
+    stream.unwrap()
 }
 
 fn message_of(event: &Event) -> Value {

@@ -130,8 +130,7 @@ impl Streams {
         let mut table = self.lock();
         table.sweep(clock::uptime());
         if table.calls.len() >= SESSION_STREAMS {
-            let over = table.calls.iter().position(|other| other.is_over());
-            drop(over.and_then(|at| table.calls.remove(at)));
+            table.drop_oldest();
         }
         if table.calls.len() < SESSION_STREAMS {
             table.calls.push_back(Arc::clone(&recording));
@@ -175,10 +174,7 @@ impl Streams {
     /// Forgets streams that have ended, the oldest first, until there is room.
     fn make_room(&self) {
         let mut table = self.lock();
-        while self.account.is_over() {
-            let Some(at) = table.calls.iter().position(|recording| recording.is_over()) else { return };
-            drop(table.calls.remove(at));
-        }
+        while self.account.is_over() && table.drop_oldest() {}
     }
 
     /// Forgets what is too old.
@@ -188,6 +184,14 @@ impl Streams {
 }
 
 impl Table {
+    /// Forgets the oldest stream that has ended; `false` when there is none.
+    fn drop_oldest(&mut self) -> bool {
+        let at = self.calls.iter().position(|recording| recording.is_over());
+        let Some(recording) = at.and_then(|at| self.calls.remove(at)) else { return false };
+        recording.forget(&mut recording.lock());
+        true
+    }
+
     fn sweep(&mut self, now: Duration) {
         self.calls.retain(|recording| !(recording.is_over() && recording.is_stale(now)));
         if self.own.as_ref().is_some_and(|own| own.recording.is_stale(now)) {

@@ -172,10 +172,10 @@ async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<Status
 /// told when it stands, or does not.
 async fn attend(link: &Arc<HttpLink>, opened: &Notify) {
     loop {
-        let changes = open_changes(link).await;
+        let mut changes = open_changes(link).await;
         opened.notify_one();
-        match changes {
-            Changes::Stream(mut reader) => {
+        match &mut changes {
+            Changes::Stream(reader) => {
                 while let Ok(message) = reader.next().await {
                     // Lists are the main lane's matter.
                     let _changed = link.heard(message);
@@ -184,7 +184,7 @@ async fn attend(link: &Arc<HttpLink>, opened: &Notify) {
             Changes::Failed => {}
             Changes::None => std::future::pending().await,
         }
-        tokio::time::sleep(REOPEN).await;
+        tokio::time::sleep(changes.reopen()).await;
     }
 }
 
@@ -265,7 +265,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
             }
         }
         // What happened while the stream was gone is not known, so everything is read again.
-        tokio::time::sleep(REOPEN).await;
+        tokio::time::sleep(stream.reopen()).await;
     }
 }
 
@@ -327,6 +327,17 @@ enum Changes {
     Failed,
     /// The upstream offers none.
     None,
+}
+
+impl Changes {
+    /// How long to wait before it is opened again: at least so long as the server asked for.
+    fn reopen(&mut self) -> Duration {
+        let asked = match self {
+            Self::Stream(reader) => reader.take_position().retry(),
+            Self::Failed | Self::None => None,
+        };
+        asked.unwrap_or_default().max(REOPEN)
+    }
 }
 
 /// Opens the stream: GET for legacy, `subscriptions/listen` for modern.

@@ -26,6 +26,11 @@ pub(crate) struct Position {
 }
 
 impl Position {
+    /// The wait that the server asked for, if it did.
+    pub(crate) fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
     /// Takes note of an event, one without data included.
     pub(crate) fn read(&mut self, event: &SseEvent) {
         self.retry = event.retry.or(self.retry);
