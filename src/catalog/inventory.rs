@@ -60,6 +60,14 @@ impl Inventory {
         }
     }
 
+    /// Adds what another reading shows, for clients that can be asked for input.
+    pub(crate) fn add_needing_input(&mut self, list: List, items: Vec<Definition>) {
+        let Some(place) = self.lists.get_mut(at(list)) else { return };
+        let known: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
+        let more = items.into_iter().filter(|item| !known.contains(&item.key));
+        place.extend(more.map(|item| Definition { needs_input: true, ..item }));
+    }
+
     /// The text kept on disk, with the revision that the upstream speaks.
     pub(crate) fn to_json(&self, revision: Revision) -> RawJson {
         let mut out = RawObject::default();
@@ -70,6 +78,12 @@ impl Inventory {
             let items: Vec<String> =
                 self.items(list).iter().map(|item| item.raw.encode().text().into_owned()).collect();
             out.set(list.member(), RawJson::trusted(format!("[{}]", items.join(","))));
+            let needing = self.items(list).iter().filter(|item| item.needs_input);
+            let needing: Vec<String> = needing.map(|item| RawJson::string(&item.key).text().into_owned()).collect();
+            if !needing.is_empty() {
+                let member = format!("{}-needing-input", list.member());
+                out.set(&member, RawJson::trusted(format!("[{}]", needing.join(","))));
+            }
         }
         out.encode()
     }
@@ -84,7 +98,11 @@ impl Inventory {
         };
         for list in List::ALL {
             let raw = elements(object.get(list.member())?).ok()?;
-            let items = raw.iter().map(|raw| Definition::read(list, raw)).collect::<Result<_, _>>().ok()?;
+            let mut items = raw.iter().map(|raw| Definition::read(list, raw)).collect::<Result<Vec<_>, _>>().ok()?;
+            if let Some(needing) = object.get(&format!("{}-needing-input", list.member())) {
+                let needing = needing.parse::<HashSet<String>>().ok()?;
+                items.iter_mut().for_each(|item| item.needs_input = needing.contains(&item.key));
+            }
             inventory.replace(list, items);
         }
         Some((inventory, revision))

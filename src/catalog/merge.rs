@@ -69,6 +69,8 @@ pub(crate) struct Entry {
     pub(crate) canonical: Arc<str>,
     pub(crate) definition: RawObject,
     pub(crate) headers: ParamHeaders,
+    /// For clients that can be asked for input.
+    pub(crate) needs_input: bool,
     template: Option<Template>,
 }
 
@@ -129,6 +131,7 @@ impl Catalog {
                     && a.upstream == b.upstream
                     && a.exposed == b.exposed
                     && a.canonical == b.canonical
+                    && a.needs_input == b.needs_input
                     && a.definition == b.definition
             })
     }
@@ -209,6 +212,7 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         canonical: Arc::from(canonical),
         definition: item.raw.clone(),
         headers: item.headers.clone(),
+        needs_input: item.needs_input,
         template,
     }))
 }

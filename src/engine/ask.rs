@@ -97,7 +97,8 @@ pub(crate) fn judge(request: &Request, declared: &Declared, candidates: Candidat
         }
         Candidates::One(call) => Verdict::Tied(call),
         Candidates::None => {
-            Verdict::Refuse(error(code::INVALID_PARAMS, "a request must belong to a call, and none is in progress"))
+            let text = "a request must belong to a call, and none is in progress";
+            Verdict::Refuse(error(code::METHOD_NOT_FOUND, text))
         }
         Candidates::Several => Verdict::Ambiguous(error(
             code::INVALID_PARAMS,
@@ -106,12 +107,22 @@ pub(crate) fn judge(request: &Request, declared: &Declared, candidates: Candidat
     }
 }
 
-/// The answer for a client that cannot be asked this, or does not answer.
+/// The answer for a client that cannot be asked this.
+pub(crate) fn unable(method: &str) -> ClientAnswer {
+    match method {
+        "sampling/createMessage" => {
+            Err(error_object(code::METHOD_NOT_FOUND, "the client of this call cannot be asked for that", None))
+        }
+        _ => declined(method),
+    }
+}
+
+/// The answer for a client that does not answer.
 pub(crate) fn declined(method: &str) -> ClientAnswer {
     match method {
         "elicitation/create" => Ok(RawJson::trusted(r#"{"action":"cancel"}"#)),
         "roots/list" => Ok(roots_result(&[])),
-        _ => Err(error_object(code::REJECTED, "the client cannot be asked for this", None)),
+        _ => Err(error_object(code::REJECTED, "nobody answered", None)),
     }
 }
 

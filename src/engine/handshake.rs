@@ -30,6 +30,8 @@ pub(crate) struct Offers {
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
     pub(crate) completions: bool,
+    /// Log messages, at a level that legacy clients set.
+    pub(crate) logging: bool,
     /// Updates of resources.
     pub(crate) subscriptions: bool,
     /// Any `listChanged`, which is worth a subscription.
@@ -144,6 +146,7 @@ fn offers(capabilities: &RawJson) -> Offers {
         prompts: section("prompts").is_some(),
         resources: section("resources").is_some(),
         completions: section("completions").is_some(),
+        logging: section("logging").is_some(),
         subscriptions: section("resources")
             .is_some_and(|s| s.get("subscribe").is_some_and(|raw| raw.bytes().as_ref() == b"true")),
         changes: ["tools", "prompts", "resources"].into_iter().any(changes),

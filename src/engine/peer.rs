@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
-use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
+use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge, unable};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{
@@ -25,6 +25,9 @@ use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// News between two drains; a flood of them is cut.
+const MAX_EVENTS: usize = 64;
 
 /// Where the answer and the progress of one call go.
 pub(crate) trait CallPort {
@@ -74,6 +77,8 @@ pub(crate) enum PeerEvent {
     Fault(Fault),
     /// The server asked something that may belong to several calls; from now on they should come one at a time.
     Ambiguous,
+    /// A log message that cannot be told to be of one call.
+    Unclaimed(Notification),
     /// A legacy server says that this resource has changed.
     Updated(String),
     /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
@@ -503,9 +508,13 @@ impl<P: CallPort> Peer<P> {
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
         if notification.method == "notifications/message" {
             // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-            let mut calls = self.ports();
-            if let (Some(only), None, Some(params)) = (calls.next(), calls.next(), notification.params) {
-                only.log(params);
+            let several = self.ports().nth(1).is_some();
+            if let Some(only) = self.ports().next().filter(|_| !several) {
+                if let Some(params) = notification.params {
+                    only.log(params);
+                }
+            } else if self.events.len() < MAX_EVENTS {
+                self.events.push_back(PeerEvent::Unclaimed(notification));
             }
             return;
         }
@@ -521,7 +530,8 @@ impl<P: CallPort> Peer<P> {
         }
         if notification.method == "notifications/resources/updated" {
             let params = notification.params.as_ref().and_then(|params| RawObject::parse(params).ok());
-            if let Some(uri) = params.and_then(|params| params.string("uri")).filter(|_| self.events.len() < 64) {
+            if let Some(uri) = params.and_then(|params| params.string("uri")).filter(|_| self.events.len() < MAX_EVENTS)
+            {
                 self.events.push_back(PeerEvent::Updated(uri));
             }
             return;
@@ -590,7 +600,7 @@ impl<P: CallPort> Peer<P> {
                 if !taken {
                     self.asked.take(id);
                     self.fault(Fault::RefusedRequest);
-                    self.reply(id, &declined(&request.method));
+                    self.reply(id, &unable(&request.method));
                 }
             }
         }
@@ -598,7 +608,7 @@ impl<P: CallPort> Peer<P> {
 
     fn fault(&mut self, fault: Fault) {
         // Bounded: a flood of faults between two drains is one line of news.
-        if self.events.len() < 64 {
+        if self.events.len() < MAX_EVENTS {
             self.events.push_back(PeerEvent::Fault(fault));
         }
     }

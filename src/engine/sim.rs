@@ -244,7 +244,7 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
-                        PeerEvent::Ambiguous | PeerEvent::Updated(_) => {}
+                        PeerEvent::Ambiguous | PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
                             upstream.alive = false;
@@ -582,7 +582,7 @@ fn a_server_request_that_belongs_to_no_call_is_answered_at_once() {
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s2", "method": "elicitation/create", "params": {}}));
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s3", "method": "roots/list"}));
     assert_eq!(world.reply_to(0, &json!("s1")).unwrap()["result"], json!({}));
-    assert_eq!(world.reply_to(0, &json!("s2")).unwrap()["error"]["code"], -32602);
+    assert_eq!(world.reply_to(0, &json!("s2")).unwrap()["error"]["code"], -32601);
     assert_eq!(world.reply_to(0, &json!("s3")).unwrap()["result"], json!({"roots": []}));
 }
 

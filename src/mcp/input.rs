@@ -126,18 +126,58 @@ impl InputRequest {
     }
 
     /// The request as a client of a legacy revision knows it; `id` makes the identifier that 2025-11-25 wants for a URL.
-    pub(crate) fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Self {
+    ///
+    /// # Errors
+    /// [`InputError::NotOffered`] for a form that this revision cannot show.
+    pub(crate) fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Result<Self, InputError> {
         let params = self.params.as_ref().filter(|_| self.method == "elicitation/create");
         if let Some(mut params) = params.and_then(|raw| RawObject::parse(raw).ok()) {
             if revision < Revision::V2025_11_25 {
                 params.remove("mode");
+                if let Some(schema) = params.get("requestedSchema") {
+                    params.set("requestedSchema", older_form(schema)?);
+                }
             } else if params.string("mode").as_deref() == Some("url") && params.get("elicitationId").is_none() {
                 params.set("elicitationId", RawJson::string(&id()));
             }
             self.params = Some(params.encode());
         }
-        self
+        Ok(self)
     }
+}
+
+/// A form as revisions before 2025-11-25 know it: choices with titles are `enum` and `enumNames`, only booleans have defaults,
+/// and nothing holds several choices.
+fn older_form(schema: &RawJson) -> Result<RawJson, InputError> {
+    let mut schema = RawObject::parse(schema).map_err(|_| InputError::Malformed)?;
+    let Some(properties) = schema.get("properties") else { return Ok(schema.encode()) };
+    let mut properties = RawObject::parse(properties).map_err(|_| InputError::Malformed)?;
+    properties.try_map(|field| {
+        let mut field = RawObject::parse(field).map_err(|_| InputError::Malformed)?;
+        let kind = field.string("type");
+        if kind.as_deref() == Some("array") {
+            return Err(InputError::NotOffered);
+        }
+        if kind.as_deref() != Some("boolean") {
+            field.remove("default");
+        }
+        if let Some(choices) = field.remove("oneOf") {
+            let choices = elements(&choices).map_err(|_| InputError::Malformed)?;
+            let choices: Vec<RawObject> = choices.iter().filter_map(|choice| RawObject::parse(choice).ok()).collect();
+            let values = choices.iter().filter_map(|choice| choice.get("const"));
+            let titles = choices.iter().filter_map(|choice| choice.get("title").or_else(|| choice.get("const")));
+            field.set("enum", list_of(values));
+            field.set("enumNames", list_of(titles));
+        }
+        Ok(field.encode())
+    })?;
+    schema.set("properties", properties.encode());
+    Ok(schema.encode())
+}
+
+fn list_of<'r>(values: impl Iterator<Item = &'r RawJson>) -> RawJson {
+    let values: Vec<String> = values.map(|value| value.text().into_owned()).collect();
+    RawJson::trusted(format!("[{}]", values.join(",")))
 }
 
 /// What a server's `input_required` result asks for, and its state.
@@ -397,5 +437,29 @@ mod tests {
         ] {
             assert_eq!(all_accepted(&RawJson::trusted(responses), ["page-1"].into_iter()), want, "{responses}");
         }
+    }
+
+    #[test]
+    fn forms_are_shown_to_older_clients_as_far_as_they_can_be() {
+        let form = |fields: &str, revision| {
+            let params = format!(
+                r#"{{"mode":"form","message":"m","requestedSchema":{{"type":"object","properties":{fields}}}}}"#
+            );
+            let request = InputRequest {
+                key: "k".to_owned(),
+                method: "elicitation/create".to_owned(),
+                params: Some(RawJson::trusted(params)),
+            };
+            request.for_revision(revision, String::new).map(|request| request.params.unwrap().text().into_owned())
+        };
+        let titled = r#"{"b":{"type":"string","oneOf":[{"const":"x","title":"X"},{"const":"y"}],"default":"x"},"a":{"type":"boolean","default":true}}"#;
+        assert_eq!(
+            form(titled, Revision::V2025_06_18).unwrap(),
+            r#"{"message":"m","requestedSchema":{"type":"object","properties":{"b":{"type":"string","enum":["x","y"],"enumNames":["X","y"]},"a":{"type":"boolean","default":true}}}}"#
+        );
+        assert!(form(titled, Revision::V2025_11_25).unwrap().contains("oneOf"));
+        let several = r#"{"c":{"type":"array","items":{"enum":["x"]}}}"#;
+        assert_eq!(form(several, Revision::V2025_06_18), Err(InputError::NotOffered));
+        assert!(form(several, Revision::V2025_11_25).is_ok());
     }
 }

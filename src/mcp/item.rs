@@ -18,6 +18,8 @@ pub(crate) struct Definition {
     pub(crate) raw: RawObject,
     /// The arguments that an HTTP request of 2026-07-28 repeats in headers; tools only.
     pub(crate) headers: ParamHeaders,
+    /// Its server shows it only to clients that can be asked for input.
+    pub(crate) needs_input: bool,
     /// The header annotations break the rules; an HTTP upstream's tool must then be dropped.
     pub(crate) bad_headers: bool,
 }
@@ -79,7 +81,7 @@ impl Definition {
         let schema = object.get("inputSchema").filter(|_| list == List::Tools);
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
         let bad_headers = headers.is_err();
-        Ok(Self { list, key, raw: object, headers: headers.unwrap_or_default(), bad_headers })
+        Ok(Self { list, key, raw: object, headers: headers.unwrap_or_default(), needs_input: false, bad_headers })
     }
 }
 

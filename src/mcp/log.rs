@@ -69,6 +69,16 @@ impl LogSwitch {
         self.0.store(level as u8, Ordering::Relaxed);
     }
 
+    /// Sets the level where it is finer than the one before; whether it was.
+    pub(crate) fn lower(&self, level: LogLevel) -> bool {
+        self.0.fetch_min(level as u8, Ordering::Relaxed) > level as u8
+    }
+
+    /// As if no level had been set.
+    pub(crate) fn forget(&self) {
+        self.0.store(UNSET, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> Option<LogLevel> {
         LogLevel::ALL.into_iter().find(|level| *level as u8 == self.0.load(Ordering::Relaxed))
     }

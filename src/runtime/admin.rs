@@ -11,6 +11,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::engine::route::Params;
+use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
@@ -296,6 +297,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
         caller: Arc::clone(caller),
         profile: None,
         revision: Revision::LATEST_LEGACY,
+        offered: Kinds::default(),
         asker: None,
         log: None,
         watched: None,

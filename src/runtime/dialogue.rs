@@ -52,8 +52,16 @@ impl Dialogue {
     ) -> Result<Self, InputError> {
         let (asked, state) = requests(result, asker.offered, upstream)?;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
-        let waiting = asked.into_iter().map(|request| request.for_revision(revision, id)).collect();
-        Ok(Self { asker: Arc::clone(asker), state, waiting, open: None, responses: RawObject::default() })
+        let (mut waiting, mut responses) = (VecDeque::new(), RawObject::default());
+        for request in asked {
+            let key = request.key.clone();
+            match request.for_revision(revision, id) {
+                Ok(request) => waiting.push_back(request),
+                // Nobody can fill in a form that cannot be shown.
+                Err(_) => responses.set(&key, cancelled()),
+            }
+        }
+        Ok(Self { asker: Arc::clone(asker), state, waiting, open: None, responses })
     }
 
     /// Asks one after the other, which is kinder to a person than all at once. Cancel-safe.
@@ -80,11 +88,15 @@ impl Dialogue {
     }
 }
 
+fn cancelled() -> RawJson {
+    RawJson::trusted(r#"{"action":"cancel"}"#)
+}
+
 /// The client's answer as the server takes it. The protocol has no place for an error there.
 fn response(method: &str, answer: Option<ClientAnswer>) -> Result<RawJson, &'static str> {
     match (method, answer.ok_or("the client is gone")?) {
         (_, Ok(result)) if result.is_object() => Ok(result),
-        ("elicitation/create", _) => Ok(RawJson::trusted(r#"{"action":"cancel"}"#)),
+        ("elicitation/create", _) => Ok(cancelled()),
         ("roots/list", _) => Ok(RawJson::trusted(r#"{"roots":[]}"#)),
         _ => Err("the client refused to sample for the server"),
     }

@@ -17,7 +17,7 @@ use crate::runtime::clock;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::service::LOCAL;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::lane::LaneUse;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a question waits for the client.
@@ -53,7 +53,7 @@ struct Parked {
     /// Whose it is.
     caller: Arc<str>,
     /// Stays open for the call.
-    lane: Arc<Lane>,
+    lane: LaneUse,
     orders: mpsc::Sender<Order>,
 }
 
@@ -97,7 +97,7 @@ impl Parks {
         &self,
         caller: &Arc<str>,
         exchange: Exchange,
-        lane: Arc<Lane>,
+        lane: LaneUse,
         question: ServerRequest,
     ) -> Result<HeldExchange, Exchange> {
         let id: ParkId = clock::random();
@@ -112,7 +112,7 @@ impl Parks {
         }
         let (viewer, events) = mpsc::channel(EVENTS);
         let mut keeper = Keeper {
-            exchange,
+            exchange: Some(exchange),
             viewer: Some(viewer),
             open: Vec::new(),
             asked: 0,
@@ -133,8 +133,8 @@ impl Parks {
     }
 
     /// The lane of a parked call of this caller.
-    pub(crate) fn lane(&self, caller: &str, id: &ParkId) -> Option<Arc<Lane>> {
-        self.table.lock().get(id).filter(|parked| *parked.caller == *caller).map(|parked| Arc::clone(&parked.lane))
+    pub(crate) fn lane(&self, caller: &str, id: &ParkId) -> Option<LaneUse> {
+        self.table.lock().get(id).filter(|parked| *parked.caller == *caller).map(|parked| parked.lane.clone())
     }
 
     /// Attaches a request to a parked call of this caller; `None` when there is none any more.
@@ -180,7 +180,8 @@ struct Open {
 
 /// Owner of one parked call.
 struct Keeper {
-    exchange: Exchange,
+    /// Until the outcome is there.
+    exchange: Option<Exchange>,
     viewer: Option<mpsc::Sender<ExchangeEvent>>,
     open: Vec<Open>,
     /// Questions so far; makes their keys.
@@ -204,10 +205,12 @@ impl Keeper {
                 order = inbox.recv() => match order {
                     Some(Order::Attach { answers, viewer }) => self.attach(&answers, viewer),
                     Some(Order::Reply { key, answer }) => self.answer(&key, answer),
-                    Some(Order::Parked) => self.exchange.parked(),
+                    Some(Order::Parked) => if let Some(exchange) = &mut self.exchange {
+                        exchange.parked();
+                    },
                     Some(Order::GiveUp) | None => return,
                 },
-                event = self.exchange.next(), if self.outcome.is_none() => self.event(event),
+                event = next(&mut self.exchange) => self.event(event),
                 () = left => {
                     self.viewer = None;
                     self.rest();
@@ -245,7 +248,13 @@ impl Keeper {
     fn answer(&mut self, key: &RawJson, answer: ClientAnswer) {
         if let Some(at) = self.open.iter().position(|open| open.key == *key) {
             let open = self.open.swap_remove(at);
-            self.exchange.reply(&open.request.id, answer);
+            self.reply(&open.request.id, answer);
+        }
+    }
+
+    fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.reply(id, answer);
         }
     }
 
@@ -266,6 +275,8 @@ impl Keeper {
             }
             ExchangeEvent::Done(outcome) => {
                 self.open.clear();
+                // The server is done with it, whoever still wants to know the outcome.
+                self.exchange = None;
                 self.outcome = Some(outcome.clone());
                 self.show(ExchangeEvent::Done(outcome));
                 if self.viewer.is_none() {
@@ -277,7 +288,7 @@ impl Keeper {
 
     fn ask(&mut self, request: ServerRequest) {
         if self.open.len() >= MAX_OPEN {
-            return self.exchange.reply(&request.id, declined(&request.method));
+            return self.reply(&request.id, declined(&request.method));
         }
         self.asked += 1;
         let kind = request.method.split('/').next().unwrap_or_default();
@@ -302,8 +313,15 @@ impl Keeper {
     /// Nobody answers any more; dropping the exchange tells the server that the call is off.
     fn end(mut self) {
         for open in std::mem::take(&mut self.open) {
-            self.exchange.reply(&open.request.id, declined(&open.request.method));
+            self.reply(&open.request.id, declined(&open.request.method));
         }
+    }
+}
+
+async fn next(exchange: &mut Option<Exchange>) -> ExchangeEvent {
+    match exchange {
+        Some(exchange) => exchange.next().await,
+        None => std::future::pending().await,
     }
 }
 

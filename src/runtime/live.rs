@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::engine::ask::{ServerRequest, declined};
+use crate::engine::ask::{ServerRequest, unable};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
@@ -28,7 +28,7 @@ use crate::runtime::service::{Answer, Service, refused};
 use crate::runtime::shares::Place;
 use crate::runtime::snapshot::View;
 use crate::runtime::upstream::handle::{Handle, Slot};
-use crate::runtime::upstream::lane::{Lane, Wants};
+use crate::runtime::upstream::lane::{LaneUse, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
 use crate::wire::code;
 use crate::wire::message::{encode_notification, error_object};
@@ -125,7 +125,7 @@ struct Running {
     deadline: Deadline,
     sent: Instant,
     /// The lane that the call takes, which stays open for it. A parked call holds it elsewhere.
-    lane: Arc<Lane>,
+    lane: LaneUse,
     _turn: Option<OwnedSemaphorePermit>,
     _slot: Slot,
 }
@@ -283,7 +283,7 @@ impl LiveCall {
         if !taken {
             self.handle.metrics.fault(Fault::RefusedRequest.as_str());
             if let Some(running) = &mut self.running {
-                running.exchange.reply(&id, declined(&method));
+                running.exchange.reply(&id, unable(&method));
             }
         }
         None
@@ -293,7 +293,7 @@ impl LiveCall {
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
         let (exchange, parked) =
-            match self.service.parks.park(&input.caller, running.exchange, Arc::clone(&running.lane), question) {
+            match self.service.parks.park(&input.caller, running.exchange, running.lane.clone(), question) {
                 Ok(held) => (Exchange::Held(held), true),
                 Err(exchange) => (exchange, false),
             };
@@ -341,6 +341,9 @@ impl LiveCall {
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
             let text = "The server that asked for input was replaced; start the call again.";
             return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+        }
+        if let Some(level) = outgoing.log_level {
+            Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
         let sent = clock::now();
         let spec = self.handle.spec.load();
@@ -603,7 +606,7 @@ fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds) 
         code::URL_ELICITATION_REQUIRED if offered.url && revision == Revision::V2025_11_25 => code,
         code::URL_ELICITATION_REQUIRED => {
             let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
-            return unable(method, &text, None, revision);
+            return impossible(method, &text, None, revision);
         }
         code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
         code => code::outward(code),
@@ -620,11 +623,11 @@ fn missing_capability(method: Method, error: &RawObject, message: &str, revision
         return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
     }
     let text = format!("The server needs a client capability for this call: {message}");
-    unable(method, &text, error.get("data"), revision)
+    impossible(method, &text, error.get("data"), revision)
 }
 
 /// What the server needs cannot be had here; a model may find another way.
-fn unable(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
+fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
     if method == Method::ToolsCall {
         let text = RawJson::string(text);
         let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };

@@ -61,7 +61,7 @@ impl Relay {
         let (method, params) = (&request.method, request.params.as_ref());
         let asked = InputRequest::of_legacy(String::new(), method, params, asker.offered, upstream).ok()?;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
-        let asked = asked.for_revision(revision, id);
+        let asked = asked.for_revision(revision, id).ok()?;
         let (message, question) = asker.ask(&asked.method, asked.params.as_ref())?;
         self.open.push(Relayed { request, question, until: clock::now() + PATIENCE });
         Some(message)

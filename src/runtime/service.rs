@@ -28,7 +28,7 @@ use crate::runtime::held::Parks;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall};
 use crate::runtime::queue::Queue;
 use crate::runtime::shares::{Good, Shares};
-use crate::runtime::snapshot::{Snapshot, View};
+use crate::runtime::snapshot::{Snapshot, View, Viewer};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::lane::{ClientTag, Wants};
 use crate::runtime::watching::Subscriptions;
@@ -76,7 +76,9 @@ pub(crate) struct ClientContext {
     pub(crate) caller: Arc<str>,
     pub(crate) profile: Option<Arc<str>>,
     pub(crate) revision: Revision,
-    /// How a legacy client is asked for input, where it can be.
+    /// What the client can be asked for.
+    pub(crate) offered: Kinds,
+    /// How a legacy client is asked, where it can be.
     pub(crate) asker: Option<Arc<Asker>>,
     /// The log level of a legacy session.
     pub(crate) log: Option<Arc<LogSwitch>>,
@@ -84,6 +86,13 @@ pub(crate) struct ClientContext {
     pub(crate) watched: Option<Arc<Subscriptions>>,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,
+}
+
+impl ClientContext {
+    pub(crate) fn viewer(&self) -> Viewer<'_> {
+        let Kinds { form, url, sampling, .. } = self.offered;
+        Viewer { caller: &self.caller, revision: self.revision, can_be_asked: form || url || sampling }
+    }
 }
 
 /// An answer that is ready.
@@ -190,7 +199,7 @@ impl Service {
                 self.cursors.open(scope, &cursor)
             }),
         };
-        let rendered = snapshot.list(view, list, client.revision, &client.caller, &self.cursors);
+        let rendered = snapshot.list(view, list, client.viewer(), &self.cursors);
         let page = page.and_then(|page| rendered.pages.get(usize::try_from(page).ok()?));
         page.map_or_else(
             || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
@@ -216,7 +225,7 @@ impl Service {
             // Not declared at present, so it does not exist; a legacy client was told that it does.
             return Handled::Answer(not_found(method.as_str(), Era::Modern));
         }
-        let visible = |at| view.visible(&snapshot.policy, at, &client.caller);
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let mut routed = match route(&view.catalog, method, params, meta, visible) {
             Ok(routed) => routed,
             Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),

@@ -35,8 +35,17 @@ pub(crate) struct Snapshot {
     pub(crate) ttl_ms: u32,
 }
 
-/// Whose list, which, and for which revision.
-type Place = (Arc<str>, List, Revision);
+/// Whose list, which, for which revision, and whether the client can be asked for input.
+type Place = (Arc<str>, List, Revision, bool);
+
+/// Who looks at a view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Viewer<'a> {
+    pub(crate) caller: &'a Arc<str>,
+    pub(crate) revision: Revision,
+    /// The client can be asked for input.
+    pub(crate) can_be_asked: bool,
+}
 
 /// A catalog under the rules, and its lists as bytes.
 pub(crate) struct View {
@@ -77,9 +86,10 @@ impl View {
         Some((self.catalog.entry(at)?, self.rules.get(at)?))
     }
 
-    /// Whether the caller may see an item at all.
-    pub(crate) fn visible(&self, policy: &Policy, at: usize, caller: &str) -> bool {
-        self.rules.get(at).is_some_and(|rules| !policy.hidden(rules, caller))
+    /// Whether an item exists for this viewer.
+    pub(crate) fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
+        let Some((entry, rules)) = self.item(at) else { return false };
+        (viewer.can_be_asked || !entry.needs_input) && !policy.hidden(rules, viewer.caller)
     }
 }
 
@@ -94,15 +104,9 @@ impl Snapshot {
     }
 
     /// One list as this caller sees it, rendered at first use.
-    pub(crate) fn list(
-        &self,
-        view: &View,
-        list: List,
-        revision: Revision,
-        caller: &Arc<str>,
-        key: &CursorKey,
-    ) -> Arc<Rendered> {
-        let place = (Arc::clone(caller), list, revision);
+    pub(crate) fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey) -> Arc<Rendered> {
+        let Viewer { caller, revision, can_be_asked } = viewer;
+        let place = (Arc::clone(caller), list, revision, can_be_asked);
         let lock = || view.rendered.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ready) = lock().get(&place) {
             return Arc::clone(ready);
@@ -113,7 +117,7 @@ impl Snapshot {
             list,
             revision,
             self.ttl_ms,
-            |at| view.visible(&self.policy, at, caller),
+            |at| view.visible(&self.policy, at, viewer),
             |page| key.seal(scope, page),
         ));
         let mut map = lock();

@@ -3,6 +3,7 @@
 pub(crate) mod actor;
 pub(crate) mod answer;
 pub(crate) mod client;
+pub(crate) mod greeting;
 pub(crate) mod handle;
 pub(crate) mod http;
 pub(crate) mod http_actor;

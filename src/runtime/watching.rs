@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::route::{RouteError, Routed, route};
-use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::policy::{Facts, Kind};
@@ -45,7 +44,7 @@ impl Service {
         if subscriptions.lock().len() >= MAX_WATCHED {
             return Answer::error(code::INVALID_REQUEST, "too many resources are watched", None);
         }
-        match self.watch(&client, &params, Kinds::default(), &subscriptions.watcher).await {
+        match self.watch(&client, &params, &subscriptions.watcher).await {
             Ok(watching) => {
                 subscriptions.lock().insert(uri, watching);
                 Answer::ok(RawJson::EMPTY_OBJECT)
@@ -69,14 +68,13 @@ impl Service {
         self: &Arc<Self>,
         client: &ClientContext,
         uris: &[String],
-        offered: Kinds,
         watcher: &Arc<Watcher>,
     ) -> Vec<(String, Watching)> {
         let mut watched = Vec::new();
         for uri in uris {
             let mut params = RawObject::default();
             params.set("uri", RawJson::string(uri));
-            if let Ok(watching) = self.watch(client, &params, offered, watcher).await {
+            if let Ok(watching) = self.watch(client, &params, watcher).await {
                 watched.push((uri.clone(), watching));
             }
         }
@@ -88,12 +86,11 @@ impl Service {
         self: &Arc<Self>,
         client: &ClientContext,
         params: &RawObject,
-        offered: Kinds,
         watcher: &Arc<Watcher>,
     ) -> Result<Watching, Answer> {
         let (handle, target) = self.find_watched(client, params)?;
-        let offered = client.asker.as_ref().map_or(offered, |asker| asker.offered);
-        let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
+        let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
+        let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
         let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
         Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await.map_err(|why| match why {
@@ -113,7 +110,7 @@ impl Service {
         let Some(view) = snapshot.view(client.profile.as_deref()) else {
             return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
         };
-        let visible = |at| view.visible(&snapshot.policy, at, &client.caller);
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let routed = route(&view.catalog, Method::ResourcesSubscribe, params, Meta::default(), visible);
         let Routed { entry, canonical, outgoing, .. } = routed.map_err(|error| unroutable(&error, params, era))?;
         let (entry, rules) = view.item(entry).ok_or_else(inconsistent)?;

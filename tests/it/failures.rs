@@ -93,7 +93,9 @@ fn a_server_that_changes_all_the_time_is_not_asked_all_the_time() {
         }
         gateway.wait_for_tools(&[&format!("fx__grown_{}", grown - 1)]);
         let asked = log.count("tools/list") - before;
-        assert!((1..=12).contains(&asked), "{era}: {grown} changes, {asked} lists read in {:?}", begun.elapsed());
+        // A legacy server's lists are read twice: as clients with and without input see them.
+        let most = if era == "legacy" { 24 } else { 12 };
+        assert!((1..=most).contains(&asked), "{era}: {grown} changes, {asked} lists read in {:?}", begun.elapsed());
     }
 }
 

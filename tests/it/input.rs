@@ -15,7 +15,7 @@ fn gateway() -> (Gateway, Listening) {
     let gateway = Setup::new()
         .env("SECOND_TOKEN", TOKEN)
         .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
-        .url("fx", &server.url)
+        .toml(&format!("[upstreams.fx]\nurl = \"{}\"\nroots = \"client\"", server.url))
         .start();
     gateway.wait_for_tools(&["fx__test_input_required_result_elicitation"]);
     (gateway, server)

@@ -20,7 +20,8 @@ const SECOND_TOKEN: &str = "token-of-the-second-caller-0123456789";
 /// Another table for an upstream of that transport.
 fn upstream(name: &str, url: &str, transport: &str) -> String {
     let headers = "headers = { X-Key = { env = \"KEY\" } }";
-    format!("[upstreams.{name}]\nurl = \"{url}\"\ntransport = \"{transport}\"\n{headers}\n")
+    // One stream for everybody, so that it can be counted.
+    format!("[upstreams.{name}]\nurl = \"{url}\"\ntransport = \"{transport}\"\ninstance = \"shared\"\n{headers}\n")
 }
 
 /// A gateway before one fake of HTTP+SSE, and what that was told.
@@ -73,7 +74,7 @@ fn real_servers_of_the_old_transport_are_used_by_clients_of_both_eras() {
     let script =
         |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(name).display().to_string();
     let node = peers.root().join("node").display().to_string();
-    let everything = Listening::spawn(&peers.node(), &[script("everything-sse.mjs"), node]);
+    let everything = Listening::spawn(&peers.node(), &[script("everything.mjs"), node, "sse".to_owned()]);
     let python = Listening::spawn(&peers.python("python"), &[script("sse-server.py")]);
     let gateway = Setup::new()
         .env("KEY", "abc")

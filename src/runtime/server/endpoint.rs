@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::mcp::capability::initialize_result;
+use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
@@ -204,7 +205,8 @@ impl Asked<'_> {
         if let Err(refused) = modern::check_headers(self.headers, &request, method, &params.object, claimed) {
             return answer(refused);
         }
-        let client = self.client(Revision::LATEST);
+        let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+        let client = ClientContext { offered, ..self.client(Revision::LATEST) };
         if !method.defined_in(Era::Modern) {
             return answer(not_found(&request.method, Era::Modern));
         }
@@ -229,6 +231,7 @@ impl Asked<'_> {
             caller: Arc::clone(&self.caller),
             profile: self.profile.clone(),
             revision,
+            offered: Kinds::default(),
             asker: None,
             log: None,
             watched: None,
@@ -251,6 +254,7 @@ impl Asked<'_> {
         let revision = Revision::negotiate(&version);
         let capabilities = params.get("capabilities");
         let client = ClientContext {
+            offered: capabilities.map(|raw| Kinds::of(Some(raw))).unwrap_or_default(),
             asker: Asker::new(capabilities),
             log: Some(Arc::default()),
             watched: Some(Arc::default()),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::mcp::log::shown;
 use crate::mcp::method::List;
+use crate::mcp::version::Revision;
 use crate::runtime::service::{ClientContext, Service, view_of};
 use crate::runtime::watching::Subscriptions;
 use crate::wire::message::encode_notification;
@@ -16,6 +18,23 @@ pub(crate) async fn updated(subscriptions: Option<&Subscriptions>) -> Vec<String
     match subscriptions {
         Some(subscriptions) => subscriptions.watcher.updated().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The next notification for a legacy client that belongs to none of its calls: log messages at the level that it has set, and
+/// pages that were visited. Cancel-safe.
+pub(crate) async fn unclaimed(client: &ClientContext) -> Bytes {
+    let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
+    loop {
+        let (upstream, notice) = tag.next().await;
+        let params = if notice.method == "notifications/message" {
+            level.get().zip(notice.params).and_then(|(least, params)| shown(&params, least, upstream.as_str()))
+        } else {
+            notice.params.filter(|_| client.revision == Revision::V2025_11_25)
+        };
+        if let Some(params) = params {
+            return encode_notification(&notice.method, Some(&params));
+        }
     }
 }
 
@@ -83,8 +102,6 @@ impl Feed {
     fn digests(&self) -> [u64; 4] {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
-        List::ALL.map(|list| {
-            snapshot.list(&view, list, self.client.revision, &self.client.caller, &self.service.cursors).digest
-        })
+        List::ALL.map(|list| snapshot.list(&view, list, self.client.viewer(), &self.service.cursors).digest)
     }
 }

@@ -214,6 +214,7 @@ fn end(session: Option<Arc<Session>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::input::Kinds;
     use crate::mcp::version::Revision;
 
     fn client(caller: &str) -> ClientContext {
@@ -221,6 +222,7 @@ mod tests {
             caller: Arc::from(caller),
             profile: None,
             revision: Revision::LATEST_LEGACY,
+            offered: Kinds::default(),
             asker: None,
             log: None,
             watched: None,

@@ -17,6 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
+use crate::mcp::input::Kinds;
 use crate::mcp::version::Revision;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::endpoint::{accepts, bad_frame, bad_message, not_json, read_body};
@@ -96,6 +97,7 @@ fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &
         caller,
         profile,
         revision: Revision::V2024_11_05,
+        offered: Kinds::default(),
         asker: None,
         log: None,
         watched: None,

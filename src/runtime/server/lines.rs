@@ -15,13 +15,14 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
 
+use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::live::{LiveCall, LiveEvent};
-use crate::runtime::server::feed::{Feed, updated_notice};
+use crate::runtime::server::feed::{Feed, unclaimed, updated_notice};
 use crate::runtime::server::legacy::InFlight;
 use crate::runtime::server::modern::{Wanted, listen_end};
 use crate::runtime::server::reply::answer_message;
@@ -218,6 +219,7 @@ impl Connection {
             caller: Arc::clone(&self.caller),
             profile: self.profile.clone(),
             revision,
+            offered: Kinds::default(),
             asker: None,
             log: None,
             watched: None,
@@ -330,8 +332,10 @@ impl Connection {
             return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
         };
         let mut client = self.client(revision);
+        client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
         if revision.era() == Era::Legacy {
             client.asker = self.asker();
+            client.offered = client.asker.as_ref().map(|asker| asker.offered).unwrap_or_default();
             client.log = Some(Arc::clone(&self.log));
             client.watched = Some(Arc::clone(&self.watched));
         }
@@ -402,12 +406,15 @@ impl Connection {
 
     /// List changes for a legacy client, from `initialized` on.
     async fn tell_changes(&self, revision: Revision) {
-        let mut feed = Feed::new(Arc::clone(&self.service), self.client(revision));
+        let offered = self.asker().map(|asker| asker.offered).unwrap_or_default();
+        let client = ClientContext { offered, log: Some(Arc::clone(&self.log)), ..self.client(revision) };
+        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
         loop {
             tokio::select! {
                 methods = feed.changed() => for method in methods {
                     self.send(message::encode_notification(method, None)).await;
                 },
+                message = unclaimed(&client) => self.send(message).await,
                 uris = self.watched.watcher.updated() => for uri in uris {
                     self.send(updated_notice(&uri, None)).await;
                 },
@@ -445,8 +452,9 @@ impl Connection {
     }
 
     async fn follow(&self, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
-        let mut feed = Feed::new(Arc::clone(&self.service), self.client(Revision::LATEST));
-        let (watcher, watched) = wanted.watch(&self.service, &self.client(Revision::LATEST)).await;
+        let client = ClientContext { offered: wanted.offered, ..self.client(Revision::LATEST) };
+        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
+        let (watcher, watched) = wanted.watch(&self.service, &client).await;
         self.send(wanted.acknowledged(id, &watched)).await;
         loop {
             tokio::select! {

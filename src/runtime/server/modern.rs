@@ -110,7 +110,7 @@ pub(crate) struct Wanted {
     honoured: Vec<&'static str>,
     uris: Vec<String>,
     /// What the client can be asked for, which decides which of a legacy server's sessions tells of updates.
-    offered: Kinds,
+    pub(crate) offered: Kinds,
 }
 
 impl Wanted {
@@ -158,7 +158,7 @@ impl Wanted {
         client: &ClientContext,
     ) -> (Arc<Watcher>, Vec<(String, Watching)>) {
         let watcher = Arc::default();
-        let watched = service.watch_all(client, &self.uris, self.offered, &watcher).await;
+        let watched = service.watch_all(client, &self.uris, &watcher).await;
         (watcher, watched)
     }
 

@@ -7,7 +7,7 @@ use futures_util::stream;
 use http::Response;
 
 use crate::runtime::server::body::ReplyBody;
-use crate::runtime::server::feed::{Feed, updated, updated_notice};
+use crate::runtime::server::feed::{Feed, unclaimed, updated, updated_notice};
 use crate::runtime::server::http::Front;
 use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::replay::{Own, Reader, Resumed};
@@ -76,6 +76,7 @@ impl Following {
                 methods = self.feed.changed() => {
                     self.tell(methods.into_iter().map(|method| message::encode_notification(method, None)));
                 }
+                message = unclaimed(&self.session.client) => self.tell(std::iter::once(message)),
                 uris = updated(self.session.client.watched.as_deref()) => {
                     self.tell(uris.iter().map(|uri| updated_notice(uri, None)));
                 }

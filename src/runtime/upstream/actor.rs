@@ -136,17 +136,24 @@ impl Context {
 async fn run_owned(context: Context) {
     let (lane, stop) = (Arc::clone(&context.lane), context.nursery.stop.clone());
     let mut serving = Box::pin(context.serve(EraHint::Legacy));
+    let lanes = &context.handle.lanes;
+    let unused = async {
+        lane.over().await;
+        while !lanes.close_unused(&lane) {
+            lane.over().await;
+        }
+    };
     let ended = tokio::select! {
         run = &mut serving => Some(run),
-        () = lane.over() => None,
+        () = unused => None,
     };
-    // No call finds the lane from here on.
-    context.handle.lanes.close(&lane);
     match ended {
-        Some(run) if !stop.is_cancelled() => {
-            tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+        Some(run) => {
+            lanes.close(&lane);
+            if !stop.is_cancelled() {
+                tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+            }
         }
-        Some(_) => {}
         None => {
             stop.cancel();
             serving.await;
@@ -165,6 +172,8 @@ pub(crate) async fn run(context: Context) {
     }
     let mut backoff = Backoff::default();
     let mut hint = context.first_hint();
+    // A verdict of an earlier run, which may be wrong by now.
+    let mut recalled = context.remembered.is_some() && handle.spec.load().era == EraChoice::Auto;
     loop {
         lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
@@ -179,6 +188,12 @@ pub(crate) async fn run(context: Context) {
             hint = next;
             continue;
         }
+        if run.served.is_none() && std::mem::take(&mut recalled) {
+            tracing::debug!(upstream.name = %handle.name, why = %run.why, "starting again with the era probe");
+            hint = EraHint::Probe;
+            continue;
+        }
+        recalled = false;
         let wait = match backoff.died(clock::now(), run.served, clock::jitter()) {
             Verdict::Retry(wait) => {
                 tracing::warn!(upstream.name = %handle.name, error = %run.why, retry_ms = wait.as_millis(), "upstream down");
@@ -260,6 +275,7 @@ pub(crate) async fn converse(
             handle.metrics.fault(fault.as_str());
             tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
         }
+        StdioNews::Unclaimed(notice) => lane.tell(notice),
         StdioNews::Updated(uri) => lane.updates.updated(&uri),
         StdioNews::Ambiguous => lane.turns.begin(&handle.name),
         // Emptied before each turn of the connection, so it is never full.
@@ -286,7 +302,7 @@ pub(crate) async fn converse(
                     StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
                         context.report(News::Inventory(inventory, agreed)).await;
                     },
-                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) => {}
+                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Unclaimed(_) => {}
                 },
                 ended = &mut connection => break ended,
             }

@@ -11,16 +11,23 @@ use crate::catalog::name::UpstreamName;
 use crate::config::Upstream;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::handshake::Agreed;
+use crate::mcp::log::{LogLevel, LogSwitch};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
-use crate::runtime::exchange::Exchange;
+use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::queue::Queue;
 use crate::runtime::upstream::actor::Nursery;
 use crate::runtime::upstream::http::HttpLink;
-use crate::runtime::upstream::lane::{Choice, Lane, Lanes, Wants};
+use crate::runtime::upstream::lane::{Choice, Lane, LaneUse, Lanes, Wants};
 use crate::runtime::upstream::stdio::StdioLink;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::RawJson;
+
+/// How long a server may take to set its log level.
+const SET_LEVEL: Duration = Duration::from_secs(2);
 
 /// What an upstream is doing.
 #[derive(Clone, Debug)]
@@ -56,6 +63,14 @@ pub(crate) enum Link {
 }
 
 impl Link {
+    /// The level that its server was asked for.
+    fn logs(&self) -> &LogSwitch {
+        match self {
+            Self::Stdio(link) => &link.logs,
+            Self::Http(link) => &link.logs,
+        }
+    }
+
     pub(crate) fn agreed(&self) -> Agreed {
         match self {
             Self::Stdio(link) => link.agreed,
@@ -140,14 +155,14 @@ impl Handle {
     }
 
     /// The lane for a call of this client where it stands open already.
-    pub(crate) fn open_lane(&self, wants: &Wants) -> Option<(Arc<Lane>, Link)> {
+    pub(crate) fn open_lane(&self, wants: &Wants) -> Option<(LaneUse, Link)> {
         let main = self.main.open_link()?;
         if main.agreed().revision.era() == Era::Modern {
-            return Some((Arc::clone(&self.main), main));
+            return Some((self.main.take(), main));
         }
         let lane = self.lanes.find(&self.spec.load(), main.agreed(), wants)?;
         match lane {
-            None => Some((Arc::clone(&self.main), main)),
+            None => Some((self.main.take(), main)),
             Some(lane) => lane.open_link().map(|link| (lane, link)),
         }
     }
@@ -157,15 +172,15 @@ impl Handle {
     ///
     /// # Errors
     /// [`Failure`]: nothing was sent.
-    pub(crate) async fn lane(self: &Arc<Self>, wants: &Wants) -> Result<(Arc<Lane>, Link), Failure> {
+    pub(crate) async fn lane(self: &Arc<Self>, wants: &Wants) -> Result<(LaneUse, Link), Failure> {
         let spec = self.spec.load_full();
         let main = self.main.link(&spec).await?;
         let lane = match self.lanes.choose(&spec, main.agreed(), wants)? {
-            Choice::Main => return Ok((Arc::clone(&self.main), main)),
+            Choice::Main => return Ok((self.main.take(), main)),
             Choice::Owned(lane) => lane,
-            Choice::New(lane) => {
+            Choice::New(lane, used) => {
                 self.nursery.open(self, &lane);
-                lane
+                used
             }
         };
         let link = lane.link(&spec).await?;
@@ -194,6 +209,21 @@ impl Handle {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.metrics.in_flight().inc();
         Slot { handle: Arc::clone(self), permit: Some(permit) }
+    }
+
+    /// Has a legacy server log at least from this level on, where it does not yet. Its level is its session's, so it stays;
+    /// each client is shown only what it wants.
+    pub(crate) async fn ask_for_logs(&self, link: &Link, permit: &Permit, wanted: LogLevel) {
+        let agreed = link.agreed();
+        if agreed.revision.era() == Era::Modern || !agreed.offers.logging || !link.logs().lower(wanted) {
+            return;
+        }
+        let mut outgoing = Outgoing::own(Method::SetLevel, Meta::default());
+        outgoing.body.set("level", RawJson::string(wanted.as_str()));
+        let mut exchange = self.call(link, permit, outgoing, &ParamHeaders::default());
+        let answered = async { while !matches!(exchange.next().await, ExchangeEvent::Done(_)) {} };
+        // A server that does not answer this is not worth waiting for.
+        drop(tokio::time::timeout(SET_LEVEL, answered).await);
     }
 
     /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes upstream without a permit.

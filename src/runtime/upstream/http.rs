@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -21,8 +21,9 @@ use crate::catalog::name::UpstreamName;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
 use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
+use crate::engine::handshake::Agreed;
 use crate::engine::peer::{progress_token, withdrawn_id};
+use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
@@ -32,17 +33,18 @@ use crate::runtime::upstream::answer::{
     Gauge, HttpError, Reader, drain, failure, is_event_stream, outcome, transport_error,
 };
 use crate::runtime::upstream::client::HttpClient;
-use crate::runtime::upstream::lane::Turns;
+use crate::runtime::upstream::greeting::initialize;
+use crate::runtime::upstream::lane::Lane;
 use crate::runtime::upstream::resume::Resumption;
-use crate::runtime::upstream::updates::{Updates, updated_uri};
+use crate::runtime::upstream::updates::updated_uri;
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
 
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Messages on a session's own stream that may wait for one call.
@@ -51,6 +53,8 @@ const SIDE: usize = 32;
 /// The way to an HTTP upstream whose era is known.
 pub(crate) struct HttpLink {
     pub(crate) agreed: Agreed,
+    /// The level that the server was asked for.
+    pub(crate) logs: LogSwitch,
     session: ArcSwapOption<HeaderValue>,
     renewing: tokio::sync::Mutex<()>,
     ids: AtomicU64,
@@ -72,8 +76,8 @@ pub(crate) struct LinkParts {
     pub(crate) upstream: UpstreamName,
     /// What a legacy server is told that its client can do.
     pub(crate) declared: Declared,
-    pub(crate) turns: Arc<Turns>,
-    pub(crate) updates: Arc<Updates>,
+    /// The lane that this is the way of; it holds the link and not the other way round.
+    pub(crate) lane: Weak<Lane>,
 }
 
 /// What runs in one legacy session. The lock guards one operation at a time.
@@ -100,6 +104,7 @@ impl HttpLink {
     pub(crate) fn new(parts: LinkParts, agreed: Agreed) -> Self {
         Self {
             agreed,
+            logs: LogSwitch::default(),
             session: ArcSwapOption::empty(),
             renewing: tokio::sync::Mutex::new(()),
             ids: AtomicU64::new(1),
@@ -107,6 +112,11 @@ impl HttpLink {
             parts,
             desk: Mutex::default(),
         }
+    }
+
+    /// The same place, for a session that declares something else.
+    pub(crate) fn parts_with(&self, declared: Declared) -> LinkParts {
+        LinkParts { declared, ..self.parts.clone() }
     }
 
     pub(crate) fn gauge(&self) -> &Gauge {
@@ -215,7 +225,8 @@ impl HttpLink {
             Message::Notification(notice) => {
                 let params = notice.params.as_ref();
                 match notice.method.as_str() {
-                    "notifications/message" => self.to_sole_call(params.cloned().map(ExchangeEvent::Log)),
+                    "notifications/message" => self.log(&notice),
+                    "notifications/elicitation/complete" => self.tell_owner(&notice),
                     "notifications/progress" => {
                         let token = params.and_then(progress_token);
                         self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
@@ -226,9 +237,7 @@ impl HttpLink {
                         self.to_call(call, id.map(ExchangeEvent::Withdrawn));
                     }
                     "notifications/resources/updated" => {
-                        if let Some(uri) = updated_uri(params) {
-                            self.parts.updates.updated(&uri);
-                        }
+                        self.updated(params);
                     }
                     method => return !List::of_notification(method).is_empty(),
                 }
@@ -260,11 +269,28 @@ impl HttpLink {
         sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
     }
 
-    fn to_sole_call(&self, event: Option<ExchangeEvent>) {
+    /// A log message goes to the call that it can only be of, else to the client whose session this is.
+    fn log(&self, notice: &Notification) {
         let candidates = self.desk().candidates();
-        if let Candidates::One(call) = candidates {
-            // A log message that nobody can be given is dropped.
-            let _taken = self.to_call(Some(call), event);
+        match candidates {
+            Candidates::One(call) => {
+                // A client that reads too slowly misses it.
+                let _taken = self.to_call(Some(call), notice.params.clone().map(ExchangeEvent::Log));
+            }
+            Candidates::None | Candidates::Several => self.tell_owner(notice),
+        }
+    }
+
+    fn tell_owner(&self, notice: &Notification) {
+        if let Some(lane) = self.parts.lane.upgrade() {
+            lane.tell(notice.clone());
+        }
+    }
+
+    /// A watched resource has changed.
+    fn updated(&self, params: Option<&RawJson>) {
+        if let (Some(lane), Some(uri)) = (self.parts.lane.upgrade(), updated_uri(params)) {
+            lane.updates.updated(&uri);
         }
     }
 
@@ -279,7 +305,9 @@ impl HttpLink {
             }
             Verdict::Ambiguous(answer) => {
                 fault(Fault::AmbiguousRequest);
-                self.parts.turns.begin(&self.parts.upstream);
+                if let Some(lane) = self.parts.lane.upgrade() {
+                    lane.turns.begin(&self.parts.upstream);
+                }
                 answer
             }
             Verdict::Tied(call) => {
@@ -350,9 +378,27 @@ impl HttpLink {
             return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
         }
         self.adopt_session(session);
+        self.logs.forget();
         self.tell(message::encode_notification("notifications/initialized", None)).await;
         tracing::info!(upstream.url = %self.parts.uri, "upstream session opened anew");
+        self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
         Ok(())
+    }
+
+    /// A new session knows nothing of what was watched in the old one.
+    fn resubscribe(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        let again = async move {
+            let Some(lane) = self.parts.lane.upgrade() else { return };
+            for uri in lane.updates.uris() {
+                let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
+                if self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err() {
+                    tracing::warn!(upstream.name = %self.parts.upstream, "a resource is not watched in the new session");
+                }
+                lane.updates.updated(&uri);
+            }
+        };
+        // A request may open a session, which comes here.
+        Box::pin(again)
     }
 
     /// Ends the session, politely and within a second.
@@ -360,41 +406,6 @@ impl HttpLink {
         if self.session.load().is_some() {
             let request = self.request(HttpMethod::DELETE, Bytes::new(), None);
             drop(tokio::time::timeout(Duration::from_secs(1), self.send(request)).await);
-        }
-    }
-}
-
-/// What `initialize` brought: what was agreed, and the session.
-pub(crate) type Opened = Result<(Agreed, Option<HeaderValue>), HttpError>;
-
-/// Posts `initialize` without any header of a session or version and reads what was agreed. The status is that of the answer,
-/// if one came.
-pub(crate) async fn initialize(parts: &LinkParts) -> (Option<StatusCode>, Opened) {
-    let params = initialize_params(&parts.declared);
-    let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&params));
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = HttpMethod::POST;
-    *request.uri_mut() = parts.uri.clone();
-    request.headers_mut().clone_from(&parts.fixed);
-    request.headers_mut().insert(ACCEPT, BOTH);
-    request.headers_mut().insert(CONTENT_TYPE, JSON);
-    match parts.client.request(request).await {
-        Ok(response) => (Some(response.status()), greeting(response, &parts.gauge).await),
-        Err(error) => (None, Err(transport_error(&error))),
-    }
-}
-
-/// Reads the answer to `initialize`.
-async fn greeting(response: Response<Incoming>, gauge: &Gauge) -> Opened {
-    let session = response.headers().get(SESSION).cloned();
-    let mut reader = Reader::of(response, gauge).await?;
-    loop {
-        match reader.next().await? {
-            Message::Response(answer) => {
-                let agreed = judge_initialize(&answer.outcome).map_err(HttpError::Protocol)?;
-                return Ok((agreed, session));
-            }
-            Message::Notification(_) | Message::Request(_) => {}
         }
     }
 }
@@ -626,7 +637,11 @@ impl Post {
                 ExchangeEvent::Withdrawn(id)
             }
             "notifications/resources/updated" if !self.listens => {
-                self.link.parts.updates.updated(&updated_uri(Some(&params))?);
+                self.link.updated(Some(&params));
+                return None;
+            }
+            "notifications/elicitation/complete" => {
+                self.link.tell_owner(notice);
                 return None;
             }
             _ if self.listens => ExchangeEvent::Notice(notice.clone()),

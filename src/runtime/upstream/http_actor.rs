@@ -9,17 +9,20 @@ use tokio::sync::Notify;
 use url::Url;
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
-use crate::config::{Target, Transport};
+use crate::config::{Instance, Target, Transport};
+use crate::engine::ask::Declared;
 use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
 use crate::engine::peer::list_params;
 use crate::engine::refresh::Allowance;
+use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
 use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream, transport_error};
+use crate::runtime::upstream::greeting::initialize;
 use crate::runtime::upstream::handle::{Link, LinkState};
-use crate::runtime::upstream::http::{HttpLink, LinkParts, initialize};
+use crate::runtime::upstream::http::{HttpLink, LinkParts};
 use crate::runtime::upstream::sse;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
@@ -91,8 +94,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         gauge: Gauge { metrics: handle.metrics.clone(), intake: intake.clone() },
         upstream: handle.name.clone(),
         declared: lane.declared.clone(),
-        turns: Arc::clone(&lane.turns),
-        updates: Arc::clone(&lane.updates),
+        lane: Arc::downgrade(lane),
     };
     let opened = tokio::select! {
         opened = tokio::time::timeout(spec.start_timeout, open(&parts, remote.may_be_older, hint)) => opened,
@@ -248,6 +250,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     break;
                 }
             }
+            read_for_askers(context, link, &mut inventory).await;
             context.report(News::Inventory(inventory.clone(), link.agreed)).await;
             inventory.skipped.clear();
             match &mut stream {
@@ -267,6 +270,26 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
         // What happened while the stream was gone is not known, so everything is read again.
         tokio::time::sleep(stream.reopen()).await;
     }
+}
+
+/// Reads the lists once more as a client that can be asked for input: many legacy servers hide tools from those that cannot.
+/// The session is the gateway's own and carries no call, so whatever its server asks on it is refused.
+async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) {
+    let shared = context.handle.spec.load().instance == Instance::Shared;
+    if shared || link.agreed.revision.era() == Era::Modern {
+        return;
+    }
+    let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
+    let declared = Declared::new(kinds, &Roots::Hidden);
+    let opened = tokio::time::timeout(HEAD_TIME, open_session(&link.parts_with(declared))).await;
+    let Ok(Ok(other)) = opened else { return };
+    let mut shown = Inventory::default();
+    if read_all(context, &other, &mut shown).await.is_ok() {
+        for list in List::ALL {
+            inventory.add_needing_input(list, shown.items(list).to_vec());
+        }
+    }
+    other.close().await;
 }
 
 async fn read_all(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), HttpError> {

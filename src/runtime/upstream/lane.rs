@@ -3,10 +3,11 @@
 //! Every upstream has a main lane. Legacy servers that keep something for their client get a lane for each owner besides; the
 //! main one then only reads lists. The lock guards the table of these lanes, one operation at a time.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -22,6 +23,7 @@ use crate::runtime::clock;
 use crate::runtime::upstream::handle::{Link, LinkState};
 use crate::runtime::upstream::updates::Updates;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::wire::message::Notification;
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
@@ -29,14 +31,43 @@ const MAX_PROCESSES: usize = 32;
 /// How long a lane that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(900);
 
+/// Notifications that may wait for a client; with more, the oldest give way.
+const MAX_NOTICES: usize = 64;
+
 /// One client below its caller: a legacy session or one connection by pipe. Lanes end with it.
 #[derive(Debug)]
-pub(crate) struct ClientTag(u64);
+pub(crate) struct ClientTag {
+    number: u64,
+    /// What servers say on lanes of this client's own outside of its calls, and which server.
+    notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
+    noticed: Notify,
+}
 
 impl ClientTag {
     pub(crate) fn new() -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Arc::new(Self(NEXT.fetch_add(1, Ordering::Relaxed)))
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
+    }
+
+    fn tell(&self, upstream: &UpstreamName, notice: Notification) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() >= MAX_NOTICES {
+            notices.pop_front();
+        }
+        notices.push_back((upstream.clone(), notice));
+        self.noticed.notify_one();
+    }
+
+    /// The next notification that belongs to no call. Cancel-safe.
+    pub(crate) async fn next(&self) -> (UpstreamName, Notification) {
+        loop {
+            let next = self.notices.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if let Some(next) = next {
+                return next;
+            }
+            self.noticed.notified().await;
+        }
     }
 }
 
@@ -83,8 +114,42 @@ pub(crate) struct Lane {
     pub(crate) restarts: AtomicU64,
     pub(crate) turns: Arc<Turns>,
     pub(crate) updates: Arc<Updates>,
+    /// Calls in flight, parked calls and watched resources.
+    users: AtomicUsize,
     /// Seconds of uptime.
     last_used: AtomicU64,
+}
+
+/// A lane that somebody uses, which keeps it open.
+#[derive(Debug)]
+pub(crate) struct LaneUse(Arc<Lane>);
+
+impl LaneUse {
+    fn new(lane: &Arc<Lane>) -> Self {
+        lane.users.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(lane))
+    }
+}
+
+impl Clone for LaneUse {
+    fn clone(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Deref for LaneUse {
+    type Target = Lane;
+
+    fn deref(&self) -> &Lane {
+        &self.0
+    }
+}
+
+impl Drop for LaneUse {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.users.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Makes calls pass one at a time once the server has asked something that could have belonged to several.
@@ -141,8 +206,14 @@ impl Lane {
             restarts: AtomicU64::new(0),
             turns: Turns::new(),
             updates: Arc::default(),
+            users: AtomicUsize::new(0),
             last_used: AtomicU64::new(clock::uptime().as_secs()),
         }
+    }
+
+    /// Keeps the lane open.
+    pub(crate) fn take(self: &Arc<Self>) -> LaneUse {
+        LaneUse::new(self)
     }
 
     /// Whether this is the lane that reads the lists.
@@ -214,15 +285,21 @@ impl Lane {
         })
     }
 
+    /// Passes on what the server says outside of calls, where the lane is one client's own.
+    pub(crate) fn tell(&self, notice: Notification) {
+        let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref()?.upgrade());
+        if let Some(client) = client {
+            client.tell(&self.upstream, notice);
+        }
+    }
+
     fn touch(&self) {
         self.last_used.store(clock::uptime().as_secs(), Ordering::Relaxed);
     }
 
-    /// Whether its owner is gone, or nobody has used it for long. Calls in flight hold the lane.
-    fn is_over(self: &Arc<Self>) -> bool {
-        // The table and the lane's own task hold it too.
-        if Arc::strong_count(self) > 2 {
-            self.touch();
+    /// Whether its owner is gone, or nobody has used it for long.
+    fn is_over(&self) -> bool {
+        if self.users.load(Ordering::Relaxed) > 0 {
             return false;
         }
         let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref());
@@ -232,7 +309,7 @@ impl Lane {
     }
 
     /// Waits until the lane is of no use any more.
-    pub(crate) async fn over(self: &Arc<Self>) {
+    pub(crate) async fn over(&self) {
         let mut clock = tokio::time::interval(Duration::from_secs(2));
         loop {
             clock.tick().await;
@@ -270,7 +347,7 @@ fn place<'w>(spec: &Upstream, agreed: Agreed, wants: &'w Wants) -> Option<(Key, 
         Sharing::Caller => None,
         Sharing::Client => wants.client.as_ref(),
     };
-    let owner = client.map_or_else(|| Owner::Caller(Arc::clone(&wants.caller)), |tag| Owner::Client(tag.0));
+    let owner = client.map_or_else(|| Owner::Caller(Arc::clone(&wants.caller)), |tag| Owner::Client(tag.number));
     Some(((owner, Declared::new(wants.offered, &spec.roots).kinds), client))
 }
 
@@ -282,9 +359,9 @@ pub(crate) struct Lanes(Mutex<HashMap<Key, Arc<Lane>>>);
 #[derive(Debug)]
 pub(crate) enum Choice {
     Main,
-    Owned(Arc<Lane>),
+    Owned(LaneUse),
     /// A new one, which somebody has to open.
-    New(Arc<Lane>),
+    New(Arc<Lane>, LaneUse),
 }
 
 impl Lanes {
@@ -297,11 +374,9 @@ impl Lanes {
     }
 
     /// The lane of this client where there is one; `Some(None)` stands for the main lane.
-    pub(crate) fn find(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Option<Option<Arc<Lane>>> {
+    pub(crate) fn find(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Option<Option<LaneUse>> {
         let Some((key, _)) = place(spec, agreed, wants) else { return Some(None) };
-        let lane = self.lock().get(&key).map(Arc::clone)?;
-        lane.touch();
-        Some(Some(lane))
+        self.lock().get(&key).map(|lane| Some(lane.take()))
     }
 
     /// The lane for a call of this client.
@@ -313,8 +388,7 @@ impl Lanes {
         let declared = Declared::new(wants.offered, &spec.roots);
         let mut table = self.lock();
         if let Some(lane) = table.get(&key) {
-            lane.touch();
-            return Ok(Choice::Owned(Arc::clone(lane)));
+            return Ok(Choice::Owned(lane.take()));
         }
         let most = if matches!(spec.target, Target::Stdio { .. }) { MAX_PROCESSES } else { MAX_SESSIONS };
         if table.len() >= most {
@@ -325,21 +399,32 @@ impl Lanes {
         let lane = Arc::new(Lane::new(spec.name.clone(), declared, owner, None));
         lane.set_state(LinkState::Starting);
         table.insert(key, Arc::clone(&lane));
-        Ok(Choice::New(lane))
+        let used = lane.take();
+        Ok(Choice::New(lane, used))
     }
 
-    /// Ends a lane: the next call opens another one.
+    /// Ends a lane that failed: the next call opens another one.
     pub(crate) fn close(&self, lane: &Arc<Lane>) {
-        let Some(Owned { key, .. }) = &lane.owner else { return };
+        Self::remove(&mut self.lock(), lane);
+    }
+
+    /// Ends a lane that nobody uses; `false` where somebody has come meanwhile.
+    pub(crate) fn close_unused(&self, lane: &Arc<Lane>) -> bool {
         let mut table = self.lock();
+        // Users come through the table, so none can come now.
+        let unused = lane.users.load(Ordering::Relaxed) == 0;
+        if unused {
+            Self::remove(&mut table, lane);
+        }
+        unused
+    }
+
+    fn remove(table: &mut HashMap<Key, Arc<Lane>>, lane: &Arc<Lane>) {
+        let Some(Owned { key, .. }) = &lane.owner else { return };
         if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
             table.remove(key);
         }
         // Whoever waits for it must not wait any longer.
-        lane.set_state(LinkState::Down { until: far() });
+        lane.set_state(LinkState::Stopped);
     }
-}
-
-fn far() -> Instant {
-    clock::now() + IDLE
 }

@@ -15,6 +15,7 @@ use crate::engine::call::Outgoing;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
+use crate::mcp::log::LogSwitch;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::exchange::{Command, Port, Signal, StdioExchange, stdio_call};
@@ -22,6 +23,7 @@ use crate::runtime::upstream::actor::Intake;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::id::WireId;
 use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::message::Notification;
 
 /// Bytes that may wait to be written to a child before its calls wait in their channel.
 const OUT_HIGH_WATER: usize = 1 << 20;
@@ -39,6 +41,8 @@ pub(crate) struct StdioLink {
     calls: mpsc::Sender<Command>,
     signals: mpsc::UnboundedSender<Signal>,
     keys: Arc<AtomicU64>,
+    /// The level that the server was asked for.
+    pub(crate) logs: Arc<LogSwitch>,
 }
 
 impl StdioLink {
@@ -61,6 +65,7 @@ pub(crate) enum StdioNews {
     Fault(Fault),
     Ambiguous,
     Updated(String),
+    Unclaimed(Notification),
 }
 
 /// Why the task ended.
@@ -236,11 +241,13 @@ impl Connection<'_> {
                         calls: self.calls_in.clone(),
                         signals: self.signals_in.clone(),
                         keys: Arc::default(),
+                        logs: Arc::default(),
                     };
                     (self.news)(StdioNews::Ready(link));
                 }
                 PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
                 PeerEvent::Ambiguous => (self.news)(StdioNews::Ambiguous),
+                PeerEvent::Unclaimed(notice) => (self.news)(StdioNews::Unclaimed(notice)),
                 PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),
                 PeerEvent::Fault(fault) => {
                     (self.news)(StdioNews::Fault(fault));

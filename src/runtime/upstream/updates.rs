@@ -19,7 +19,7 @@ use crate::policy::Permit;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::handle::{Handle, Link};
-use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::lane::LaneUse;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -91,7 +91,7 @@ pub(crate) enum Unwatched {
 #[derive(Debug)]
 pub(crate) struct Watching {
     handle: Arc<Handle>,
-    lane: Arc<Lane>,
+    lane: LaneUse,
     tasks: TaskGroup,
     original: String,
     id: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Watching {
 impl Drop for Watching {
     fn drop(&mut self) {
         if let Some(permit) = self.lane.updates.forget(&self.original, self.id) {
-            let (handle, lane, original) = (Arc::clone(&self.handle), Arc::clone(&self.lane), self.original.clone());
+            let (handle, lane, original) = (Arc::clone(&self.handle), self.lane.clone(), self.original.clone());
             let tasks = self.tasks.clone();
             self.tasks
                 .spawn("unsubscribe", async move { lane.updates.end(&handle, &lane, original, &permit, tasks).await });
@@ -121,7 +121,8 @@ impl Updates {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn uris(&self) -> Vec<String> {
+    /// What is watched, as the server knows it.
+    pub(crate) fn uris(&self) -> Vec<String> {
         let mut uris: Vec<String> = self.lock().keys().cloned().collect();
         uris.sort_unstable();
         uris
@@ -166,7 +167,7 @@ impl Updates {
     /// [`Unwatched`].
     pub(crate) async fn watch(
         handle: &Arc<Handle>,
-        lane: &Arc<Lane>,
+        lane: &LaneUse,
         link: &Link,
         target: Target,
         watcher: &Arc<Watcher>,
@@ -190,7 +191,7 @@ impl Updates {
         };
         let (first, id) = first;
         // From here on the end of this value ends the watch.
-        let (handle, lane) = (Arc::clone(handle), Arc::clone(lane));
+        let (handle, lane) = (Arc::clone(handle), lane.clone());
         let watching = Watching { handle, lane, tasks: tasks.clone(), original, id };
         if first {
             match link.agreed().revision.era() {
@@ -219,7 +220,7 @@ impl Updates {
     async fn end(
         &self,
         handle: &Arc<Handle>,
-        lane: &Arc<Lane>,
+        lane: &LaneUse,
         original: String,
         permit: &Arc<Permit>,
         tasks: TaskGroup,
@@ -248,7 +249,7 @@ impl Updates {
     async fn listen(
         &self,
         handle: &Arc<Handle>,
-        lane: &Arc<Lane>,
+        lane: &LaneUse,
         link: &Link,
         permit: &Arc<Permit>,
         current: &mut Option<CancellationToken>,
@@ -259,7 +260,7 @@ impl Updates {
         if let Some(before) = current.replace(token.clone()) {
             before.cancel();
         }
-        let (handle, lane, permit) = (Arc::clone(handle), Arc::clone(lane), Arc::clone(permit));
+        let (handle, lane, permit) = (Arc::clone(handle), lane.clone(), Arc::clone(permit));
         let stop = tasks.stop_token().clone();
         tasks.spawn("resource updates", async move {
             tokio::select! {
@@ -351,7 +352,7 @@ async fn open_stream(
 }
 
 /// Passes updates on for as long as anybody watches; a stream that ends is opened again.
-async fn follow(handle: &Arc<Handle>, lane: &Arc<Lane>, permit: &Permit, mut exchange: Exchange) {
+async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Exchange) {
     loop {
         match exchange.next().await {
             ExchangeEvent::Notice(notice) if notice.method == "notifications/resources/updated" => {

@@ -372,7 +372,9 @@ fn answers_over_http(case: &Case, era: &str) -> Vec<String> {
     let target = canary.address();
     let server =
         RawServer::start(era == "modern", move |asked, calls| web_answer(&id, asked, calls, &target.to_string()));
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).url("bad", &server.url).start();
+    // One session for everybody, so that it can be counted.
+    let bad = format!("[upstreams.bad]\nurl = \"{}\"\ninstance = \"shared\"", server.url);
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(&bad).start();
     gateway.wait_for_tools(&["fx__echo", "bad__echo"]);
     let before = resident(gateway.pid());
     let mut wrong = Vec::new();

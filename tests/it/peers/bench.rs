@@ -151,16 +151,11 @@ impl Bench {
 
     /// The command line of a face over stdio.
     pub(super) fn command(&self, face: Face) -> Vec<String> {
-        let mut words =
-            [headend(), "stdio", "--config", self.gateway.config.to_str().unwrap()].map(str::to_owned).to_vec();
-        if face == Face::Alone {
-            words.push("--no-daemon".to_owned());
-        }
-        words
+        face_command(&self.gateway, face)
     }
 
     fn environment(&self) -> Value {
-        self.gateway.world.environment().into_iter().map(|(name, value)| (name, Value::String(value))).collect()
+        face_environment(&self.gateway)
     }
 
     fn target(&self, face: Face) -> Value {
@@ -280,14 +275,19 @@ impl Bench {
     }
 
     fn run(&self, command: &mut Command, at: &str) -> Output {
-        let home = self.gateway.world.path("home");
+        Self::run_client(&self.peers, &self.gateway, command, at)
+    }
+
+    /// Runs a client program to its end.
+    pub(super) fn run_client(peers: &Peers, gateway: &Gateway, command: &mut Command, at: &str) -> Output {
+        let home = gateway.world.path("home");
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .env_clear()
-            .env("PATH", format!("{}:{path}", self.peers.root.join("node/node_modules/.bin").display()))
+            .env("PATH", format!("{}:{path}", peers.root.join("node/node_modules/.bin").display()))
             .env("HOME", home)
             .env("LANG", "C.UTF-8")
-            .env("PEERS_NODE", self.peers.folder())
+            .env("PEERS_NODE", peers.folder())
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("MCP_INSPECTOR_SECRET_STORE", "memory")
             .stdin(Stdio::null())
@@ -296,4 +296,18 @@ impl Bench {
         let child = command.spawn().unwrap_or_else(|error| panic!("{at}: {error}"));
         output_within(child, CLIENT, at)
     }
+}
+
+/// The command line of a face over stdio.
+pub(super) fn face_command(gateway: &Gateway, face: Face) -> Vec<String> {
+    let mut words = [headend(), "stdio", "--config", gateway.config.to_str().unwrap()].map(str::to_owned).to_vec();
+    if face == Face::Alone {
+        words.push("--no-daemon".to_owned());
+    }
+    words
+}
+
+/// The environment of a client program.
+pub(super) fn face_environment(gateway: &Gateway) -> Value {
+    gateway.world.environment().into_iter().map(|(name, value)| (name, Value::String(value))).collect()
 }

@@ -1,0 +1,91 @@
+//! What a real server asks, tells and shows in the middle of things, through the gateway to real clients of both eras.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, face_command, face_environment};
+use super::{Face, Peers};
+use crate::harness::{Gateway, Setup};
+use crate::upstream::{Listening, toml_array};
+
+/// How the server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Stdio,
+    Http,
+}
+
+/// A gateway before `server-everything`.
+fn gateway(peers: &Peers, behind: Behind) -> (Gateway, Option<Listening>) {
+    let (setup, node) = (Setup::new(), peers.node().to_str().unwrap().to_owned());
+    let (target, listening) = match behind {
+        Behind::Stdio => {
+            let server = peers.package("server-everything").join("dist/index.js");
+            (format!("command = {}", toml_array([node.as_str(), server.to_str().unwrap(), "stdio"])), None)
+        }
+        Behind::Http => {
+            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/everything.mjs").to_owned();
+            let folder = peers.folder().to_str().unwrap().to_owned();
+            let running = Listening::spawn(&peers.node(), &[script, folder, "streamableHttp".to_owned()]);
+            (format!("url = \"{}\"", running.url), Some(running))
+        }
+    };
+    let gateway = setup.toml(&format!("[upstreams.every]\n{target}")).start();
+    gateway.wait_for_tools_within(std::time::Duration::from_secs(60), &["every__toggle-simulated-logging"]);
+    (gateway, listening)
+}
+
+fn play(peers: &Peers, gateway: &Gateway, face: Face, sdk: &str) -> Vec<String> {
+    let at = format!("{sdk} over {face:?}");
+    let target = if face == Face::Http {
+        json!({"url": format!("http://{}/mcp", gateway.address), "token": gateway.token()})
+    } else {
+        json!({"command": face_command(gateway, face), "env": face_environment(gateway)})
+    };
+    let job = json!({"sdk": sdk, "target": target}).to_string();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/dialogue.mjs");
+    let output = Bench::run_client(peers, gateway, Command::new(peers.node()).arg(script).arg(job), &at);
+    let last = String::from_utf8_lossy(&output.stdout).lines().next_back().map(serde_json::from_str::<Value>);
+    let Some(Ok(report)) = last else {
+        return vec![format!("{at}: no report\n{}", String::from_utf8_lossy(&output.stderr))];
+    };
+    let mut wrong = Vec::new();
+    let mut check = |what: &str, good: bool| {
+        if !good {
+            wrong.push(format!("{at}: {what}: {report}"));
+        }
+    };
+    check("nothing is missing", report.get("missing").is_none());
+    check("tools that need input are listed", report["listed"] == true);
+    check("asked twice", report["asked"].as_array().is_some_and(|asked| asked.len() == 2));
+    check("the server is named", report["asked"][0].as_str().is_some_and(|text| text.starts_with("[every] ")));
+    check("told of its own resource", report["updated"][0] == report["uri"]);
+    let said = report["said"].to_string();
+    check("the form's answer arrived", said.contains("Ada"));
+    check("the sample arrived", said.contains("sampled here"));
+    check("no tool failed", !said.contains("\"isError\":true"));
+    wrong
+}
+
+fn every_client(behind: Behind) {
+    let Some(peers) = Peers::find() else { return };
+    let (gateway, _server) = gateway(&peers, behind);
+    // One after the other: they share what the server keeps.
+    for face in [Face::Http, Face::Attached] {
+        for sdk in ["v1", "v2"] {
+            let wrong = play(&peers, &gateway, face, sdk);
+            assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), gateway.story());
+        }
+    }
+}
+
+#[test]
+fn a_real_server_on_stdio_asks_tells_and_shows_real_clients_of_both_eras() {
+    every_client(Behind::Stdio);
+}
+
+#[test]
+fn a_real_server_on_http_asks_tells_and_shows_real_clients_of_both_eras() {
+    every_client(Behind::Http);
+}
