@@ -15,6 +15,7 @@
 mod asking;
 mod behaviour;
 mod http;
+mod polled;
 mod script;
 mod server;
 mod sse;
