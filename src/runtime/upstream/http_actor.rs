@@ -30,6 +30,9 @@ use crate::wire::raw::RawJson;
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long to wait before a change stream is opened again.
 const REOPEN: Duration = Duration::from_secs(2);
+/// How long the calls of a session wait for its stream: what the server asks there while nobody listens is lost. Not for longer,
+/// because some servers send the head of the stream together with its first event.
+const LISTENING: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
@@ -108,6 +111,8 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         Ok(Err(Unopened::Failed(why))) => return down(why, None),
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
+    let mut stream = Box::pin(open_changes(&link));
+    let first = if lane.is_main() { None } else { tokio::time::timeout(LISTENING, &mut stream).await.ok() };
     let ready_at = clock::now();
     ready(context, &link.agreed);
     lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
@@ -115,7 +120,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
     context.report(News::State).await;
     let why = tokio::select! {
         why = follow(context, &link), if lane.is_main() => why,
-        () = attend(&link), if !lane.is_main() => "ended".to_owned(),
+        () = Box::pin(attend(&link, first, stream)), if !lane.is_main() => "ended".to_owned(),
         () = stop.cancelled() => "stopped".to_owned(),
     };
     if stop.is_cancelled() {
@@ -158,9 +163,13 @@ async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<Status
 }
 
 /// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls.
-async fn attend(link: &Arc<HttpLink>) {
+async fn attend(link: &Arc<HttpLink>, first: Option<Changes>, opening: impl Future<Output = Changes>) {
+    let mut changes = match first {
+        Some(changes) => changes,
+        None => opening.await,
+    };
     loop {
-        match open_changes(link).await {
+        match changes {
             Changes::Stream(mut reader) => {
                 while let Ok(message) = reader.next().await {
                     // Lists are the main lane's matter.
@@ -171,6 +180,7 @@ async fn attend(link: &Arc<HttpLink>) {
             Changes::None => std::future::pending().await,
         }
         tokio::time::sleep(REOPEN).await;
+        changes = open_changes(link).await;
     }
 }
 
