@@ -32,7 +32,7 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long to wait before a change stream is opened again.
 const REOPEN: Duration = Duration::from_secs(2);
 /// How long the first call of a client's own session waits for the session's stream: an answer may come on it.
-const OPEN_TIME: Duration = Duration::from_millis(200);
+const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
