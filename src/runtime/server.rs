@@ -12,4 +12,6 @@ pub(crate) mod legacy_sse;
 pub(crate) mod lines;
 pub(crate) mod modern;
 pub(crate) mod pace;
+pub(crate) mod replay;
 pub(crate) mod reply;
+pub(crate) mod session_stream;

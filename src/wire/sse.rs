@@ -37,6 +37,12 @@ pub(crate) fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Byt
     Bytes::from(out)
 }
 
+/// The event that begins a stream that can be resumed: it has an id and no data, and says when to come back.
+pub(crate) fn priming(id: &str, retry: Duration) -> Bytes {
+    debug_assert!(memchr2(b'\r', b'\n', id.as_bytes()).is_none(), "field spans lines");
+    Bytes::from(format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()))
+}
+
 /// A comment, ignored by every client: it keeps idle connections open. `text` must not contain CR or LF.
 pub(crate) fn comment(text: &str) -> Bytes {
     let mut out = Vec::with_capacity(text.len() + 4);

@@ -38,6 +38,13 @@ pub(crate) enum Behaviour {
     HttpCut,
     /// Answers a POST over HTTP+SSE when the request in it is handled.
     HoldPosts,
+    /// Ends the stream of a call before it says anything; what it has to say is got by resuming, two events at a time and so
+    /// many milliseconds later.
+    Polled(u64),
+    /// Knows no event that a client wants to go on from.
+    ForgetEvents,
+    /// Answers calls over HTTP on the session's own stream.
+    Aside,
     /// Names another endpoint before every message.
     SecondEndpoint,
     StopReading,
@@ -76,6 +83,9 @@ impl Behaviour {
             "status" => Self::Status(number),
             "http-cut" => Self::HttpCut,
             "hold-posts" => Self::HoldPosts,
+            "polled" => Self::Polled(number),
+            "forget-events" => Self::ForgetEvents,
+            "aside" => Self::Aside,
             "second-endpoint" => Self::SecondEndpoint,
             "stop-reading" => Self::StopReading,
             "crash-after" => Self::CrashAfter(number),

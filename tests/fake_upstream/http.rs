@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::Answers;
 use crate::behaviour::Behaviour;
+use crate::polled::Polled;
 use crate::server::{MODERN, Request, Server};
 
 struct Web {
@@ -26,6 +27,7 @@ struct Web {
     sessions: Mutex<HashMap<String, Session>>,
     /// Sessions so far.
     opened: AtomicU64,
+    polled: Polled,
 }
 
 #[derive(Default)]
@@ -41,7 +43,8 @@ pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
     let address = listener.local_addr().unwrap();
     writeln!(std::io::stdout(), "http://{address}/mcp").unwrap();
     std::io::stdout().flush().unwrap();
-    let web = Arc::new(Web { server, sessions: Mutex::default(), opened: AtomicU64::new(0) });
+    let sessions = Mutex::default();
+    let web = Arc::new(Web { server, sessions, opened: AtomicU64::new(0), polled: Polled::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new().route("/mcp", post(answer).get(listen_stream).delete(end)).layer(limit).with_state(web);
     axum::serve(listener, router).await.unwrap();
@@ -145,6 +148,18 @@ impl Web {
     }
 
     async fn respond(self: &Arc<Self>, request: Request, mut outbox: mpsc::UnboundedReceiver<String>) -> Response {
+        if request.method == "tools/call" {
+            for behaviour in &self.server.args.behaviours {
+                if let Behaviour::Polled(retry) = behaviour {
+                    return self.polled.call(&self.server, request, outbox, *retry);
+                }
+            }
+            if self.server.does(Behaviour::Aside) {
+                let server = Arc::clone(&self.server);
+                tokio::spawn(async move { server.answer(&request).await.map(|answer| server.changes.send(answer)) });
+                return events(stream::pending::<Result<String, Infallible>>());
+            }
+        }
         let streams = self.server.args.answers == Answers::Sse || request.method == "subscriptions/listen";
         let cut = self.server.does(Behaviour::HttpCut) && request.method == "tools/call";
         if !streams && !cut {
@@ -257,6 +272,11 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
 
 async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
     let session = text(&headers, "mcp-session-id").unwrap_or_default();
+    if let Some(last) = text(&headers, "last-event-id") {
+        web.server.note(&json!({"http": "GET", "last": last, "session": session}).to_string());
+        let found = web.polled.resume(&last).filter(|_| !web.server.does(Behaviour::ForgetEvents));
+        return found.unwrap_or_else(|| StatusCode::NOT_FOUND.into_response());
+    }
     let note = json!({"http": "GET", "session": session}).to_string();
     let (told, outbox) = mpsc::unbounded_channel();
     let mut sessions = web.sessions.lock().unwrap();

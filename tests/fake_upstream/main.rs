@@ -16,6 +16,7 @@ mod asking;
 mod behaviour;
 mod http;
 mod jobs;
+mod polled;
 mod script;
 mod server;
 mod sse;

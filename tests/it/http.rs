@@ -238,6 +238,7 @@ pub(crate) struct Events {
 pub(crate) struct Event {
     pub(crate) name: Option<String>,
     pub(crate) id: Option<String>,
+    pub(crate) retry: Option<String>,
     pub(crate) data: String,
 }
 
@@ -245,10 +246,20 @@ impl Events {
     /// The next event with data, `None` at the end of the stream. Comments and priming events are skipped.
     pub(crate) fn next(&mut self, conn: &mut Conn) -> io::Result<Option<Event>> {
         loop {
+            match self.next_of_any_kind(conn)? {
+                Some(event) if event.data.is_empty() => {}
+                event => return Ok(event),
+            }
+        }
+    }
+
+    /// The next event, with data or without.
+    pub(crate) fn next_of_any_kind(&mut self, conn: &mut Conn) -> io::Result<Option<Event>> {
+        loop {
             while let Some(end) = find(&self.text, b"\n\n") {
                 let block: Vec<u8> = self.text.drain(..end + 2).collect();
                 let event = parse_event(&String::from_utf8_lossy(&block));
-                if !event.data.is_empty() {
+                if event != Event::default() {
                     return Ok(Some(event));
                 }
             }
@@ -271,6 +282,7 @@ fn parse_event(block: &str) -> Event {
                 event.data.push('\n');
                 event.data.push_str(value);
             }
+            "retry" => event.retry = Some(value.to_owned()),
             "id" => event.id = Some(value.to_owned()),
             "event" => event.name = Some(value.to_owned()),
             _ => {}

@@ -32,6 +32,7 @@ mod operator;
 mod peers;
 mod process;
 mod reload;
+mod resume;
 mod rules;
 mod sse;
 mod stdio;

@@ -259,8 +259,18 @@ impl Mcp {
 
     /// The stream of a legacy session for what belongs to no request.
     pub(crate) fn listen(&self) -> Open {
+        self.get(&[])
+    }
+
+    /// The stream that an event of that id was on, after it.
+    pub(crate) fn resume(&self, last: &str) -> Open {
+        self.get(&[("Last-Event-ID".to_owned(), last.to_owned())])
+    }
+
+    fn get(&self, more: &[(String, String)]) -> Open {
         let mut headers = self.headers("", &Value::Null);
         headers.retain(|(name, _)| name != "Content-Type");
+        headers.extend_from_slice(more);
         let mut conn = self.connect();
         conn.send(&http::request("GET", &self.path, &headers, b"")).unwrap();
         Open { id: Value::Null, conn, head: None, events: Events::default() }

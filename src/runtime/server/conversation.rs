@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use crate::runtime::live::{LiveCall, LiveEvent};
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::legacy::Session;
+use crate::runtime::server::replay::{Ids, Recording};
 use crate::runtime::server::reply;
+use crate::runtime::service::Service;
 use crate::wire::id::{ClientId, IdKey};
 use crate::wire::sse;
 
@@ -60,7 +62,7 @@ impl Conversation {
     }
 
     /// One JSON answer if the outcome comes first and soon, else a stream.
-    pub(crate) async fn respond(mut self, accepts_events: bool) -> Response<ReplyBody> {
+    pub(crate) async fn respond(mut self, service: &Arc<Service>, accepts_events: bool) -> Response<ReplyBody> {
         let mut quiet = COMMIT_TO_STREAM;
         loop {
             match self.turn(quiet).await {
@@ -68,6 +70,8 @@ impl Conversation {
                     self.call = None;
                     return reply::answer(self.id.raw(), answer);
                 }
+                Turn::Event(event) if accepts_events && self.is_recorded() => return self.record(service, Some(event)),
+                Turn::Quiet if accepts_events && self.is_recorded() => return self.record(service, None),
                 Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) if accepts_events => {
                     return reply::events(stream::unfold((Some(sse::event(None, None, &[&notice])), Some(self)), step));
                 }
@@ -84,6 +88,25 @@ impl Conversation {
                 }
             }
         }
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.entered.as_ref().is_some_and(|entered| entered.session.streams.ids() != Ids::None)
+    }
+
+    /// Answers on a stream that can be resumed: a task runs the call to its end, whoever reads.
+    fn record(mut self, service: &Arc<Service>, first: Option<LiveEvent>) -> Response<ReplyBody> {
+        let (Some(call), Some(entered)) = (self.call.take(), self.entered.take()) else {
+            return reply::events(stream::empty());
+        };
+        let (recording, reader) = entered.session.streams.open();
+        let recorded = Recorded { recording, entered, id: self.id.clone() };
+        service.tasks.spawn("streamed call", recorded.run(call, first, service.draining.clone()));
+        let keepalive = self.keepalive;
+        reply::events(stream::unfold(
+            reader,
+            move |mut reader| async move { Some((reader.next(keepalive).await?, reader)) },
+        ))
     }
 
     /// Waits for the call, for a cancellation, or for so much quiet.
@@ -118,6 +141,51 @@ impl Drop for Conversation {
                 call.detach();
             }
         }
+    }
+}
+
+/// A call whose stream can be resumed.
+struct Recorded {
+    recording: Arc<Recording>,
+    entered: Entered,
+    id: ClientId,
+}
+
+impl Recorded {
+    async fn run(self, mut call: Box<LiveCall>, first: Option<LiveEvent>, draining: CancellationToken) {
+        if first.is_some_and(|event| self.write(event)) {
+            return;
+        }
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = call.next() => event,
+                () = self.entered.cancelled.cancelled() => return,
+                () = self.entered.session.ended.cancelled() => return,
+                () = self.recording.forsaken(&draining) => return,
+            };
+            if self.write(event) {
+                return;
+            }
+        }
+    }
+
+    /// Whether that was the answer.
+    fn write(&self, event: LiveEvent) -> bool {
+        let (message, may_be_missed, last) = match event {
+            LiveEvent::Notice(notice) => (notice, true, false),
+            LiveEvent::Question(question) => (question, false, false),
+            LiveEvent::Done(answer) => (reply::answer_message(self.id.raw(), &answer), false, true),
+        };
+        self.entered.session.streams.push(&self.recording, message, may_be_missed);
+        last
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // However the call ended, its reader must not wait for more.
+        self.recording.end();
     }
 }
 

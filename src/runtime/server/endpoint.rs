@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::stream::{self, FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
@@ -23,19 +23,17 @@ use crate::runtime::asker::Asker;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::conversation::{Conversation, Entered};
-use crate::runtime::server::feed::{Feed, unclaimed, updated, updated_notice};
 use crate::runtime::server::http::{Front, Seat};
-use crate::runtime::server::legacy::{Session, StreamPlace};
-use crate::runtime::server::{legacy_sse, modern, reply};
+use crate::runtime::server::legacy::Session;
+use crate::runtime::server::{legacy_sse, modern, reply, session_stream};
 use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
-use crate::runtime::shares::{Good, Place};
+use crate::runtime::shares::Good;
 use crate::runtime::upstream::lane::ClientTag;
 use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, MessageError, Notification, Request};
 use crate::wire::raw::{RawJson, elements};
-use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
 
@@ -334,7 +332,9 @@ impl Asked<'_> {
             Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
             Handled::Call(call) => {
                 let keep = self.front.keepalive;
-                Conversation::new(call, request.id, entered, keep).respond(self.accepts_events).await
+                Conversation::new(call, request.id, entered, keep)
+                    .respond(&self.front.service, self.accepts_events)
+                    .await
             }
         }
     }
@@ -441,6 +441,13 @@ impl Asked<'_> {
         reply::answer_message(&id, &answer)
     }
 
+    /// The event after which a client wants to go on. One that leads nowhere is as good as none.
+    fn last_event(&self) -> Option<&str> {
+        let mut values = self.headers.get_all("last-event-id").iter();
+        let last = values.next()?.to_str().ok()?;
+        values.next().is_none().then_some(last)
+    }
+
     fn get_or_delete(&self, head: &Parts) -> Reply {
         let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
         if header.is_some_and(Revision::header_is_modern) {
@@ -468,8 +475,11 @@ impl Asked<'_> {
         let Some(share) = self.front.service.shares.take(&self.caller, Good::Stream) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
         };
+        if let Some(resumed) = self.last_event().and_then(|last| session.streams.resume(last)) {
+            return session_stream::resume(self.front, &session, resumed, share);
+        }
         match session.stream() {
-            Some(place) => session_stream(self.front, &session, (place, share)),
+            Some(place) => session_stream::open(self.front, &session, place, share),
             None => reply::refusal(StatusCode::CONFLICT, code::INVALID_REQUEST, "this session has a stream already"),
         }
     }
@@ -558,33 +568,4 @@ pub(super) fn bad_message(error: &MessageError) -> Reply {
             reply::json(StatusCode::BAD_REQUEST, message::encode_error(id.as_ref().map(ClientId::raw), &object))
         }
     }
-}
-
-fn events(notices: impl Iterator<Item = Bytes>) -> Bytes {
-    notices.map(|notice| sse::event(None, None, &[&notice])).collect::<Vec<_>>().concat().into()
-}
-
-/// A legacy session's stream of what belongs to no request: list changes.
-fn session_stream(front: &Arc<Front>, session: &Arc<Session>, place: (StreamPlace, Place)) -> Reply {
-    let feed = Feed::new(Arc::clone(&front.service), session.client.clone());
-    let state = (feed, place, Arc::clone(session), Arc::clone(front), true);
-    reply::events(stream::unfold(state, |(mut feed, place, session, front, opening)| async move {
-        if opening {
-            // Sends the head at once, so that the client knows that the stream stands.
-            return Some((sse::comment("open"), (feed, place, session, front, false)));
-        }
-        let bytes = tokio::select! {
-            methods = feed.changed() => {
-                events(methods.into_iter().map(|method| message::encode_notification(method, None)))
-            }
-            message = unclaimed(&session.client) => events(std::iter::once(message)),
-            uris = updated(session.client.watched.as_deref()) => {
-                events(uris.iter().map(|uri| updated_notice(uri, None)))
-            }
-            () = tokio::time::sleep(front.keepalive) => sse::comment("keep-alive"),
-            () = session.ended.cancelled() => return None,
-            () = front.service.draining.cancelled() => return None,
-        };
-        Some((bytes, (feed, place, session, front, false)))
-    }))
 }

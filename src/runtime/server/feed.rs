@@ -64,6 +64,20 @@ impl Feed {
         feed
     }
 
+    /// What the client knows of its lists.
+    pub(crate) fn told(&self) -> [u64; 4] {
+        self.told
+    }
+
+    /// The same for a client that was told so by an earlier feed.
+    pub(crate) fn since(mut self, told: Option<[u64; 4]>) -> Self {
+        if let Some(told) = told {
+            self.told = told;
+            self.generation.mark_changed();
+        }
+        self
+    }
+
     /// The notifications to send, each method once. Cancel-safe.
     pub(crate) async fn changed(&mut self) -> Vec<&'static str> {
         loop {

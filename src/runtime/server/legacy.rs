@@ -1,7 +1,7 @@
 //! Sessions of legacy HTTP clients. The lock guards the table and each session's calls, one operation at a time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::clock;
+use crate::runtime::server::replay::Streams;
 use crate::runtime::service::ClientContext;
 use crate::wire::id::IdKey;
 
@@ -21,8 +22,11 @@ pub(crate) struct Session {
     pub(crate) client: ClientContext,
     opened: Duration,
     last_used: AtomicU64,
-    /// One GET stream at a time; a second one neither replaces nor shares it.
-    streaming: AtomicBool,
+    /// One GET stream at a time, by its number, 0 for none: a second one neither replaces nor shares it, unless it resumes it.
+    streaming: AtomicU64,
+    places: AtomicU64,
+    /// What can be resumed.
+    pub(crate) streams: Streams,
     in_flight: InFlight,
     /// The way in of a session over HTTP+SSE. Such a session is none of the endpoint's, nor the other way round.
     pub(crate) pipe: Option<mpsc::Sender<Bytes>>,
@@ -69,8 +73,16 @@ impl Session {
 
     /// Takes the session's one stream; given back when the value is dropped.
     pub(crate) fn stream(self: &Arc<Self>) -> Option<StreamPlace> {
-        let free = !self.streaming.swap(true, Ordering::AcqRel);
-        free.then(|| StreamPlace(Arc::clone(self)))
+        let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
+        let free = self.streaming.compare_exchange(0, place.1, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        free.then_some(place)
+    }
+
+    /// The same for a client that resumes it: whoever has it loses it.
+    pub(crate) fn resumed_stream(self: &Arc<Self>) -> StreamPlace {
+        let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
+        self.streaming.store(place.1, Ordering::Release);
+        place
     }
 
     fn touch(&self) {
@@ -78,18 +90,21 @@ impl Session {
     }
 
     fn is_idle(&self) -> bool {
-        !self.streaming.load(Ordering::Acquire) && self.in_flight.is_empty()
+        self.streaming.load(Ordering::Acquire) == 0 && self.in_flight.is_empty()
     }
 }
 
 /// The right to be a session's stream.
 #[derive(Debug)]
-pub(crate) struct StreamPlace(Arc<Session>);
+pub(crate) struct StreamPlace(Arc<Session>, u64);
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        self.0.streaming.store(false, Ordering::Release);
-        self.0.touch();
+        // Nothing to give back where another stream has taken it.
+        let mine = self.0.streaming.compare_exchange(self.1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if mine {
+            self.0.touch();
+        }
     }
 }
 
@@ -108,11 +123,13 @@ pub(crate) struct SessionLimits {
 pub(crate) struct Sessions {
     table: Mutex<HashMap<String, Arc<Session>>>,
     limits: SessionLimits,
+    /// Bytes that are kept for clients that resume.
+    kept: Arc<AtomicUsize>,
 }
 
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Self {
-        Self { table: Mutex::default(), limits }
+        Self { table: Mutex::default(), limits, kept: Arc::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -133,12 +150,15 @@ impl Sessions {
             end(table.remove(&oldest));
         }
         let now = clock::uptime();
+        let streams = Streams::new(client.revision, Arc::clone(&self.kept));
         let session = Arc::new(Session {
             id: BASE64URL_NOPAD.encode(&clock::random::<24>()),
             client,
             opened: now,
             last_used: AtomicU64::new(now.as_secs()),
-            streaming: AtomicBool::new(false),
+            streaming: AtomicU64::new(0),
+            places: AtomicU64::new(0),
+            streams,
             in_flight: InFlight::default(),
             pipe,
             ended: CancellationToken::new(),
@@ -169,6 +189,7 @@ impl Sessions {
         let now = clock::uptime();
         let limits = self.limits;
         self.lock().retain(|_, session| {
+            session.streams.sweep(now);
             let last = Duration::from_secs(session.last_used.load(Ordering::Relaxed));
             let idle = session.is_idle() && now.saturating_sub(last) > limits.idle;
             let old = now.saturating_sub(session.opened) > limits.max;

@@ -9,10 +9,15 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Error as ClientError;
 
+use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::engine::peer::malformed;
+use crate::mcp::version::Era;
 use crate::runtime::upstream::actor::Intake;
+use crate::runtime::upstream::resume::Position;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::frame::Frame;
 use crate::wire::message::Message;
+use crate::wire::raw::RawJson;
 use crate::wire::sse::SseDecoder;
 
 /// What came instead of a usable answer, for the upstream's own life: probing, lists, streams.
@@ -59,6 +64,8 @@ pub(crate) struct Reader {
     body: Incoming,
     format: Format,
     gauge: Gauge,
+    /// How far an event stream was read.
+    position: Position,
 }
 
 enum Format {
@@ -84,17 +91,23 @@ impl Reader {
         }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
-            return Ok(Self { body: response.into_body(), format: Format::Sse { decoder }, gauge });
+            let format = Format::Sse { decoder };
+            return Ok(Self { body: response.into_body(), format, gauge, position: Position::default() });
         }
         // A JSON-RPC error may come under an error status; anything else under one is the status alone.
         let body_expected =
             status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
         if is(b"application/json") && body_expected {
             let format = Format::Json { collected: BytesMut::new() };
-            return Ok(Self { body: response.into_body(), format, gauge });
+            return Ok(Self { body: response.into_body(), format, gauge, position: Position::default() });
         }
         drain(response.into_body()).await;
         Err(HttpError::Status(status))
+    }
+
+    /// Where the stream stands; asked when it has ended.
+    pub(crate) fn take_position(&mut self) -> Position {
+        std::mem::take(&mut self.position)
     }
 
     /// The next message. Cancel-safe.
@@ -106,6 +119,7 @@ impl Reader {
             if let Format::Sse { decoder } = &mut self.format {
                 while let Some(event) = decoder.next_event() {
                     let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
+                    self.position.read(&event);
                     let is_message = event.name.as_deref().is_none_or(|name| name == "message");
                     if is_message && !event.data.is_empty() {
                         return self.gauge.parse(event.data);
@@ -160,4 +174,53 @@ impl Gauge {
         let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
         Message::parse(&frame).map_err(|error| HttpError::Protocol(error.to_string()))
     }
+}
+
+pub(crate) fn is_event_stream(response: &Response<Incoming>) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// What an answer means for a call.
+pub(crate) fn outcome(answer: Result<RawJson, RawJson>, era: Era) -> Outcome {
+    match answer {
+        Ok(raw) if raw.is_object() => Outcome::Result { raw, era },
+        Ok(_) => Outcome::Failed(malformed()),
+        Err(raw) => Outcome::Error { raw },
+    }
+}
+
+/// What a transport error means for a call. The upstream's status never becomes ours.
+pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
+    let failure = match error {
+        HttpError::Connect(_) => {
+            let text = "The server behind this item cannot be reached.";
+            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(1))
+        }
+        HttpError::Broken(_) => {
+            let text = "The connection to the server broke during the call.";
+            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
+        }
+        HttpError::Status(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
+            let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(300));
+            Failure::new(Reason::Busy, Executed::No, "The server behind this item is overloaded.").retry_after(wait)
+        }
+        HttpError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";
+            Failure::new(Reason::UpstreamDown, Executed::No, text)
+        }
+        HttpError::Status(status) if status.is_client_error() => {
+            let text = format!("The server behind this item refused the request with HTTP status {}.", status.as_u16());
+            Failure::new(Reason::UpstreamProtocol, Executed::No, text)
+        }
+        // Neither an answer nor a refusal; redirects are not followed.
+        HttpError::Status(status) if status.is_success() || status.is_redirection() => malformed(),
+        HttpError::Status(status) => {
+            let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
+            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
+        }
+        HttpError::Protocol(_) => malformed(),
+    };
+    tracing::debug!(error = %error, "call to an HTTP upstream failed");
+    failure
 }

@@ -1,6 +1,7 @@
 //! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -12,32 +13,39 @@ use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::ResponseFuture;
+use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Sleep;
 
 use crate::catalog::name::UpstreamName;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
-use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
+use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
-use crate::engine::peer::{malformed, progress_token, withdrawn_id};
+use crate::engine::handshake::Agreed;
+use crate::engine::peer::{progress_token, withdrawn_id};
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
+use crate::runtime::upstream::answer::{
+    Gauge, HttpError, Reader, drain, failure, is_event_stream, outcome, transport_error,
+};
 use crate::runtime::upstream::client::HttpClient;
+use crate::runtime::upstream::greeting::initialize;
 use crate::runtime::upstream::lane::Lane;
+use crate::runtime::upstream::resume::Resumption;
 use crate::runtime::upstream::updates::updated_uri;
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
 
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Messages on a session's own stream that may wait for one call.
 const SIDE: usize = 32;
@@ -169,6 +177,14 @@ impl HttpLink {
         request
     }
 
+    /// Asks for what a stream had still to say after that event.
+    fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
+        let mut request = self.request(HttpMethod::GET, Bytes::new(), None);
+        request.headers_mut().insert(ACCEPT, EVENTS);
+        request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
+        request
+    }
+
     /// Sends a request; the response's head is awaited by the caller.
     pub(crate) fn send(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
         self.parts.client.request(request)
@@ -238,7 +254,12 @@ impl HttpLink {
                     }
                 }
             }
-            Message::Response(_) => {}
+            // Not where it belongs, but it names the call that it answers.
+            Message::Response(response) => {
+                let call = response.id.as_ref().and_then(|id| id.parse::<u64>().ok());
+                let outcome = outcome(response.outcome, self.agreed.revision.era());
+                self.to_call(call, Some(ExchangeEvent::Done(outcome)));
+            }
         }
         false
     }
@@ -393,46 +414,14 @@ impl HttpLink {
     }
 }
 
-/// What `initialize` brought: what was agreed, and the session.
-pub(crate) type Opened = Result<(Agreed, Option<HeaderValue>), HttpError>;
-
-/// Posts `initialize` without any header of a session or version and reads what was agreed. The status is that of the answer,
-/// if one came.
-pub(crate) async fn initialize(parts: &LinkParts) -> (Option<StatusCode>, Opened) {
-    let params = initialize_params(&parts.declared);
-    let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&params));
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = HttpMethod::POST;
-    *request.uri_mut() = parts.uri.clone();
-    request.headers_mut().clone_from(&parts.fixed);
-    request.headers_mut().insert(ACCEPT, BOTH);
-    request.headers_mut().insert(CONTENT_TYPE, JSON);
-    match parts.client.request(request).await {
-        Ok(response) => (Some(response.status()), greeting(response, &parts.gauge).await),
-        Err(error) => (None, Err(transport_error(&error))),
-    }
-}
-
-/// Reads the answer to `initialize`.
-async fn greeting(response: Response<Incoming>, gauge: &Gauge) -> Opened {
-    let session = response.headers().get(SESSION).cloned();
-    let mut reader = Reader::of(response, gauge).await?;
-    loop {
-        match reader.next().await? {
-            Message::Response(answer) => {
-                let agreed = judge_initialize(&answer.outcome).map_err(HttpError::Protocol)?;
-                return Ok((agreed, session));
-            }
-            Message::Notification(_) | Message::Request(_) => {}
-        }
-    }
-}
-
 enum Stage {
     Head(ResponseFuture),
     /// The upstream has forgotten the session: open another one, then ask once more.
     Renew(BoxFuture<'static, Result<(), HttpError>>),
     Body(Box<Reader>),
+    /// The stream has ended early. It is asked for again when the server wants it; what was wrong with it is kept.
+    Pause(Pin<Box<Sleep>>, String),
+    Resume(ResponseFuture, String),
     Ended,
 }
 
@@ -461,6 +450,8 @@ struct Post {
     /// The session that it was sent in.
     session: Option<HeaderValue>,
     renewed: bool,
+    /// Of its event stream.
+    resumption: Resumption,
     /// The gateway's own requests are not cancelled by message.
     quiet: bool,
     /// Everything on its stream is wanted.
@@ -485,7 +476,12 @@ impl HttpExchange {
         };
         let step = tokio::select! {
             biased;
-            Some(event) = aside => return event,
+            Some(event) = aside => {
+                if matches!(event, ExchangeEvent::Done(_)) {
+                    post.stage = Stage::Ended;
+                }
+                return event;
+            }
             step = post.step() => step,
         };
         if !matches!(step, Step::Event(_)) {
@@ -494,11 +490,7 @@ impl HttpExchange {
         }
         match step {
             Step::Event(event) => event,
-            Step::Answer(Ok(raw)) if raw.is_object() => {
-                ExchangeEvent::Done(Outcome::Result { raw, era: self.post.link.agreed.revision.era() })
-            }
-            Step::Answer(Ok(_)) => ExchangeEvent::Done(Outcome::Failed(malformed())),
-            Step::Answer(Err(raw)) => ExchangeEvent::Done(Outcome::Error { raw }),
+            Step::Answer(answer) => ExchangeEvent::Done(outcome(answer, self.post.link.agreed.revision.era())),
             Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
         }
     }
@@ -531,7 +523,8 @@ impl Post {
     fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
         let session = request.headers().get(SESSION).cloned();
         let stage = Stage::Head(link.send(request));
-        Self { link, id, bytes, stage, session, renewed: false, quiet: false, listens: false }
+        let resumption = Resumption::default();
+        Self { link, id, bytes, stage, session, renewed: false, resumption, quiet: false, listens: false }
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
@@ -547,7 +540,9 @@ impl Post {
                 },
                 Stage::Renew(renewal) => match renewal.await {
                     Ok(()) => {
-                        Stage::Head(self.link.send(self.link.request(HttpMethod::POST, self.bytes.clone(), None)))
+                        let request = self.link.request(HttpMethod::POST, self.bytes.clone(), None);
+                        self.session = request.headers().get(SESSION).cloned();
+                        Stage::Head(self.link.send(request))
                     }
                     Err(error) => return self.end(Step::Failed(HttpError::Connect(error.to_string()), None)),
                 },
@@ -556,8 +551,29 @@ impl Post {
                         Some(step) => return step,
                         None => continue,
                     },
+                    Err(HttpError::Broken(why)) => {
+                        let position = reader.take_position();
+                        self.resumption.ended(position);
+                        match self.pause(why) {
+                            Ok(stage) => stage,
+                            Err(step) => return self.end(step),
+                        }
+                    }
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
+                Stage::Pause(pause, why) => {
+                    pause.as_mut().await;
+                    let (last, why) = (self.resumption.last_event_id(), std::mem::take(why));
+                    Stage::Resume(self.link.send(self.link.continuation(last)), why)
+                }
+                Stage::Resume(head, why) => {
+                    let head = head.await;
+                    let why = std::mem::take(why);
+                    match self.resumed(head, why).await {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
                 Stage::Ended => return Step::Failed(HttpError::Broken("ended".to_owned()), None),
             };
             self.stage = next;
@@ -570,8 +586,8 @@ impl Post {
     }
 
     async fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
-        let lost = self.session.take();
-        if let Some(lost) = lost.filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed) {
+        let lost = self.session.clone().filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed);
+        if let Some(lost) = lost {
             self.renewed = true;
             drain(response.into_body()).await;
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
@@ -580,6 +596,33 @@ impl Post {
         match Reader::of(response, &self.link.parts.gauge).await {
             Ok(reader) => Ok(Stage::Body(Box::new(reader))),
             Err(error) => Err(Step::Failed(error, wait.map(Duration::from_secs))),
+        }
+    }
+
+    /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
+    fn pause(&mut self, why: String) -> Result<Stage, Step> {
+        let current = self.link.session.load_full();
+        let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
+        match self.resumption.wait().filter(|_| same) {
+            Some(wait) => Ok(Stage::Pause(Box::pin(tokio::time::sleep(wait)), why)),
+            None => Err(Step::Failed(HttpError::Broken(why), None)),
+        }
+    }
+
+    async fn resumed(&mut self, head: Result<Response<Incoming>, ClientError>, why: String) -> Result<Stage, Step> {
+        let response = match head {
+            Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
+            // The server may not have noticed yet that the stream broke, or may be starting anew.
+            Ok(response) if response.status() == StatusCode::CONFLICT || response.status().is_server_error() => {
+                return self.pause(why);
+            }
+            Ok(_) => return Err(Step::Failed(HttpError::Broken(why), None)),
+            Err(_) => return self.pause(why),
+        };
+        tracing::debug!(upstream.name = %self.link.parts.upstream, "event stream resumed");
+        match Reader::of(response, &self.link.parts.gauge).await {
+            Ok(reader) => Ok(Stage::Body(Box::new(reader))),
+            Err(_) => Err(Step::Failed(HttpError::Broken(why), None)),
         }
     }
 
@@ -641,45 +684,10 @@ impl Drop for HttpExchange {
 impl Drop for Post {
     fn drop(&mut self) {
         // Dropping the response is the whole cancellation of a modern upstream; a legacy one is told by message.
-        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_));
+        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_) | Stage::Pause(..) | Stage::Resume(..));
         if sent && !self.quiet && !self.link.is_modern() {
             let params = RawJson::trusted(format!(r#"{{"requestId":{},"reason":"cancelled by the client"}}"#, self.id));
             self.link.tell_later(message::encode_notification("notifications/cancelled", Some(&params)));
         }
     }
-}
-
-/// What a transport error means for a call. The upstream's status never becomes ours.
-fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
-    let failure = match error {
-        HttpError::Connect(_) => {
-            let text = "The server behind this item cannot be reached.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(1))
-        }
-        HttpError::Broken(_) => {
-            let text = "The connection to the server broke during the call.";
-            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
-        }
-        HttpError::Status(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
-            let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(300));
-            Failure::new(Reason::Busy, Executed::No, "The server behind this item is overloaded.").retry_after(wait)
-        }
-        HttpError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-            let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text)
-        }
-        HttpError::Status(status) if status.is_client_error() => {
-            let text = format!("The server behind this item refused the request with HTTP status {}.", status.as_u16());
-            Failure::new(Reason::UpstreamProtocol, Executed::No, text)
-        }
-        // Neither an answer nor a refusal; redirects are not followed.
-        HttpError::Status(status) if status.is_success() || status.is_redirection() => malformed(),
-        HttpError::Status(status) => {
-            let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
-            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
-        }
-        HttpError::Protocol(_) => malformed(),
-    };
-    tracing::debug!(error = %error, "call to an HTTP upstream failed");
-    failure
 }

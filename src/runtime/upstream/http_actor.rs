@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
-use hyper::body::Incoming;
+use tokio::sync::Notify;
 use url::Url;
 
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
@@ -19,9 +19,10 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
-use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, transport_error};
+use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream, transport_error};
+use crate::runtime::upstream::greeting::initialize;
 use crate::runtime::upstream::handle::{Link, LinkState};
-use crate::runtime::upstream::http::{HttpLink, LinkParts, initialize};
+use crate::runtime::upstream::http::{HttpLink, LinkParts};
 use crate::runtime::upstream::sse;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
@@ -30,6 +31,8 @@ use crate::wire::raw::RawJson;
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long to wait before a change stream is opened again.
 const REOPEN: Duration = Duration::from_secs(2);
+/// How long the first call of a client's own session waits for the session's stream: an answer may come on it.
+const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
@@ -108,12 +111,16 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         Ok(Err(Unopened::Failed(why))) => return down(why, None),
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
-    // What the server asks during the first call must not be lost.
-    let stream = tokio::select! {
-        () = std::future::ready(()), if lane.is_main() => None,
-        stream = open_changes(&link), if !lane.is_main() => Some(stream),
-        () = stop.cancelled() => None,
-    };
+    let opened = Notify::new();
+    let mut attending = Box::pin(attend(&link, &opened));
+    if !lane.is_main() {
+        tokio::select! {
+            () = &mut attending => {}
+            // It may come later; calls can do without it.
+            _late = tokio::time::timeout(OPEN_TIME, opened.notified()) => {}
+            () = stop.cancelled() => {}
+        }
+    }
     let ready_at = clock::now();
     ready(context, &link.agreed);
     lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
@@ -121,7 +128,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
     context.report(News::State).await;
     let why = tokio::select! {
         why = follow(context, &link), if lane.is_main() => why,
-        () = attend(&link, stream), if !lane.is_main() => "ended".to_owned(),
+        () = attending, if !lane.is_main() => "ended".to_owned(),
         () = stop.cancelled() => "stopped".to_owned(),
     };
     if stop.is_cancelled() {
@@ -163,16 +170,15 @@ async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<Status
     Ok(link)
 }
 
-/// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls.
-async fn attend(link: &Arc<HttpLink>, mut opened: Option<Changes>) {
+/// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls. `opened` is
+/// told when it stands, or does not.
+async fn attend(link: &Arc<HttpLink>, opened: &Notify) {
     loop {
-        let stream = match opened.take() {
-            Some(stream) => stream,
-            None => open_changes(link).await,
-        };
-        let renewed = match stream {
-            Changes::Stream(mut reader) => tokio::select! {
-                () = hear_all(link, &mut reader) => false,
+        let mut changes = open_changes(link).await;
+        opened.notify_one();
+        let renewed = match &mut changes {
+            Changes::Stream(reader) => tokio::select! {
+                () = hear_all(link, reader) => false,
                 () = link.renewed.notified() => true,
             },
             Changes::Failed => false,
@@ -184,7 +190,7 @@ async fn attend(link: &Arc<HttpLink>, mut opened: Option<Changes>) {
         if !renewed {
             // A new session has a stream of its own, and its first call may be under way.
             tokio::select! {
-                () = tokio::time::sleep(REOPEN) => {}
+                () = tokio::time::sleep(changes.reopen()) => {}
                 () = link.renewed.notified() => {}
             }
         }
@@ -281,7 +287,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
             }
         }
         // What happened while the stream was gone is not known, so everything is read again.
-        tokio::time::sleep(REOPEN).await;
+        tokio::time::sleep(stream.reopen()).await;
     }
 }
 
@@ -365,6 +371,17 @@ enum Changes {
     None,
 }
 
+impl Changes {
+    /// How long to wait before it is opened again: at least so long as the server asked for.
+    fn reopen(&mut self) -> Duration {
+        let asked = match self {
+            Self::Stream(reader) => reader.take_position().retry(),
+            Self::Failed | Self::None => None,
+        };
+        asked.unwrap_or_default().max(REOPEN)
+    }
+}
+
 /// Opens the stream: GET for legacy, `subscriptions/listen` for modern.
 async fn open_changes(link: &Arc<HttpLink>) -> Changes {
     let modern = link.agreed.revision.era() == Era::Modern;
@@ -414,9 +431,4 @@ async fn heard(link: &Arc<HttpLink>, reader: &mut Reader) -> bool {
             }
         }
     }
-}
-
-pub(crate) fn is_event_stream(response: &http::Response<Incoming>) -> bool {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
 }

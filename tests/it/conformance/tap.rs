@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -17,6 +18,9 @@ use tokio::runtime::Runtime;
 
 /// What speaks of one connection only; each side of the relay has its own.
 const HOP_BY_HOP: [header::HeaderName; 2] = [header::CONNECTION, header::TRANSFER_ENCODING];
+
+/// How long a request for a stream is under way, so that what relies on a stream that is not open yet shows.
+const WAY_OF_A_STREAM: Duration = Duration::from_millis(50);
 
 /// One request over HTTP and as much of its response as came.
 #[derive(Debug, Clone, Default)]
@@ -132,6 +136,9 @@ async fn pass(
     let asked = Exchange { port, path, asked: head.headers.clone(), request: body.clone(), ..Exchange::default() };
     let exchange = Arc::new(Mutex::new(asked));
     record.lock().unwrap().push(Arc::clone(&exchange));
+    if head.method == Method::GET {
+        tokio::time::sleep(WAY_OF_A_STREAM).await;
+    }
     let stream = TcpStream::connect(("localhost", port)).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::http::{self, Conn, Events, Head};
+use crate::http::{self, Conn, Event, Events, Head};
 
 /// What came back for one request.
 #[derive(Debug, Clone)]
@@ -81,6 +81,13 @@ impl Open {
             body.extend_from_slice(&piece);
         }
         Ok((!body.is_empty()).then(|| serde_json::from_slice(&body).unwrap()))
+    }
+
+    /// The next event as it is, `None` at the end of the stream.
+    pub(crate) fn event(&mut self) -> Option<Event> {
+        assert!(self.head().is_stream(), "not a stream: {:?}", self.head());
+        self.conn.patience(http::PATIENCE);
+        self.events.next_of_any_kind(&mut self.conn).unwrap()
     }
 
     /// The response, with the notices before it dropped.
