@@ -366,7 +366,8 @@ fn a_legacy_client_that_cancels_its_call_ends_the_questions_of_it() {
 fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
     for way in Way::ALL {
         let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::LEGACY, everything());
+        // Of a revision whose streams cannot be resumed.
+        let mut client = stage.client(Era::Legacy("2024-11-05"), everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[form("First?")], [form("Second?")]])));
         let first = question(&mut call);
         // The stream breaks, which is no cancellation.
