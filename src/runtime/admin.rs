@@ -11,7 +11,6 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::engine::route::Params;
-use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
@@ -293,16 +292,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
     let mut settled = gateway.supervised.settled.clone();
     // The sender lives as long as the gateway.
     drop(settled.wait_for(|settled| *settled).await);
-    let client = ClientContext {
-        caller: Arc::clone(caller),
-        profile: None,
-        revision: Revision::LATEST_LEGACY,
-        offered: Kinds::default(),
-        asker: None,
-        log: None,
-        watched: None,
-        tag: None,
-    };
+    let client = ClientContext::new(Arc::clone(caller), None, Revision::LATEST_LEGACY);
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();
     let asked = Request { id, method, params: request.params.clone() };

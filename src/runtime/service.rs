@@ -94,6 +94,11 @@ pub(crate) struct ClientContext {
 }
 
 impl ClientContext {
+    /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
+    pub(crate) fn new(caller: Arc<str>, profile: Option<Arc<str>>, revision: Revision) -> Self {
+        Self { caller, profile, revision, offered: Kinds::default(), asker: None, log: None, watched: None, tag: None }
+    }
+
     pub(crate) fn viewer(&self) -> Viewer<'_> {
         let Kinds { form, url, sampling, .. } = self.offered;
         Viewer { caller: &self.caller, revision: self.revision, can_be_asked: form || url || sampling }

@@ -227,16 +227,7 @@ impl Asked<'_> {
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
-        ClientContext {
-            caller: Arc::clone(&self.caller),
-            profile: self.profile.clone(),
-            revision,
-            offered: Kinds::default(),
-            asker: None,
-            log: None,
-            watched: None,
-            tag: None,
-        }
+        ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision)
     }
 
     fn initialize(&self, request: &Request) -> Reply {

@@ -214,20 +214,10 @@ fn end(session: Option<Arc<Session>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::input::Kinds;
     use crate::mcp::version::Revision;
 
     fn client(caller: &str) -> ClientContext {
-        ClientContext {
-            caller: Arc::from(caller),
-            profile: None,
-            revision: Revision::LATEST_LEGACY,
-            offered: Kinds::default(),
-            asker: None,
-            log: None,
-            watched: None,
-            tag: None,
-        }
+        ClientContext::new(Arc::from(caller), None, Revision::LATEST_LEGACY)
     }
 
     fn sessions(limit: usize) -> Sessions {

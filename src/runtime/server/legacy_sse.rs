@@ -17,7 +17,6 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
-use crate::mcp::input::Kinds;
 use crate::mcp::version::Revision;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::endpoint::{accepts, bad_frame, bad_message, not_json, read_body};
@@ -93,16 +92,7 @@ fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &
     let Some(share) = front.service.shares.take(&caller, Good::Stream) else { return no_room("too many streams") };
     let (pipe, inbound) = mpsc::channel(INBOUND);
     // The revision is agreed on the pipe.
-    let client = ClientContext {
-        caller,
-        profile,
-        revision: Revision::V2024_11_05,
-        offered: Kinds::default(),
-        asker: None,
-        log: None,
-        watched: None,
-        tag: None,
-    };
+    let client = ClientContext::new(caller, profile, Revision::V2024_11_05);
     let Some(session) = front.sessions.open(client, Some(pipe)) else {
         return no_room("no room for another session");
     };

@@ -215,16 +215,8 @@ impl Connection {
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
-        ClientContext {
-            caller: Arc::clone(&self.caller),
-            profile: self.profile.clone(),
-            revision,
-            offered: Kinds::default(),
-            asker: None,
-            log: None,
-            watched: None,
-            tag: Some(Arc::clone(&self.tag)),
-        }
+        let client = ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision);
+        ClientContext { tag: Some(Arc::clone(&self.tag)), ..client }
     }
 
     async fn batch(self: &Arc<Self>, frame: &Frame) {
