@@ -15,14 +15,20 @@ use std::sync::Arc;
 
 use crate::catalog::name::ItemKind;
 
+mod annotations;
 mod decide;
+mod digest;
+mod evidence;
 mod limit;
 mod permit;
 mod record;
 mod rule;
 mod uri;
 
+pub(crate) use self::annotations::Annotations;
 pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
+pub(crate) use self::digest::Digest;
+pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
 pub(crate) use self::permit::Permit;
 pub(crate) use self::record::Record;

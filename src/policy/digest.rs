@@ -1,0 +1,80 @@
+//! Digests that consents and pins are bound to: SHA-256 over the canonical text of a value.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
+
+use crate::wire::canonical::canonical;
+use crate::wire::raw::RawJson;
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Digest([u8; 32]);
+
+impl Digest {
+    /// Of bytes that have one spelling.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut out = [0; 32];
+        for (to, from) in out.iter_mut().zip(digest(&SHA256, bytes).as_ref()) {
+            *to = *from;
+        }
+        Self(out)
+    }
+
+    /// Of a JSON value, however it is spelled. Text that is not JSON has a digest of its own bytes, which equals nothing else.
+    pub(crate) fn of_json(value: &RawJson) -> Self {
+        canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
+    }
+
+    /// Of the arguments of a call; none and `{}` are the same.
+    pub(crate) fn of_arguments(arguments: Option<&RawJson>) -> Self {
+        arguments.map_or_else(|| Self::of(b"{}"), Self::of_json)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// All of it, 64 hexadecimal digits; what is kept.
+    pub(crate) fn hex(&self) -> String {
+        HEXLOWER.encode(&self.0)
+    }
+
+    /// Reads what [`Self::hex`] wrote.
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(Self)
+    }
+
+    /// The first eight digits, for people.
+    pub(crate) fn short(&self) -> String {
+        self.hex().chars().take(8).collect()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.short())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_has_one_digest() {
+        let of = |text: &'static str| Digest::of_json(&RawJson::trusted(text));
+        assert_eq!(of(r#"{"a":1,"b":[2]}"#), of(r#"{ "b": [2], "a": 1 }"#));
+        assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
+        assert_eq!(Digest::of_arguments(None), Digest::of_arguments(Some(&RawJson::trusted("{}"))));
+        assert_eq!(Digest::from_hex(&of("1").hex()), Some(of("1")));
+        assert_eq!(Digest::from_hex("00"), None);
+    }
+}
