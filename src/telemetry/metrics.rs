@@ -63,6 +63,10 @@ pub(crate) enum OutcomeLabel {
     Error,
     Denied,
     Limited,
+    /// A person has to agree first.
+    AwaitingApproval,
+    /// It could not be recorded.
+    Unrecorded,
     Busy,
     Timeout,
     Cancelled,
@@ -73,7 +77,7 @@ pub(crate) enum OutcomeLabel {
 }
 
 impl OutcomeLabel {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Ok,
         Self::ToolError,
         Self::InputRequired,
@@ -81,6 +85,8 @@ impl OutcomeLabel {
         Self::Error,
         Self::Denied,
         Self::Limited,
+        Self::AwaitingApproval,
+        Self::Unrecorded,
         Self::Busy,
         Self::Timeout,
         Self::Cancelled,
@@ -98,6 +104,8 @@ impl OutcomeLabel {
             Self::Error => "error",
             Self::Denied => "denied",
             Self::Limited => "limited",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::Unrecorded => "unrecorded",
             Self::Busy => "busy",
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
