@@ -273,7 +273,16 @@ impl Service {
         let own_rules = (routed.canonical.is_some() || kind == Kind::Completion)
             .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
         let rules = own_rules.as_ref().unwrap_or(rules);
-        let facts = Facts { caller: &client.caller, upstream, canonical, kind };
+        let arguments = routed.outgoing.body.get("arguments").cloned();
+        let facts = Facts {
+            caller: &client.caller,
+            profile: &view.name,
+            upstream,
+            canonical,
+            kind,
+            annotations: entry.annotations,
+            arguments: arguments.as_ref(),
+        };
         if let Some(asker) = &client.asker {
             routed.outgoing.capabilities = Some(asker.capabilities.clone());
         }
@@ -403,7 +412,7 @@ impl Service {
         item: &str,
         call: u64,
     ) -> Result<Permit, Refusal> {
-        let decision = decide(&snapshot.policy, rules, facts, &snapshot.limiter, clock::uptime());
+        let decision = decide(&snapshot.policy, rules, facts, &|_, _| None, &snapshot.limiter, clock::uptime());
         self.judged(decision, facts, item, call)
     }
 

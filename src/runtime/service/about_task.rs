@@ -70,18 +70,23 @@ impl Service {
         });
         let item = at.and_then(|at| Some((at, view.item(at)?)));
         let handle = item.and_then(|(_, (entry, _))| snapshot.handles.get(entry.upstream).cloned());
-        let (Some((at, (entry, rules))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
+        let (Some((at, (entry, _))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
         let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let method = outgoing.method;
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
         let facts = Facts {
             caller: &client.caller,
+            profile: &view.name,
             upstream: entry.upstream_name.as_str(),
             canonical: &entry.canonical,
-            kind: Kind::Tool,
+            kind: Kind::Task,
+            annotations: entry.annotations,
+            arguments: None,
         };
-        let decision = decide_again(&snapshot.policy, rules, &facts);
+        // The catalog's rules are those of calls.
+        let rules = snapshot.policy.item_rules(Kind::Task, facts.upstream, facts.canonical);
+        let decision = decide_again(&snapshot.policy, &rules, &facts);
         let permit = match self.judged(decision, &facts, &entry.canonical, call) {
             Ok(permit) => permit,
             Err(Refusal::Hidden) => return Handled::Answer(unknown()),
