@@ -1,5 +1,6 @@
 //! MCP vocabulary over the wire layer: revisions, methods, `_meta`, items and their projection. Pure.
 
+pub(crate) mod annotations;
 pub(crate) mod capability;
 pub(crate) mod imitation;
 pub(crate) mod input;

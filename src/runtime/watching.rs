@@ -118,7 +118,15 @@ impl Service {
         let upstream = entry.upstream_name.as_str();
         let name = canonical.as_deref().unwrap_or(&entry.canonical);
         let own_rules = canonical.is_some().then(|| snapshot.policy.item_rules(Kind::Resource, upstream, name));
-        let facts = Facts { caller: &client.caller, upstream, canonical: name, kind: Kind::Resource };
+        let facts = Facts {
+            caller: &client.caller,
+            profile: &view.name,
+            upstream,
+            canonical: name,
+            kind: Kind::Resource,
+            annotations: entry.annotations,
+            arguments: None,
+        };
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let judged = self.judge(&snapshot, own_rules.as_ref().unwrap_or(rules), &facts, &entry.canonical, call);
         let exposed = params.string("uri").unwrap_or_default();
