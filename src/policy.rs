@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::catalog::name::ItemKind;
 
 mod annotations;
+pub(crate) mod chain;
 mod decide;
 mod digest;
 mod evidence;
@@ -31,7 +32,7 @@ pub(crate) use self::digest::Digest;
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
 pub(crate) use self::permit::Permit;
-pub(crate) use self::record::Record;
+pub(crate) use self::record::{Entry, Event, Record};
 pub(crate) use self::rule::{Field, RuleSpec};
 
 use self::limit::Limit;
