@@ -13,13 +13,14 @@
 //! `headend audit verify` names the gap from then on.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use data_encoding::HEXLOWER;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::config;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Form};
 use crate::runtime::clock;
@@ -28,6 +29,8 @@ use crate::telemetry::metrics::AuditMetrics;
 mod files;
 mod heads;
 mod recover;
+pub(crate) mod tail;
+pub(crate) mod verify;
 mod writer;
 
 pub(crate) use self::files::{Folder, Segment};
@@ -40,7 +43,7 @@ const QUEUE: usize = 1024;
 pub(crate) const MAIN: &str = "main";
 
 /// A record could not be written; what it was about must not happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the audit log takes no records")]
 pub(crate) struct Unrecorded;
 
@@ -73,6 +76,35 @@ pub(crate) struct Options {
     pub(crate) deny: bool,
     /// Bytes after which a new segment begins.
     pub(crate) max_segment: u64,
+}
+
+/// Opens the log of a state directory.
+///
+/// # Errors
+/// [`OpenError`].
+pub(crate) fn open_in(
+    state: &Path,
+    config: &config::Audit,
+    chain: &str,
+    metrics: AuditMetrics,
+) -> Result<Audit, OpenError> {
+    let options = Options {
+        folder: state.join(&config.path),
+        chain: chain.to_owned(),
+        arguments: config.capture_arguments,
+        strict: config.strict,
+        deny: config.on_failure == config::OnFailure::Deny,
+        max_segment: config.max_segment as u64,
+    };
+    Audit::open(options, Box::new(heads::InFiles(state.to_owned())), metrics)
+}
+
+/// The heads that the store of a state directory has. Nothing is made where there is none.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, String> {
+    heads::InFiles(state.to_owned()).load()
 }
 
 /// The name of a chain that no other process writes.

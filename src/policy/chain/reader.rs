@@ -23,6 +23,21 @@ pub(crate) enum What {
     CutOff { until: u64 },
 }
 
+impl What {
+    /// For programs.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::NotARecord => "not-a-record",
+            Self::Changed => "changed",
+            Self::Removed { .. } => "removed",
+            Self::Reordered => "reordered",
+            Self::Duplicate => "duplicate",
+            Self::Torn => "torn",
+            Self::CutOff { .. } => "cut-off",
+        }
+    }
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

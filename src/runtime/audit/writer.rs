@@ -156,7 +156,7 @@ impl Writer {
         };
         for waiting in tickets.into_iter().filter_map(|ticket| ticket.answer) {
             // Whoever does not wait any more does not need the answer.
-            waiting.send(answer).unwrap_or_default();
+            drop(waiting.send(answer.clone()));
         }
         if self.due.is_none() {
             self.due = Some(clock::now() + LAG);
