@@ -23,7 +23,7 @@ pub(super) struct Start {
     pub(super) notes: Vec<Entry>,
 }
 
-/// The end of one segment.
+/// What one segment ends with.
 #[derive(Debug)]
 struct Scan {
     /// Its last record, as long as everything before it in the tail is sound.
@@ -49,15 +49,19 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::R
     let mut scan = scan(folder, last, kept)?;
     let mut head = scan.head;
     // A segment that was begun and never written: the chain's end is in an earlier one.
-    for earlier in segments.iter().rev().skip(1).take_while(|_| head.is_none()).collect::<Vec<_>>() {
+    for earlier in segments.iter().rev().skip(1) {
+        if head.is_some() {
+            break;
+        }
         let before = self::scan(folder, earlier, kept)?;
         head = before.head;
         scan.has_kept |= before.has_kept;
     }
     let head = head.unwrap_or_else(|| Head::none(chain));
+    // Everything up to the kept record was on disk, so no crash explains it if that is not sound.
     if let Some(kept) = kept
         && !scan.has_kept
-        && !stands_in_its_segment(folder, kept)?
+        && (head.seq < kept.head.seq || !stands_in_its_segment(folder, kept)?)
     {
         return anew(folder, chain, last.number, head, kept);
     }
