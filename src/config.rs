@@ -17,6 +17,7 @@ use crate::mcp::annotations::Hints;
 use crate::policy::{PolicySpec, Trust};
 
 mod arguments;
+mod audit;
 mod build;
 mod doubts;
 mod file;
@@ -31,6 +32,7 @@ pub(crate) mod show;
 mod units;
 mod upstream;
 
+pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::places::{Located, locate, preflight, state_dir};
@@ -243,13 +245,6 @@ pub(crate) struct Profile {
     pub(crate) resources: Filter,
     /// Names and URIs of its one upstream as they are.
     pub(crate) transparent: bool,
-}
-
-/// The `[audit]` table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Audit {
-    /// Relative to the state directory.
-    pub(crate) path: PathBuf,
 }
 
 /// The `[log]` table. Command line and environment go before it.

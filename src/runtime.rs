@@ -7,6 +7,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod asker;
+pub(crate) mod audit;
 pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod dialogue;

@@ -12,8 +12,8 @@ use crate::policy::{ArgumentSpec, KeyPart, LimitSpec, MatcherSpec, PolicySpec, R
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, OnChange, Profile, Server, Start, Target, Transport, Upstream,
-    Uris, units,
+    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, OnChange, OnFailure, Profile, Server, Start, Target,
+    Transport, Upstream, Uris, units,
 };
 
 /// Renders every key with the value in force, in the order of the shipped example.
@@ -35,6 +35,10 @@ pub(crate) fn render(config: &Config) -> String {
     }
     out.table("audit");
     out.path("path", &config.audit.path);
+    out.string("capture-arguments", if config.audit.capture_arguments { "full" } else { "none" });
+    out.raw("strict", &config.audit.strict.to_string());
+    out.string("on-failure", if config.audit.on_failure == OnFailure::Deny { "deny" } else { "continue" });
+    out.string("max-segment", &units::size(config.audit.max_segment));
     out.table("log");
     out.string("filter", &config.log.filter);
     let format = match config.log.format {

@@ -15,7 +15,8 @@ use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::policy::CallerLimiter;
+use crate::policy::{CallerLimiter, Entry};
+use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::held::Parks;
 use crate::runtime::queue::Queue;
@@ -71,6 +72,8 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Audit(#[from] OpenError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -97,12 +100,23 @@ pub(crate) struct Addresses {
 }
 
 impl Gateway {
-    /// Starts the upstreams. Nothing listens yet.
+    /// Starts the upstreams. Nothing listens yet. `chain` is that of the audit log, [`audit::MAIN`] for the daemon.
     ///
     /// # Errors
     /// [`StartError`].
-    pub(crate) fn build(config: Config, source: ConfigSource, store: Option<Store>) -> Result<Self, StartError> {
+    pub(crate) fn build(
+        config: Config,
+        source: ConfigSource,
+        store: Option<Store>,
+        chain: &str,
+    ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
+        let audit = match &store {
+            Some(store) => audit::open_in(store.dir(), &config.audit, chain, metrics.audit())?,
+            None => Audit::none(),
+        };
+        // Without a disk that takes it the gateway starts too, and calls are refused.
+        drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = SessionLimits {
             sessions: limits.sessions,
@@ -127,6 +141,7 @@ impl Gateway {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
+            audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             tasks,
             draining,
@@ -326,6 +341,9 @@ impl Gateway {
             () = self.supervised.tasks.join() => {}
             () = hurry.cancelled() => {}
         }
+        // The log says for itself when it takes nothing more.
+        drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
+        self.service.audit.flush().await;
     }
 }
 

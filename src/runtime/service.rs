@@ -24,6 +24,7 @@ use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Record, decide};
 use crate::runtime::asker::Asker;
+use crate::runtime::audit::Audit;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::held::Parks;
@@ -53,6 +54,7 @@ pub(crate) struct Service {
     /// Counts snapshots; listeners wait for it to grow.
     pub(crate) generation: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
+    pub(crate) audit: Audit,
     pub(crate) tasks: TaskGroup,
     /// Fires when no new request is accepted any more.
     pub(crate) draining: CancellationToken,
@@ -251,6 +253,7 @@ impl Service {
             call.id = format_args!("{call:x}"),
             "decision"
         );
+        drop(self.audit.record(record.entry(call), false));
         self.metrics.decision(record.decision(), record.rule());
         let grant = match &decision {
             Decision::Allow(permit) => permit.grant(),

@@ -11,6 +11,8 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
+use crate::policy::Event;
+
 /// From half a millisecond to the longest call that a configuration usually allows, in seconds.
 const CALL_BUCKETS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
@@ -144,6 +146,8 @@ struct Families {
     auth_failures: IntCounter,
     reload_ok: IntGauge,
     reload_time: Gauge,
+    audit_records: IntCounterVec,
+    audit_failures: IntCounter,
 }
 
 /// Registers families one after the other and keeps the first error.
@@ -277,6 +281,13 @@ impl Metrics {
                 "headend_config_last_reload_success_timestamp_seconds",
                 "When the configuration in force was loaded.",
             )?)?,
+            audit_records: b.counters(
+                "headend_audit_records_total",
+                "Records written to the audit log, by event.",
+                &["event"],
+            )?,
+            audit_failures: b
+                .add(IntCounter::new("headend_audit_failures_total", "Records that the audit log could not take.")?)?,
             registry: b.registry,
         })))
     }
@@ -341,6 +352,14 @@ impl Metrics {
         self.0.limit_hits.with_label_values(&[limit]).inc();
     }
 
+    /// The handles of the audit log.
+    pub(crate) fn audit(&self) -> AuditMetrics {
+        AuditMetrics {
+            records: Event::ALL.map(|event| self.0.audit_records.with_label_values(&[event.as_str()])),
+            failures: self.0.audit_failures.clone(),
+        }
+    }
+
     pub(crate) fn auth_failed(&self) {
         self.0.auth_failures.inc();
     }
@@ -373,6 +392,28 @@ impl Metrics {
         let open = self.0.connections.with_label_values(&[transport]);
         open.inc();
         Connected { open, received: counter("received"), sent: counter("sent") }
+    }
+}
+
+/// The series of the audit log.
+#[derive(Clone, Debug)]
+pub(crate) struct AuditMetrics {
+    /// In the order of [`Event::ALL`].
+    records: [IntCounter; Event::ALL.len()],
+    failures: IntCounter,
+}
+
+impl AuditMetrics {
+    /// A record was written.
+    pub(crate) fn recorded(&self, event: Event) {
+        if let Some(counter) = self.records.get(event as usize) {
+            counter.inc();
+        }
+    }
+
+    /// So many records could not be written.
+    pub(crate) fn failed(&self, records: usize) {
+        self.failures.inc_by(u64::try_from(records).unwrap_or(u64::MAX));
     }
 }
 
