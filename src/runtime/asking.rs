@@ -20,7 +20,7 @@ use crate::runtime::asker::{Asker, Question};
 use crate::runtime::clock;
 use crate::runtime::live::{CallLabels, LiveCall, LiveEvent};
 use crate::runtime::service::{Answer, ClientContext, Handled, Service, refused};
-use crate::telemetry::metrics::OutcomeLabel;
+use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::message::encode_notification;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -99,6 +99,8 @@ pub(crate) struct Request {
     pub(crate) params: RawObject,
     pub(crate) meta: Meta,
     pub(crate) labels: CallLabels,
+    /// Of the upstream that it is for.
+    pub(crate) metrics: UpstreamMetrics,
 }
 
 /// A call with an open prompt.
@@ -129,7 +131,7 @@ impl Asking {
         patience: Duration,
     ) -> Self {
         let settled = {
-            let (ledger, prompt) = (Arc::clone(&service.ledger), prompt);
+            let (ledger, prompt) = (service.ledger.clone(), prompt);
             Box::pin(async move { ledger.settled(&prompt).await })
         };
         let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT } else { patience };
@@ -226,7 +228,7 @@ impl Asking {
     }
 
     fn answer(&mut self, answer: Result<RawJson, ()>) {
-        let (ledger, prompt) = (Arc::clone(&self.service.ledger), self.prompt);
+        let (ledger, prompt) = (self.service.ledger.clone(), self.prompt);
         let answer = answer.map_or(Agreed::Dismiss, |raw| read(&raw));
         self.answering =
             Some(Box::pin(async move { ledger.answer(&prompt, answer, Evidence::Client, "client").await }));
@@ -249,10 +251,10 @@ impl Asking {
     /// Nobody answered while the client waited.
     fn late(&mut self) -> LiveEvent {
         if let Channel::Waiting(again) = &self.channel {
-            self.service.metrics.consent_asked_again();
+            self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
             return LiveEvent::Done(Answer::ok(again.clone()));
         }
-        let (ledger, prompt) = (Arc::clone(&self.service.ledger), self.prompt);
+        let (ledger, prompt) = (self.service.ledger.clone(), self.prompt);
         self.service.tasks.spawn("unanswered prompt", async move {
             // It may just have been answered.
             drop(ledger.answer(&prompt, Agreed::Dismiss, Evidence::Client, "timeout").await);
@@ -273,7 +275,7 @@ impl Asking {
 
     /// Somebody agreed: the grant is there for the decision to find.
     async fn decide_again(&mut self) -> Step {
-        let Request { client, method, params, meta, labels } = self.request.clone();
+        let Request { client, method, params, meta, labels, .. } = self.request.clone();
         let done = |answer| Step::Event(LiveEvent::Done(answer));
         match self.service.call(&client, method, &params, meta, labels.arrived) {
             Handled::Call(call) => Step::Permitted(call),
@@ -285,7 +287,7 @@ impl Asking {
 
     fn refuse(&self, reason: Reason, text: &str) -> LiveEvent {
         let outcome = if reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::Busy };
-        self.service.metrics.refused(self.request.labels.label, outcome);
+        self.request.metrics.count(self.request.labels.label, outcome);
         let failure = Failure::new(reason, Executed::No, text);
         LiveEvent::Done(refused(&failure, &self.request.labels, self.request.client.revision))
     }

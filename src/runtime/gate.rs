@@ -14,8 +14,8 @@ pub(crate) struct Gate(BoxFuture<'static, Result<(), Failure>>);
 
 impl Gate {
     /// `None` where there is nothing to wait for.
-    pub(crate) fn new(ledger: &Arc<Ledger>, recorded: Recorded, grant: Option<&Arc<Grant>>) -> Option<Self> {
-        let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(ledger), Arc::clone(grant)));
+    pub(crate) fn new(ledger: &Ledger, recorded: Recorded, grant: Option<&Arc<Grant>>) -> Option<Self> {
+        let once = grant.filter(|grant| grant.is_once()).map(|grant| (ledger.clone(), Arc::clone(grant)));
         if once.is_none() && matches!(recorded, Recorded::Accepted) {
             return None;
         }

@@ -15,7 +15,7 @@ use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{Kind, Permit};
+use crate::policy::{Entry, Event, Kind, Permit};
 use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::dialogue::{Dialogue, Step};
@@ -645,11 +645,23 @@ impl LiveCall {
         LiveEvent::Done(answer)
     }
 
+    /// Counts and records the end of the call.
     fn count(&self, outcome: OutcomeLabel) {
         let now = clock::now();
         let total = now.duration_since(self.labels.arrived);
         let upstream = self.running.as_ref().map(|running| now.duration_since(running.sent));
         self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
+        let entry = Entry {
+            call: Some(self.labels.call),
+            caller: Some(Arc::clone(&self.wants.caller)),
+            kind: Some(self.action.kind),
+            item: Some(Arc::clone(&self.action.canonical)),
+            result: outcome.as_str(),
+            duration: Some(total),
+            ..Entry::new(Event::Outcome)
+        };
+        // The call has ended: nobody can wait for this record, and nothing hangs on it.
+        drop(self.service.audit.record(entry, false));
     }
 
     /// Ends the exchange: one that has not answered is cancelled by being dropped.

@@ -77,6 +77,11 @@ pub(crate) struct Service {
     pub(crate) caller_rate: Option<CallerLimiter>,
     pub(crate) calls: AtomicU64,
     pub(crate) started: Instant,
+    pub(crate) ledger: Ledger,
+    /// States that calls have gone on with.
+    pub(crate) used: Mutex<Used>,
+    /// Where the console is, once it listens: the beginning of its pages' URLs.
+    pub(crate) console: OnceLock<String>,
 }
 
 /// Who asks, and how its answers must look.
@@ -236,7 +241,7 @@ impl Service {
         decision: Decision,
         facts: &Facts<'_>,
         entry: &Entry,
-        session: Option<u64>,
+        session: u64,
         call: u64,
     ) -> Result<(Permit, Option<Gate>), Refusal> {
         let record = Record::new(facts, &entry.canonical, &decision);
@@ -260,8 +265,8 @@ impl Service {
             Decision::Ask { .. } | Decision::Deny { .. } | Decision::Limit { .. } => None,
         };
         let is_grave = grant.is_some() || facts.annotations.known_destructive;
-        let written = audit::Entry {
-            session,
+        let written = policy::Entry {
+            session: Some(session),
             definition: Some(entry.definition_digest),
             arguments: facts.arguments.cloned(),
             grant: grant.map(|grant| Arc::clone(grant.id())),

@@ -97,7 +97,8 @@ impl OutcomeLabel {
         Self::Protocol,
     ];
 
-    fn as_str(self) -> &'static str {
+    /// Word for metric labels and the audit log.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",

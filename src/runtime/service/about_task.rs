@@ -85,8 +85,9 @@ impl Service {
             annotations: entry.annotations,
             arguments: None,
         };
+        let session = client.tag.as_ref().map_or(0, |tag| tag.number());
         let decision = decide_again(&snapshot.policy, rules, &facts);
-        let (permit, gate) = match self.judged(decision, &facts, entry, call) {
+        let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
             Ok(permitted) => permitted,
             Err(Refusal::Hidden) => return Handled::Answer(unknown()),
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),

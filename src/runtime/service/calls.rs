@@ -22,6 +22,7 @@ use crate::runtime::service::{
 };
 use crate::runtime::shares::Good;
 use crate::runtime::upstream::lane::Wants;
+use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::code;
 use crate::wire::digest::Digest;
 use crate::wire::raw::{RawJson, RawObject};
@@ -129,14 +130,15 @@ impl Service {
                 Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
             },
         };
+        let session = client.tag.as_ref().map_or(STATELESS, |tag| tag.number());
         let asked = |rule: &Arc<str>, need: Evidence| Asked {
             caller: Arc::clone(&client.caller),
-            session: Some(client.tag.as_ref().map_or(STATELESS, |tag| tag.number())),
+            session: Some(session),
             upstream: Arc::from(upstream),
             kind,
             item: Arc::from(canonical),
             definition: entry.definition_digest,
-            launch: handle.launch,
+            launch: handle.launch(),
             arguments: Digest::of_arguments(arguments.as_ref()),
             rule: Arc::clone(rule),
             need,
@@ -156,10 +158,10 @@ impl Service {
             params.remove("requestState");
             params.remove("inputResponses");
             let meta = routed.outgoing.meta.clone();
-            let request = Request { client: client.clone(), method, params, meta, labels };
+            let request = Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
             return self.ask(request, input.as_deref(), asked, shown, going_on);
         }
-        let (permit, gate) = match self.judged(decision, &facts, entry, call) {
+        let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
             Ok(permitted) => permitted,
             Err(Refusal::Hidden) => {
                 let unknown = match method {
@@ -170,7 +172,9 @@ impl Service {
                 return Handled::Answer(unroutable(&unknown, params, client.revision.era()));
             }
             Err(Refusal::Told(failure)) => {
-                handle.metrics.count(labels.label, failure.reason.into());
+                let outcome =
+                    if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
+                handle.metrics.count(labels.label, outcome);
                 return Handled::Answer(refused(&failure, &labels, client.revision));
             }
         };

@@ -78,7 +78,7 @@ impl Service {
                         Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
                     }
                     (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted, _) => {
-                        self.metrics.refused(request.labels.label, OutcomeLabel::InputRequired);
+                        request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
                         return Handled::Answer(Answer::ok(again));
                     }
                 }
@@ -156,7 +156,7 @@ impl Service {
     }
 
     fn refuse(&self, request: &Request, failure: &Failure, outcome: OutcomeLabel) -> Handled {
-        self.metrics.refused(request.labels.label, outcome);
+        request.metrics.count(request.labels.label, outcome);
         Handled::Answer(refused(failure, &request.labels, request.client.revision))
     }
 }
