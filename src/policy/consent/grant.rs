@@ -117,14 +117,22 @@ pub(crate) struct Grant {
     row: GrantRow,
     last_used: AtomicU64,
     uses: AtomicU64,
+    /// Uses that are kept already.
+    written: AtomicU64,
     claimed: AtomicBool,
     consumed: AtomicBool,
 }
 
 impl Grant {
     pub(crate) fn new(row: GrantRow) -> Self {
-        let (last_used, uses) = (AtomicU64::new(row.last_used), AtomicU64::new(row.uses));
-        Self { row, last_used, uses, claimed: AtomicBool::new(false), consumed: AtomicBool::new(false) }
+        Self {
+            last_used: AtomicU64::new(row.last_used),
+            uses: AtomicU64::new(row.uses),
+            written: AtomicU64::new(row.uses),
+            claimed: AtomicBool::new(false),
+            consumed: AtomicBool::new(false),
+            row,
+        }
     }
 
     pub(crate) fn id(&self) -> &Arc<str> {
@@ -161,6 +169,21 @@ impl Grant {
 
     pub(crate) fn uses(&self) -> u64 {
         self.uses.load(Ordering::Relaxed)
+    }
+
+    /// Uses that are not kept yet.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.uses().saturating_sub(self.written.load(Ordering::Relaxed))
+    }
+
+    /// So many uses have been kept.
+    pub(crate) fn written(&self, uses: u64) {
+        self.written.fetch_add(uses, Ordering::Relaxed);
+    }
+
+    /// Another process used it.
+    pub(crate) fn also_used(&self, at: Wall) {
+        self.last_used.fetch_max(at, Ordering::Relaxed);
     }
 
     pub(crate) fn is_once(&self) -> bool {

@@ -19,11 +19,8 @@ impl Prompt {
     pub(crate) fn message(&self) -> String {
         let Asked { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
         let shown = &self.shown;
-        let called = if *shown.exposed == **item {
-            String::new()
-        } else {
-            format!(" (called {})", quoted(&shown.exposed, 64))
-        };
+        let called =
+            if *shown.exposed == **item { String::new() } else { format!(" (called {})", quoted(&shown.exposed, 64)) };
         let rest = if shown.brief_is_whole { "" } else { "\n           .. and more that is not shown here" };
         let hidden = match shown.hidden_characters {
             0 => String::new(),
