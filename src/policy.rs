@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 use crate::catalog::name::ItemKind;
 
+pub(crate) mod consent;
+
 mod annotations;
 mod arguments;
 pub(crate) mod consent;
