@@ -25,7 +25,6 @@ pub(crate) mod consent;
 
 mod annotations;
 mod arguments;
-pub(crate) mod consent;
 pub(crate) mod chain;
 mod decide;
 mod evidence;

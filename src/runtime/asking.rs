@@ -92,7 +92,7 @@ pub(crate) enum Channel {
 }
 
 /// A request as it came, to be decided again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) client: ClientContext,
     pub(crate) method: Method,
@@ -173,7 +173,9 @@ impl Asking {
                     // Another answer came first, and that one counts; or this one does not suffice.
                     Err(CannotAnswer::Unknown) => {}
                     Err(why) => {
-                        return Step::Event(self.refuse(Reason::Denied, &format!("The approval does not count: {why}.")));
+                        return Step::Event(
+                            self.refuse(Reason::Denied, &format!("The approval does not count: {why}.")),
+                        );
                     }
                 }
                 continue;

@@ -14,8 +14,8 @@ pub(crate) struct Gate(BoxFuture<'static, Result<(), Failure>>);
 
 impl Gate {
     /// `None` where there is nothing to wait for.
-    pub(crate) fn new(ledger: &Ledger, recorded: Recorded, grant: Option<&Arc<Grant>>) -> Option<Self> {
-        let once = grant.filter(|grant| grant.is_once()).map(|grant| (ledger.clone(), Arc::clone(grant)));
+    pub(crate) fn new(ledger: &Arc<Ledger>, recorded: Recorded, grant: Option<&Arc<Grant>>) -> Option<Self> {
+        let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(ledger), Arc::clone(grant)));
         if once.is_none() && matches!(recorded, Recorded::Accepted) {
             return None;
         }
@@ -25,7 +25,9 @@ impl Gate {
             if let Some((ledger, grant)) = once {
                 // After the record: a consent is not used up by a call that is refused for want of space.
                 let consumed = ledger.consume(&grant).await;
-                consumed.map_err(|_| unrecorded("The approval of this call was used already, or its use could not be kept."))?;
+                consumed.map_err(|_| {
+                    unrecorded("The approval of this call was used already, or its use could not be kept.")
+                })?;
             }
             Ok(())
         })))

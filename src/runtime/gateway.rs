@@ -155,6 +155,8 @@ impl Gateway {
             audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             ledger: Arc::clone(&ledger),
+            used: std::sync::Mutex::default(),
+            console: std::sync::OnceLock::new(),
             tasks,
             draining,
             giving_up,

@@ -1,7 +1,7 @@
 //! What the gateway does with one request, whatever transport it came on.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -9,12 +9,14 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::catalog::merge::Entry;
 use crate::catalog::page::{CursorKey, CursorScope};
 use crate::engine::call::Outgoing;
 use crate::engine::call::{Executed, Failure, Progress, Reason};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::{Carried, StateKey};
 use crate::engine::task_id::TaskKey;
+use crate::engine::used::Used;
 use crate::mcp::capability::{AtPresent, discover_result};
 use crate::mcp::input::{Kinds, Roots, all_accepted, without_roots};
 use crate::mcp::log::{LogLevel, LogSwitch};
@@ -22,11 +24,13 @@ use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
 use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Record, decide};
+use crate::policy::{self, CallerLimiter, Decision, Facts, Permit, Record};
 use crate::runtime::asker::Asker;
+use crate::runtime::asking::ClientCall;
 use crate::runtime::audit::Audit;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
+use crate::runtime::gate::Gate;
 use crate::runtime::held::Parks;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
@@ -80,7 +84,6 @@ pub(crate) struct Service {
     pub(crate) caller_rate: Option<CallerLimiter>,
     pub(crate) calls: AtomicU64,
     pub(crate) started: Instant,
-    pub(crate) ledger: Ledger,
     /// States that calls have gone on with.
     pub(crate) used: Mutex<Used>,
     /// Where the console is, once it listens: the beginning of its pages' URLs.

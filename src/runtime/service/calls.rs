@@ -158,7 +158,8 @@ impl Service {
             params.remove("requestState");
             params.remove("inputResponses");
             let meta = routed.outgoing.meta.clone();
-            let request = Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
+            let request =
+                Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
             return self.ask(request, input.as_deref(), asked, shown, going_on);
         }
         let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {

@@ -47,7 +47,7 @@ impl Service {
             (true, Era::Modern) => consent.prompt_life.min(ROUND),
             (false, _) => consent.prompt_life,
         };
-        let prompt = match self.ledger.ask(asked, shown, life) {
+        let prompt = match self.ledger.ask_for(asked, shown, life) {
             Ok(prompt) => prompt,
             Err(why) => return self.unasked(&request, &why),
         };
