@@ -12,8 +12,8 @@ use std::time::Duration;
 use url::Url;
 
 pub(crate) use crate::catalog::name::UpstreamName;
-use crate::mcp::input::Roots;
 use crate::mcp::annotations::Hints;
+use crate::mcp::input::Roots;
 use crate::policy::{PolicySpec, Trust};
 
 mod arguments;

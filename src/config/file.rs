@@ -167,11 +167,9 @@ impl<'s> Node<'s> {
                 }
                 number
             }
-            DeValue::String(_)
-            | DeValue::Boolean(_)
-            | DeValue::Datetime(_)
-            | DeValue::Array(_)
-            | DeValue::Table(_) => self.wrong("a number"),
+            DeValue::String(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                self.wrong("a number")
+            }
         }
     }
 

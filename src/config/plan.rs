@@ -98,9 +98,7 @@ pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
         (id, tools, upstreams, callers, key, rate, burst)
     }
     let PolicySpec { default, rules, limits } = a;
-    *default == b.default
-        && *rules == b.rules
-        && limits.iter().map(limit).eq(b.limits.iter().map(limit))
+    *default == b.default && *rules == b.rules && limits.iter().map(limit).eq(b.limits.iter().map(limit))
 }
 
 impl Upstream {

@@ -1,7 +1,7 @@
 //! The `[policy]` table.
 
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Effect, Evidence, Hints, Kind, KeyPart, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
+use crate::policy::{Effect, Evidence, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
 
 use super::arguments::conditions;
 use super::file::{Node, Table, did_you_mean};
@@ -9,8 +9,7 @@ use super::limits::rate;
 use super::upstream::hints;
 
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("ask", Effect::Ask), ("deny", Effect::Deny)];
-const EVIDENCE: [(&str, Evidence); 3] =
-    [("L1", Evidence::Client), ("L2", Evidence::Page), ("L3", Evidence::Operator)];
+const EVIDENCE: [(&str, Evidence); 3] = [("L1", Evidence::Client), ("L2", Evidence::Page), ("L3", Evidence::Operator)];
 const KEY_PARTS: [(&str, KeyPart); 3] =
     [("caller", KeyPart::Caller), ("upstream", KeyPart::Upstream), ("tool", KeyPart::Tool)];
 

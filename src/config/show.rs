@@ -6,14 +6,14 @@ use std::path::Path;
 use toml::Value;
 use url::Url;
 
-use crate::mcp::input::Roots;
 use crate::mcp::annotations::Hints;
+use crate::mcp::input::Roots;
 use crate::policy::{ArgumentSpec, KeyPart, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, OnChange, Profile, Server, Start, Target, Transport, Upstream,
-    Uris, units,
+    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, OnChange, Profile, Server, Start, Target, Transport,
+    Upstream, Uris, units,
 };
 
 /// Renders every key with the value in force, in the order of the shipped example.
@@ -294,7 +294,12 @@ fn rule(out: &mut Out, rule: &RuleSpec) {
 
 fn hints(hints: &Hints) -> String {
     let Hints { read_only, destructive, idempotent, open_world } = hints;
-    let all = [("read-only", read_only), ("destructive", destructive), ("idempotent", idempotent), ("open-world", open_world)];
+    let all = [
+        ("read-only", read_only),
+        ("destructive", destructive),
+        ("idempotent", idempotent),
+        ("open-world", open_world),
+    ];
     let stated = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_ref()?.to_string())));
     inline(&stated.collect::<Vec<_>>())
 }
@@ -311,7 +316,11 @@ fn condition(spec: &ArgumentSpec) -> String {
         MatcherSpec::UrlHostIn(texts) | MatcherSpec::EmailDomainIn(texts) | MatcherSpec::CidrIn(texts) => array(texts),
         MatcherSpec::Range { min, max } => {
             let ends = [("min", min), ("max", max)].into_iter();
-            inline(&ends.filter_map(|(name, end)| Some((name.to_owned(), number(end.as_ref().copied()?)))).collect::<Vec<_>>())
+            inline(
+                &ends
+                    .filter_map(|(name, end)| Some((name.to_owned(), number(end.as_ref().copied()?))))
+                    .collect::<Vec<_>>(),
+            )
         }
         MatcherSpec::MaxLen(most) | MatcherSpec::MaxItems(most) => most.to_string(),
         MatcherSpec::Type(kind) => quoted(kind.as_str()),

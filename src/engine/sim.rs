@@ -23,7 +23,9 @@ use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
-use crate::policy::{Annotations, Annotator, Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide};
+use crate::policy::{
+    Annotations, Annotator, Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
+};
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 

@@ -105,15 +105,18 @@ mod tests {
         object.encode().text().into_owned()
     }
 
-    const READS: Annotations =
-        Annotations { read_only: true, destructive: false, ..Annotations::ASSUMED };
+    const READS: Annotations = Annotations { read_only: true, destructive: false, ..Annotations::ASSUMED };
 
     #[test]
     fn claims_that_come_to_the_same_keep_their_bytes() {
         for (label, text, effective) in [
             ("no annotations", r#"{"name":"a"}"#, READS),
             ("none that count", r#"{"name":"a","annotations": {"title":"A"}}"#, Annotations::ASSUMED),
-            ("the defaults", r#"{"annotations": { "destructiveHint":true, "readOnlyHint" : false }}"#, Annotations::ASSUMED),
+            (
+                "the defaults",
+                r#"{"annotations": { "destructiveHint":true, "readOnlyHint" : false }}"#,
+                Annotations::ASSUMED,
+            ),
             ("read only", r#"{"annotations": {"readOnlyHint":true}}"#, READS),
             ("no object", r#"{"annotations":7}"#, READS),
         ] {

@@ -156,7 +156,8 @@ pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'
     let least = least_evidence(facts);
     if facts.kind.can_ask() {
         // Of all rules that ask, the one that wants the most; the first of equals.
-        let asking = item.ask.iter().filter(fires).map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
+        let asking =
+            item.ask.iter().filter(fires).map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
         let strictest = asking.reduce(|best, next| if next.1 > best.1 { next } else { best });
         if let Some((rule, need)) = strictest {
             return Verdict::Ask { rule, need };
@@ -191,7 +192,9 @@ pub(super) fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>)
         return Some(&rule.id);
     }
     let denies = item.kind.otherwise(policy.default) == Effect::Deny;
-    let opened = || (item.kind.can_ask() && item.ask.iter().any(|rule| about(&rule))) || item.allow.iter().any(|rule| about(&rule));
+    let opened = || {
+        (item.kind.can_ask() && item.ask.iter().any(|rule| about(&rule))) || item.allow.iter().any(|rule| about(&rule))
+    };
     (denies && !opened()).then_some(&policy.default_id)
 }
 

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::uri::{Reading, read, respell};
 use super::arguments::{ArgumentSpec, Conditions};
+use super::uri::{Reading, read, respell};
 use super::{AGAIN_RULE, Annotations, DEFAULT_RULE, DOUBT_RULE, Effect, Evidence, Hints, Kind, PolicyProblem};
 
 mod kinds;

@@ -184,10 +184,7 @@ mod tests {
         assert_eq!(
             read(" { \"a\\u0062\" : [ 1.50 , true,null, \"x\\\"y\" ] , \"c\":{} } "),
             Some(Json::Object(vec![
-                (
-                    "ab".into(),
-                    Json::List(vec![Json::Number("1.50"), Json::Boolean(true), Json::Null, text("x\"y")])
-                ),
+                ("ab".into(), Json::List(vec![Json::Number("1.50"), Json::Boolean(true), Json::Null, text("x\"y")])),
                 ("c".into(), Json::Object(vec![])),
             ]))
         );

@@ -196,9 +196,13 @@ mod tests {
 
     #[test]
     fn keys_that_some_readers_take_for_one_are_alike() {
-        for (one, other, want) in
-            [("path", "PATH", true), ("path", "paths", false), ("\u{212a}ey", "key", true), ("\u{17f}rc", "src", true), ("é", "É", true)]
-        {
+        for (one, other, want) in [
+            ("path", "PATH", true),
+            ("path", "paths", false),
+            ("\u{212a}ey", "key", true),
+            ("\u{17f}rc", "src", true),
+            ("é", "É", true),
+        ] {
             assert_eq!(is_alike(one, other), want, "{one} {other}");
         }
     }

@@ -10,7 +10,9 @@ use super::Truth;
 pub(super) fn base(path: &str) -> Result<Box<str>, String> {
     let trimmed = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     if !is_plain_path(trimmed) {
-        return Err(format!("`{path}` is no plain absolute path: it begins with `/` and has no `..`, `.`, `//`, `%` or `\\`"));
+        return Err(format!(
+            "`{path}` is no plain absolute path: it begins with `/` and has no `..`, `.`, `//`, `%` or `\\`"
+        ));
     }
     Ok(Box::from(trimmed))
 }
@@ -59,7 +61,9 @@ impl Domain {
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
         let lower = name.to_ascii_lowercase();
         if !is_name(&lower) {
-            return Err(format!("`{text}` is no domain, such as \"example.com\" or, for all below it, \"*.example.com\""));
+            return Err(format!(
+                "`{text}` is no domain, such as \"example.com\" or, for all below it, \"*.example.com\""
+            ));
         }
         Ok(Self { name: Box::from(lower), below })
     }
@@ -104,7 +108,11 @@ fn host_of(url: &str) -> Option<String> {
         return plain_address(address).filter(|_| address.contains(':'));
     }
     // A last label of digits makes readers take the name for a number in some notation.
-    if plain_address(&host).is_some() { Some(host) } else { Some(host).filter(|host| is_name(host) && !is_numeric(host)) }
+    if plain_address(&host).is_some() {
+        Some(host)
+    } else {
+        Some(host).filter(|host| is_name(host) && !is_numeric(host))
+    }
 }
 
 /// An IP address in its usual spelling.
@@ -133,7 +141,10 @@ fn is_name(name: &str) -> bool {
 pub(super) fn email_domain(address: &str, domains: &[Domain]) -> Truth {
     let Some((user, domain)) = address.split_once('@') else { return Truth::Unknown };
     // No comments, quotes, lists, routes or names beside the address.
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+' | b'=' | b'\'' | b'~' | b'#' | b'$' | b'&' | b'*');
+    let plain = |b: u8| {
+        b.is_ascii_alphanumeric()
+            || matches!(b, b'.' | b'_' | b'-' | b'+' | b'=' | b'\'' | b'~' | b'#' | b'$' | b'&' | b'*')
+    };
     let domain = domain.to_ascii_lowercase();
     if user.is_empty() || !user.bytes().all(plain) || !is_name(&domain) {
         return Truth::Unknown;

@@ -43,7 +43,8 @@ impl Kinds {
     pub(in crate::policy) fn of(spec: &RuleSpec) -> Self {
         let mut kinds = Self::stated(spec);
         if spec.names_items() {
-            let lists = [(&spec.tools, Self::TOOLS), (&spec.prompts, Self::PROMPTS), (&spec.resources, Self::RESOURCES)];
+            let lists =
+                [(&spec.tools, Self::TOOLS), (&spec.prompts, Self::PROMPTS), (&spec.resources, Self::RESOURCES)];
             let named = lists.iter().filter(|(list, _)| !list.is_empty()).fold(0, |bits, (_, kinds)| bits | kinds.0);
             kinds.0 &= named;
         }
