@@ -29,6 +29,7 @@ pub(crate) mod chain;
 mod decide;
 mod evidence;
 mod limit;
+mod lint;
 mod permit;
 mod record;
 mod rule;
@@ -211,6 +212,9 @@ impl Policy {
     pub(crate) fn build(spec: &PolicySpec) -> Result<Self, Vec<PolicyProblem>> {
         let mut problems = Problems::default();
         let policy = Self::compile(spec, &mut problems);
+        if problems.0.is_empty() {
+            lint::check(spec, &policy.rules, &mut problems);
+        }
         if problems.0.is_empty() { Ok(policy) } else { Err(problems.0) }
     }
 

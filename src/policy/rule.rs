@@ -111,7 +111,7 @@ pub(in crate::policy) struct Rule {
     pub(in crate::policy) target: Target,
     pub(in crate::policy) profiles: Patterns,
     pub(in crate::policy) kinds: Kinds,
-    annotations: Hints,
+    pub(in crate::policy) annotations: Hints,
     pub(in crate::policy) conditions: Option<Conditions>,
     pub(in crate::policy) min_evidence: Option<Evidence>,
 }

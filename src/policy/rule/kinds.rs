@@ -14,6 +14,11 @@ impl Kinds {
 
     /// What can wait for a consent.
     pub(in crate::policy) const ASKING: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Resource]);
+    /// What goes with items and cannot wait for a consent, tasks aside: their calls were decided.
+    pub(in crate::policy) const FOLLOWING: Self = Self::from_kinds(&[Kind::Completion, Kind::Subscription]);
+    /// What can have arguments to look at.
+    pub(in crate::policy) const WITH_ARGUMENTS: Self =
+        Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Completion, Kind::Sampling, Kind::Elicitation]);
     /// What is allowed unless a rule denies it.
     const FREE: Self = Self::from_kinds(&[Kind::Sampling, Kind::Elicitation, Kind::Launch]);
     const TOOLS: Self = Self::from_kinds(&[Kind::Tool, Kind::Task]);
@@ -88,6 +93,11 @@ impl Kinds {
 
     pub(in crate::policy) const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether the two have a kind in common.
+    pub(in crate::policy) const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     pub(in crate::policy) const fn and(self, other: Self) -> Self {
