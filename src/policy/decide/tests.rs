@@ -165,7 +165,7 @@ fn a_consent_allows_what_a_rule_asks_about_and_nothing_else() {
     assert_eq!(told(&decided("a__no")), "deny no");
     assert!(asked.borrow().is_empty(), "nobody is asked about what is denied");
     let Decision::Allow(permit) = decided("a__x") else { panic!("not allowed") };
-    assert_eq!((&**permit.rule(), permit.grant().map(|grant| &*grant.id)), ("ask", Some("g")));
+    assert_eq!((&**permit.rule(), permit.grant().map(|grant| &**grant.id())), ("ask", Some("g")));
     assert!(permit.onward().grant().is_some());
     assert_eq!(told(&decided("a__x")), "limit l 1s", "the consent is not spent on what a limit refuses");
     assert_eq!(*asked.borrow(), ["ask L1", "ask L1"]);
