@@ -189,6 +189,11 @@ impl Audit {
         Ok(audit)
     }
 
+    /// Whether calls must be refused: the last record could not be written, and that denies. Each further record tries again.
+    pub(crate) fn refuses(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.deny && !inner.shared.healthy.load(Ordering::Acquire))
+    }
+
     /// Whether records are written somewhere.
     pub(crate) const fn is_kept(&self) -> bool {
         self.0.is_some()

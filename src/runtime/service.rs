@@ -429,6 +429,9 @@ impl Service {
         self.metrics.decision(record.decision(), record.rule());
         let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
         match decision {
+            Decision::Allow(_) if self.audit.refuses() => {
+                Err(told(Reason::Denied, "This call cannot be recorded at present, so it is not made."))
+            }
             Decision::Allow(permit) => Ok(permit),
             Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),
             Decision::Deny { hidden: false, .. } => Err(told(Reason::Denied, "The policy does not allow this call.")),

@@ -168,7 +168,11 @@ async fn a_log_that_was_tampered_with_stays_bad_whatever_is_written_after() {
             |text| text.lines().take(4).map(|line| format!("{line}\n")).collect(),
             "audit-main-000002.jsonl: line 1: record 7: sequence gap: the records from 5 on were removed",
         ),
-        ("cut in a line", |text| text[..text.len() - 9].to_owned(), "audit-main-000001.jsonl: line 6: record 6: not a record"),
+        (
+            "cut in a line",
+            |text| text[..text.len() - 9].to_owned(),
+            "audit-main-000001.jsonl: line 6: record 6: not a record",
+        ),
         (
             "emptied",
             |_| String::new(),
