@@ -18,7 +18,6 @@ use crate::catalog::name::ItemKind;
 mod annotations;
 pub(crate) mod chain;
 mod decide;
-mod digest;
 mod evidence;
 mod limit;
 mod permit;
@@ -28,12 +27,12 @@ mod uri;
 
 pub(crate) use self::annotations::Annotations;
 pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
-pub(crate) use self::digest::Digest;
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
 pub(crate) use self::permit::Permit;
 pub(crate) use self::record::{Entry, Event, Record};
 pub(crate) use self::rule::{Field, RuleSpec};
+pub(crate) use crate::wire::digest::Digest;
 
 use self::limit::Limit;
 use self::rule::{Problems, Rule, Subject, Truth};
