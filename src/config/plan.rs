@@ -78,6 +78,7 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
         ("admin.socket", old.admin.socket != new.admin.socket),
         ("admin.group", old.admin.group != new.admin.group),
         ("admin.users", old.admin.users != new.admin.users),
+        ("policy.consent", old.consent != new.consent),
         ("audit.path", old.audit.path != new.audit.path),
         ("audit.capture-arguments", old.audit.capture_arguments != new.audit.capture_arguments),
         ("audit.strict", old.audit.strict != new.audit.strict),

@@ -18,7 +18,9 @@ use crate::engine::task_id::TaskKey;
 use crate::policy::{CallerLimiter, Entry};
 use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
+use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
@@ -74,6 +76,8 @@ pub(crate) enum StartError {
     },
     #[error(transparent)]
     Audit(#[from] OpenError),
+    #[error("the state directory: {0}")]
+    State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -111,9 +115,10 @@ impl Gateway {
         chain: &str,
     ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
-        let audit = match &store {
-            Some(store) => audit::open_in(store.dir(), &config.audit, chain, metrics.audit())?,
-            None => Audit::none(),
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let audit = match (&store, &db) {
+            (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
+            _ => Audit::none(),
         };
         // Without a disk that takes it the gateway starts too, and calls are refused.
         drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
@@ -134,8 +139,14 @@ impl Gateway {
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
         };
+        let ledger = match db {
+            Some(db) => Ledger::open(db, &config.consent)?,
+            None => Ledger::memory(&config.consent),
+        };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
+        let ledger = Arc::new(ledger);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
@@ -143,6 +154,7 @@ impl Gateway {
             metrics,
             audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
+            ledger: Arc::clone(&ledger),
             tasks,
             draining,
             giving_up,
@@ -168,7 +180,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits)),
+            sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
             store,
             reloading: Mutex::new(()),
