@@ -115,9 +115,10 @@ impl Gateway {
         chain: &str,
     ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
-        let audit = match &store {
-            Some(store) => audit::open_in(store.dir(), &config.audit, chain, metrics.audit())?,
-            None => Audit::none(),
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let audit = match (&store, &db) {
+            (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
+            _ => Audit::none(),
         };
         // Without a disk that takes it the gateway starts too, and calls are refused.
         drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
@@ -138,7 +139,6 @@ impl Gateway {
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
         };
-        let db = store.as_ref().map(Store::db).transpose()?;
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),

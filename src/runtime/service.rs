@@ -264,7 +264,6 @@ impl Service {
             call.id = format_args!("{call:x}"),
             "decision"
         );
-        drop(self.audit.record(record.entry(call), false));
         self.metrics.decision(record.decision(), record.rule());
         let grant = match &decision {
             Decision::Allow(permit) => permit.grant(),

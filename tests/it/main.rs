@@ -16,6 +16,7 @@
 )]
 
 mod asking;
+mod audit;
 mod bridges;
 mod calls;
 mod conformance;
