@@ -98,8 +98,8 @@ pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
         (id, effect, upstreams, tools, prompts, resources, callers)
     }
     fn limit(limit: &LimitSpec) -> impl PartialEq + '_ {
-        let LimitSpec { id, tools, upstreams, callers, key, rate, burst } = limit;
-        (id, tools, upstreams, callers, key, rate, burst)
+        let LimitSpec { id, tools, upstreams, callers, key, rate, burst, concurrent, per_day } = limit;
+        (id, tools, upstreams, callers, key, rate, burst, concurrent, per_day)
     }
     let PolicySpec { default, rules, limits } = a;
     *default == b.default

@@ -43,8 +43,8 @@ pub(crate) enum Decision {
 /// Decides one call; draws from the limits if, and only if, it is allowed.
 ///
 /// `item` must be of this policy and of the item that `facts` name, and `limiter` of this policy,
-/// else the call is denied: a mixture of snapshots is not decided on. `now` is the time since any
-/// fixed moment, the same for all calls of one process, and does not jump back.
+/// else the call is denied: a mixture of snapshots is not decided on. `now` is the time since 1970
+/// on a clock that never goes back.
 pub(crate) fn decide(
     policy: &Policy,
     item: &ItemRules,
@@ -57,7 +57,7 @@ pub(crate) fn decide(
         Err(refusal) => return refusal,
     };
     match limiter.take(policy, item, facts, now) {
-        Ok(()) => Decision::Allow(Permit::mint(Arc::clone(rule))),
+        Ok(taken) => Decision::Allow(Permit::mint(Arc::clone(rule)).with(taken)),
         Err(Limited::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
         Err(Limited::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
     }
