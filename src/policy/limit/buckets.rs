@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 
 use super::super::decide::Facts;
 use super::super::{ItemRules, Policy, Stamp};
-use super::lease::{Claim, Granted, Lease, Overdrawn};
+use super::lease::{Granted, Lease, Overdrawn};
 use super::{Admission, Counts, Identity, KeyPart, Meter, Part, Rate, Stored};
 
 /// Parts of a table that are locked each on their own.
@@ -240,9 +240,9 @@ fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
         let draws = locked.iter().map(|(draw, ..)| draw).filter(|draw| !draw.meter.is_concurrent());
         let claims = draws.zip(drawn).map(|(draw, bucket)| {
             let (table, key, meter) = (Arc::clone(draw.table), draw.key(), draw.meter);
-            Claim(Withdrawal { table, key, meter, now, after: bucket.state, moved: bucket.moved, epoch: bucket.epoch })
+            Withdrawal { table, key, meter, now, after: bucket.state, moved: bucket.moved, epoch: bucket.epoch }
         });
-        Lease::new(claims.collect())
+        Lease::new(claims)
     });
     Ok(Taken { held, lease })
 }
@@ -311,6 +311,8 @@ struct Bucket {
     state: u64,
     /// Up to here the disk holds it as used for sure.
     leased: u64,
+    /// What the disk holds for sure, by this process or others.
+    known: u64,
     /// What this process last wrote or found on disk; it may be on its way there.
     written: u64,
     /// How far what other processes drew has moved `state`, all together.
@@ -364,7 +366,7 @@ impl Shard {
             bucket.state = state;
             return *bucket;
         }
-        let bucket = Bucket { state, leased: 0, written: 0, moved: 0, epoch: self.epochs };
+        let bucket = Bucket { state, leased: 0, known: 0, written: 0, moved: 0, epoch: self.epochs };
         self.buckets.insert(draw.key(), bucket);
         bucket
     }
@@ -373,7 +375,7 @@ impl Shard {
     fn restore(&mut self, meter: Meter, key: Key, state: u64) {
         self.epochs += 1;
         self.sweep_at = self.sweep_at.min(meter.full_at(state));
-        let bucket = Bucket { state, leased: state, written: state, moved: 0, epoch: self.epochs };
+        let bucket = Bucket { state, leased: state, known: state, written: state, moved: 0, epoch: self.epochs };
         self.buckets.insert(key, bucket);
     }
 
@@ -423,20 +425,22 @@ impl Withdrawal {
         shard.buckets.get(&self.key).is_some_and(|bucket| asked(bucket) <= bucket.leased)
     }
 
-    /// See [`Claim::extend`].
+    /// See [`Claim::extend`](super::Claim::extend).
     pub(super) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
         let stored = on_disk.map_or(0, Stored::number);
         let mut shard = self.table.lock(self.key.parts());
-        let fresh = Bucket { state: self.after, leased: 0, written: 0, moved: self.moved, epoch: self.epoch };
+        let fresh = Bucket { state: self.after, leased: 0, known: 0, written: 0, moved: self.moved, epoch: self.epoch };
         let bucket = shard.buckets.entry(self.key.clone()).or_insert(fresh);
         let asked = self.after.saturating_add(bucket.moved.saturating_sub(self.moved));
         if asked <= bucket.written && bucket.written <= stored {
-            return Ok(Granted { write: None, up_to: bucket.written });
+            return Ok(Granted::new(None, bucket.written));
         }
         // What others drew comes before what this process draws beyond its last lease.
         let full = self.meter.full(self.now);
         let others = stored.max(full).saturating_sub(bucket.written.max(full));
-        bucket.written = bucket.written.max(stored);
+        if bucket.written < stored {
+            (bucket.known, bucket.written) = (stored, stored);
+        }
         bucket.state = bucket.state.saturating_add(others);
         bucket.moved = bucket.moved.saturating_add(others);
         let after = asked.saturating_add(others);
@@ -445,13 +449,22 @@ impl Withdrawal {
         }
         let up_to = after.saturating_add(self.meter.ahead());
         bucket.written = up_to;
-        Ok(Granted { write: Some(self.meter.stored(up_to)), up_to })
+        Ok(Granted::new(Some(self.meter.stored(up_to)), up_to))
     }
 
     /// The disk holds it as used up to there.
     pub(super) fn leased(&self, up_to: u64) {
         if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
             bucket.leased = bucket.leased.max(up_to);
+            bucket.known = bucket.known.max(up_to);
+            bucket.written = bucket.written.max(up_to);
+        }
+    }
+
+    /// What was written is not on the disk.
+    pub(super) fn unwritten(&self) {
+        if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
+            bucket.written = bucket.known;
         }
     }
 

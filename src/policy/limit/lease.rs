@@ -23,21 +23,23 @@ pub(crate) struct Lease(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     claims: Vec<Claim>,
-    /// It was given back, so it is settled for ever.
-    over: AtomicBool,
+    settled: AtomicBool,
+    given_back: AtomicBool,
 }
 
 /// One bucket of a lease.
 #[derive(Debug)]
-pub(crate) struct Claim(pub(super) Withdrawal);
+pub(crate) struct Claim {
+    drawn: Withdrawal,
+    extended: AtomicBool,
+}
 
 /// A bound that covers a call, once it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     /// What to write; `None` where the disk has it already.
     pub(crate) write: Option<Stored>,
-    /// For [`Claim::leased`].
-    pub(crate) up_to: u64,
+    up_to: u64,
 }
 
 /// Other processes have used the limit up.
@@ -47,9 +49,16 @@ pub(crate) struct Overdrawn {
     pub(crate) retry_after: Duration,
 }
 
+impl Granted {
+    pub(super) fn new(write: Option<Stored>, up_to: u64) -> Self {
+        Self { write, up_to }
+    }
+}
+
 impl Lease {
-    pub(super) fn new(claims: Vec<Claim>) -> Self {
-        Self(Arc::new(Inner { claims, over: AtomicBool::new(false) }))
+    pub(super) fn new(drawn: impl Iterator<Item = Withdrawal>) -> Self {
+        let claims = drawn.map(|drawn| Claim { drawn, extended: AtomicBool::new(false) }).collect();
+        Self(Arc::new(Inner { claims, settled: AtomicBool::new(false), given_back: AtomicBool::new(false) }))
     }
 
     /// The buckets that the call drew from.
@@ -57,15 +66,36 @@ impl Lease {
         &self.0.claims
     }
 
-    /// Whether nothing has to be written for the call: other calls have done it meanwhile.
+    /// Whether nothing has to be written any more for the call: it has been, or other calls have done it meanwhile.
     pub(crate) fn is_settled(&self) -> bool {
-        self.0.claims.iter().all(|claim| claim.0.is_leased())
+        self.0.settled.load(Ordering::Acquire) || self.0.claims.iter().all(|claim| claim.drawn.is_leased())
+    }
+
+    /// What [`Claim::extend`] gave for each claim, in their order, is durable.
+    pub(crate) fn settle(&self, granted: &[Granted]) {
+        for (claim, granted) in self.0.claims.iter().zip(granted) {
+            claim.drawn.leased(granted.up_to);
+        }
+        self.0.settled.store(true, Ordering::Release);
+    }
+
+    /// The transaction did not take place; before another one is begun, this is to be said. The call is refused.
+    pub(crate) fn fail(&self) {
+        for claim in self.0.claims.iter().filter(|claim| claim.extended.load(Ordering::Acquire)) {
+            claim.drawn.unwritten();
+        }
+        self.give_back();
+    }
+
+    /// Whether the call was refused after all.
+    pub(crate) fn is_given_back(&self) -> bool {
+        self.0.given_back.load(Ordering::Acquire)
     }
 
     /// The call is refused after all: all that it drew goes back, once.
     pub(crate) fn give_back(&self) {
-        if !self.0.over.swap(true, Ordering::AcqRel) {
-            self.0.claims.iter().for_each(|claim| claim.0.give_back());
+        if !self.0.given_back.swap(true, Ordering::AcqRel) {
+            self.0.claims.iter().for_each(|claim| claim.drawn.give_back());
         }
     }
 }
@@ -73,7 +103,7 @@ impl Lease {
 impl Claim {
     /// Where the bucket is on disk.
     pub(crate) fn row(&self) -> RowId {
-        self.0.row()
+        self.drawn.row()
     }
 
     /// Finds the bound to write, given what the disk holds. Reading, this and writing are one transaction.
@@ -81,11 +111,7 @@ impl Claim {
     /// # Errors
     /// [`Overdrawn`]; the whole lease is to be given back then.
     pub(crate) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
-        self.0.extend(on_disk)
-    }
-
-    /// The transaction is durable.
-    pub(crate) fn leased(&self, granted: Granted) {
-        self.0.leased(granted.up_to);
+        self.extended.store(true, Ordering::Release);
+        self.drawn.extend(on_disk)
     }
 }

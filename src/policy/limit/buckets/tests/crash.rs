@@ -34,17 +34,21 @@ impl Life {
                 sent.push(at);
                 continue;
             };
-            match extend(&lease, &mut page) {
-                Ok(granted) if !fails => done.push((lease, granted, at)),
-                Ok(_) | Err(_) => lease.give_back(),
-            }
+            let extended = extend(&lease, &mut page);
+            done.push((lease, extended, at));
         }
-        if !fails {
-            *disk = page;
+        if fails {
+            done.iter().for_each(|(lease, ..)| lease.fail());
+            return sent;
         }
+        *disk = page;
         for (lease, granted, at) in done {
-            lease.claims().iter().zip(granted).for_each(|(claim, granted)| claim.leased(granted));
-            assert!(lease.is_settled());
+            let Ok(granted) = granted else {
+                lease.give_back();
+                continue;
+            };
+            lease.settle(&granted);
+            assert!(lease.is_settled() && !lease.is_given_back());
             sent.push(at);
         }
         sent
