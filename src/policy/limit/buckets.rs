@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -240,7 +241,8 @@ fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
         let draws = locked.iter().map(|(draw, ..)| draw).filter(|draw| !draw.meter.is_concurrent());
         let claims = draws.zip(drawn).map(|(draw, bucket)| {
             let (table, key, meter) = (Arc::clone(draw.table), draw.key(), draw.meter);
-            Withdrawal { table, key, meter, now, after: bucket.state, moved: bucket.moved, epoch: bucket.epoch }
+            let epoch = AtomicU64::new(bucket.epoch);
+            Withdrawal { table, key, meter, now, after: bucket.state, moved: bucket.moved, epoch }
         });
         Lease::new(claims)
     });
@@ -317,8 +319,17 @@ struct Bucket {
     written: u64,
     /// How far what other processes drew has moved `state`, all together.
     moved: u64,
+    /// When a call last found it full.
+    full_at: u64,
     /// Differs whenever it has been full in between: what was drawn before that has been refilled already.
     epoch: u64,
+}
+
+impl Bucket {
+    /// One that was full before its first call.
+    fn new(state: u64, full_at: u64, epoch: u64) -> Self {
+        Self { state, leased: 0, known: 0, written: 0, moved: 0, full_at, epoch }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -361,12 +372,12 @@ impl Shard {
         let parts: &dyn Parts = &draw.parts;
         if let Some(bucket) = self.buckets.get_mut(parts) {
             if bucket.state <= draw.meter.full(now) {
-                bucket.epoch = self.epochs;
+                (bucket.full_at, bucket.epoch) = (now, self.epochs);
             }
             bucket.state = state;
             return *bucket;
         }
-        let bucket = Bucket { state, leased: 0, known: 0, written: 0, moved: 0, epoch: self.epochs };
+        let bucket = Bucket::new(state, now, self.epochs);
         self.buckets.insert(draw.key(), bucket);
         bucket
     }
@@ -375,7 +386,7 @@ impl Shard {
     fn restore(&mut self, meter: Meter, key: Key, state: u64) {
         self.epochs += 1;
         self.sweep_at = self.sweep_at.min(meter.full_at(state));
-        let bucket = Bucket { state, leased: state, known: state, written: state, moved: 0, epoch: self.epochs };
+        let bucket = Bucket { leased: state, known: state, written: state, ..Bucket::new(state, 0, self.epochs) };
         self.buckets.insert(key, bucket);
     }
 
@@ -410,7 +421,7 @@ pub(super) struct Withdrawal {
     /// The bucket right after the call took its part, and what tells whether that still means the same.
     after: u64,
     moved: u64,
-    epoch: u64,
+    epoch: AtomicU64,
 }
 
 impl Withdrawal {
@@ -429,23 +440,36 @@ impl Withdrawal {
     pub(super) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
         let stored = on_disk.map_or(0, Stored::number);
         let mut shard = self.table.lock(self.key.parts());
-        let fresh = Bucket { state: self.after, leased: 0, known: 0, written: 0, moved: self.moved, epoch: self.epoch };
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        let fresh = Bucket { moved: self.moved, ..Bucket::new(self.after, self.now, epoch) };
         let bucket = shard.buckets.entry(self.key.clone()).or_insert(fresh);
         let asked = self.after.saturating_add(bucket.moved.saturating_sub(self.moved));
         if asked <= bucket.written && bucket.written <= stored {
             return Ok(Granted::new(None, bucket.written));
         }
+        let now = self.now.max(bucket.full_at);
+        let full = self.meter.full(now);
         // What others drew comes before what this process draws beyond its last lease.
-        let full = self.meter.full(self.now);
         let others = stored.max(full).saturating_sub(bucket.written.max(full));
-        if bucket.written < stored {
+        let has_others = bucket.written < stored;
+        if has_others {
             (bucket.known, bucket.written) = (stored, stored);
         }
         bucket.state = bucket.state.saturating_add(others);
         bucket.moved = bucket.moved.saturating_add(others);
-        let after = asked.saturating_add(others);
-        if let Admission::RetryAfter(retry_after) = self.meter.judge(after, self.now) {
+        let is_late = bucket.epoch != epoch;
+        if is_late && !has_others && matches!(self.meter, Meter::Rate { .. }) {
+            // Time has refilled it, so it would be nothing on disk either.
+            return Ok(Granted::new(None, 0));
+        }
+        // A call that is late in any other way counts anew: the day of its first count is over.
+        let after = if is_late { bucket.state.max(full).saturating_add(self.meter.unit()) } else { asked.saturating_add(others) };
+        if let Admission::RetryAfter(retry_after) = self.meter.judge(after, now) {
             return Err(Overdrawn { limit: Arc::clone(&self.table.identity.id), retry_after });
+        }
+        if is_late {
+            bucket.state = after;
+            self.epoch.store(bucket.epoch, Ordering::Relaxed);
         }
         let up_to = after.saturating_add(self.meter.ahead());
         bucket.written = up_to;
@@ -470,8 +494,9 @@ impl Withdrawal {
 
     /// The call will not be made.
     pub(super) fn give_back(&self) {
+        let epoch = self.epoch.load(Ordering::Relaxed);
         let mut shard = self.table.lock(self.key.parts());
-        if let Some(bucket) = shard.buckets.get_mut(&self.key).filter(|bucket| bucket.epoch == self.epoch) {
+        if let Some(bucket) = shard.buckets.get_mut(&self.key).filter(|bucket| bucket.epoch == epoch) {
             bucket.state = bucket.state.saturating_sub(self.meter.unit());
         }
     }

@@ -127,9 +127,16 @@ fn play(steps: &[(bool, Step)], burst: u32, day: u32, two: bool) -> (Vec<u64>, D
     let mut sent = Vec::new();
     for (other, step) in steps {
         let which = usize::from(*other && two);
+        if let Step::Wait(time) = step {
+            // A call that waits for so long that its bucket is full again counts when it is sent, not when it was decided.
+            if two {
+                sent.extend(lives.iter_mut().flat_map(|life| life.settle(&mut disk, false)));
+            }
+            now += time;
+        }
         let life = &mut lives[which];
         match step {
-            Step::Wait(time) => now += time,
+            Step::Wait(_) => {}
             Step::Call => {
                 if let Ok(permit) = allowed(&policy, &life.limiter, &FACTS, Duration::from_millis(now)) {
                     // What waits is sent with the time at which it is decided; so it must not wait for long.
