@@ -17,7 +17,10 @@ use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::policy::CallerLimiter;
 use crate::runtime::budget::Budget;
+use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::leases::Leases;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
@@ -71,6 +74,8 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error("the state directory: {0}")]
+    State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -114,20 +119,31 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+            leases: leases.clone(),
+        };
+        let ledger = match db {
+            Some(db) => Ledger::open(db, &config.consent)?,
+            None => Ledger::memory(&config.consent),
         };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
+        let ledger = Arc::new(ledger);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
+            ledger: Arc::clone(&ledger),
+            leases,
             tasks,
             draining,
             giving_up,
@@ -153,7 +169,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits)),
+            sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
             store,
             reloading: Mutex::new(()),
@@ -321,6 +337,7 @@ impl Gateway {
         self.service.tasks.stop();
         // Bounded: whoever does not take its answer now does not get it.
         drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
+        self.service.leases.keep(&self.service.snapshots.load_full().limiter).await;
         self.supervised.stop.cancel();
         tokio::select! {
             () = self.supervised.tasks.join() => {}

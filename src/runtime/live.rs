@@ -334,7 +334,7 @@ impl LiveCall {
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
         let (exchange, parked) =
-            match self.service.parks.park(&input.caller, running.exchange, running.lane.clone(), question) {
+            match self.service.parks.park(&input.caller, running.exchange, running.lane.clone(), Some(self.permit.onward()), question) {
                 Ok(held) => (Exchange::Held(held), true),
                 Err(exchange) => (exchange, false),
             };
@@ -377,6 +377,9 @@ impl LiveCall {
             None => Box::pin(self.handle.lane(&self.wants)).await?,
         };
         let turn = if lane.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
+        if let Some(lease) = self.permit.lease() {
+            Box::pin(self.service.leases.settle(lease)).await?;
+        }
         let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
@@ -602,6 +605,7 @@ impl LiveCall {
     fn end(&mut self) {
         self.done = true;
         self.running = None;
+        self.permit.leave();
     }
 
     /// The client has withdrawn its request.

@@ -27,6 +27,8 @@ use crate::runtime::asker::Asker;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::held::Parks;
+use crate::runtime::leases::{Leases, limited};
+use crate::runtime::ledger::Ledger;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
 use crate::runtime::queue::Queue;
 use crate::runtime::shares::{Good, Shares};
@@ -60,6 +62,10 @@ pub(crate) struct Service {
     pub(crate) states: StateKey,
     pub(crate) task_ids: TaskKey,
     pub(crate) parks: Parks,
+    /// Grants and open prompts.
+    pub(crate) ledger: Arc<Ledger>,
+    /// What calls use of their limits, on disk.
+    pub(crate) leases: Leases,
     /// Calls in flight, of all callers.
     pub(crate) in_flight: Arc<Semaphore>,
     /// Calls that wait for a place among them.
@@ -403,7 +409,7 @@ impl Service {
         item: &str,
         call: u64,
     ) -> Result<Permit, Refusal> {
-        let decision = decide(&snapshot.policy, rules, facts, &snapshot.limiter, clock::uptime());
+        let decision = decide(&snapshot.policy, rules, facts, &snapshot.limiter, clock::since_1970());
         self.judged(decision, facts, item, call)
     }
 
@@ -434,8 +440,7 @@ impl Service {
             }
             Decision::Limit { limit, retry_after } => {
                 self.metrics.limit_hit(&limit);
-                let failure = Failure::new(Reason::Limited, Executed::No, "The rate limit for this call is used up.");
-                Err(Refusal::Told(failure.retry_after(retry_after)))
+                Err(Refusal::Told(limited(retry_after)))
             }
         }
     }

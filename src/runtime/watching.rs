@@ -88,10 +88,15 @@ impl Service {
         params: &RawObject,
         watcher: &Arc<Watcher>,
     ) -> Result<Watching, Answer> {
-        let (handle, target) = self.find_watched(client, params)?;
+        let (handle, mut target, call) = self.find_watched(client, params)?;
         let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
+        if let Some(lease) = target.permit.lease() {
+            self.leases.settle(lease).await.map_err(|failure| Answer { outcome: Err(failure.error_object(call)), status: None })?;
+        }
+        // A watch is no call under way.
+        target.permit.leave();
         let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
         Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await.map_err(|why| match why {
             Unwatched::NotOffered => {
@@ -102,8 +107,8 @@ impl Service {
         })
     }
 
-    /// A resource that this client may read, and leave to watch it.
-    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<(Arc<Handle>, Target), Answer> {
+    /// A resource that this client may read, leave to watch it, and the number of the request.
+    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<(Arc<Handle>, Target, u64), Answer> {
         let snapshot = self.snapshots.load_full();
         let era = client.revision.era();
         let inconsistent = || Answer::error(code::INTERNAL, "the catalog is inconsistent", None);
@@ -127,6 +132,6 @@ impl Service {
             Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();
-        Ok((handle, Target { original, exposed, permit }))
+        Ok((handle, Target { original, exposed, permit }, call))
     }
 }
