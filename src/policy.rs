@@ -32,7 +32,8 @@ pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
 pub(crate) use self::digest::Digest;
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{
-    CallerLimiter, Claim, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used, day_of,
+    CallerLimiter, Claim, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used,
+    day_of,
 };
 pub(crate) use self::permit::Permit;
 pub(crate) use self::record::Record;

@@ -21,11 +21,11 @@ mod buckets;
 mod lease;
 mod meter;
 
-pub(in crate::policy) use self::buckets::{Held, Limited, Taken};
 pub(crate) use self::buckets::{CallerLimiter, Limiter, RowId, Used};
+pub(in crate::policy) use self::buckets::{Held, Limited, Taken};
 pub(crate) use self::lease::{Claim, Granted, Lease, Overdrawn};
-pub(crate) use self::meter::{Stored, day_of};
 use self::meter::{Admission, Meter, MeterError};
+pub(crate) use self::meter::{Stored, day_of};
 
 /// A limit as the operator wrote it. Lists as in [`RuleSpec`](super::RuleSpec).
 #[derive(Clone, Debug)]

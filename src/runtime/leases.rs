@@ -146,11 +146,7 @@ fn conclude(lease: &Lease, outcome: Result<Result<Vec<Granted>, Overdrawn>, DbEr
 }
 
 /// Reads, extends and writes the bounds of all buckets that a call drew from.
-fn extend(
-    connection: &Connection,
-    lease: &Lease,
-    now: Duration,
-) -> rusqlite::Result<Result<Vec<Granted>, Overdrawn>> {
+fn extend(connection: &Connection, lease: &Lease, now: Duration) -> rusqlite::Result<Result<Vec<Granted>, Overdrawn>> {
     let mut all = Vec::new();
     let mut wrote = false;
     for claim in lease.claims() {
@@ -200,7 +196,9 @@ fn sweep(connection: &Connection, now: Duration) -> rusqlite::Result<()> {
 fn seen(connection: &Connection) -> rusqlite::Result<Duration> {
     let sql = "SELECT value FROM meta WHERE key = 'max_wall'";
     let value: Option<Vec<u8>> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
-    Ok(value.and_then(|bytes| bytes.try_into().ok()).map_or(Duration::ZERO, |b| Duration::from_secs(u64::from_be_bytes(b))))
+    Ok(value
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(Duration::ZERO, |b| Duration::from_secs(u64::from_be_bytes(b))))
 }
 
 /// Remembers the time, by whole seconds; it never goes back.

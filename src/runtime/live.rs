@@ -333,11 +333,16 @@ impl LiveCall {
     /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
-        let (exchange, parked) =
-            match self.service.parks.park(&input.caller, running.exchange, running.lane.clone(), Some(self.permit.onward()), question) {
-                Ok(held) => (Exchange::Held(held), true),
-                Err(exchange) => (exchange, false),
-            };
+        let (exchange, parked) = match self.service.parks.park(
+            &input.caller,
+            running.exchange,
+            running.lane.clone(),
+            Some(self.permit.onward()),
+            question,
+        ) {
+            Ok(held) => (Exchange::Held(held), true),
+            Err(exchange) => (exchange, false),
+        };
         self.running = Some(Running { exchange, ..running });
         parked
     }

@@ -93,7 +93,10 @@ impl Service {
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
         if let Some(lease) = target.permit.lease() {
-            self.leases.settle(lease).await.map_err(|failure| Answer { outcome: Err(failure.error_object(call)), status: None })?;
+            self.leases
+                .settle(lease)
+                .await
+                .map_err(|failure| Answer { outcome: Err(failure.error_object(call)), status: None })?;
         }
         // A watch is no call under way.
         target.permit.leave();

@@ -111,7 +111,8 @@ fn a_day_has_its_quota_and_says_when_the_next_begins() {
 
 #[test]
 fn other_methods_get_the_refusal_in_the_data_of_their_error() {
-    let (gateway, _) = limited("[[policy.limits]]\nid = \"l\"\nupstreams = [\"fx\"]\nkey = [\"caller\"]\nrate = \"1/h\"");
+    let (gateway, _) =
+        limited("[[policy.limits]]\nid = \"l\"\nupstreams = [\"fx\"]\nkey = [\"caller\"]\nrate = \"1/h\"");
     let get = |client: &mut Mcp| client.request("prompts/get", json!({"name": "fx__p", "arguments": {"a": "x"}}));
     assert!(get(&mut gateway.modern()).message["result"].is_object());
     for era in Era::BOTH {
@@ -123,12 +124,13 @@ fn other_methods_get_the_refusal_in_the_data_of_their_error() {
 
 #[test]
 fn as_many_calls_run_at_once_as_there_are_places() {
-    let (gateway, record) =
-        limited("[[policy.limits]]\nid = \"slow\"\ntools = [\"fx__sleep\"]\nkey = [\"tool\"]\nconcurrent = 2\nper-day = 5");
+    let (gateway, record) = limited(
+        "[[policy.limits]]\nid = \"slow\"\ntools = [\"fx__sleep\"]\nkey = [\"tool\"]\nconcurrent = 2\nper-day = 5",
+    );
     let sleep = |ms: u64| json!({"name": "fx__sleep", "arguments": {"ms": ms}});
     let (mut one, mut two, mut third) = (gateway.modern(), gateway.legacy(), gateway.modern());
     let mut first = one.open("tools/call", sleep(1_500));
-    let second = two.open("tools/call", sleep(1_500));
+    let second = two.open("tools/call", sleep(5_000));
     eventually("both run", || record.count("tools/call") == 2);
     for _ in 0..5 {
         let refused = third.request("tools/call", sleep(0));
@@ -137,11 +139,11 @@ fn as_many_calls_run_at_once_as_there_are_places() {
     assert!(refusal(&third.call("fx__echo", json!({"text": "x"}))).is_none(), "other tools are not concerned");
     assert!(first.response()["result"].is_object());
     // The answer is there, so the place is free: at once.
-    let mut again = one.open("tools/call", sleep(60_000));
+    let again = one.open("tools/call", sleep(60_000));
     eventually("it runs", || record.lines_with(&["tools/call", "\"sleep\""]).len() == 3);
     drop(second);
     // A modern client that goes away takes its call with it.
-    again.close();
+    drop(again);
     eventually("its place is free", || {
         let answer = third.request("tools/call", sleep(0));
         refusal(&answer).is_none()
@@ -176,12 +178,14 @@ fn sixty_four_callers_at_once_get_what_the_limit_has_and_no_more() {
                 scope.spawn(move || {
                     let mut client = Mcp::http(address, Some(token(n)), Era::Modern);
                     barrier.wait();
-                    (0..3).filter(|_| {
-                        let answer = client.call("fx__echo", json!({"text": "x"}));
-                        let is_limited = refusal(&answer).is_some();
-                        assert!(is_limited || answer.text() == "x", "{}", answer.raw);
-                        !is_limited
-                    }).count()
+                    (0..3)
+                        .filter(|_| {
+                            let answer = client.call("fx__echo", json!({"text": "x"}));
+                            let is_limited = refusal(&answer).is_some();
+                            assert!(is_limited || answer.text() == "x", "{}", answer.raw);
+                            !is_limited
+                        })
+                        .count()
                 })
             })
             .collect();

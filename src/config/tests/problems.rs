@@ -296,7 +296,11 @@ fn the_policy_is_checked() {
             "[policy]\ndefault=\"deny\"\n[policy.rules]\nid=\"r\"\n",
             "policy.rules: must be an array of tables, not a table",
         ),
-        ("no rate", "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\n", "policy.limits[0]: needs `rate`, `concurrent` or `per-day`"),
+        (
+            "no rate",
+            "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\n",
+            "policy.limits[0]: needs `rate`, `concurrent` or `per-day`",
+        ),
         (
             "a burst without a rate",
             "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\nper-day=5\nburst=5\n",

@@ -463,7 +463,11 @@ impl Withdrawal {
             return Ok(Granted::new(None, 0));
         }
         // A call that is late in any other way counts anew: the day of its first count is over.
-        let after = if is_late { bucket.state.max(full).saturating_add(self.meter.unit()) } else { asked.saturating_add(others) };
+        let after = if is_late {
+            bucket.state.max(full).saturating_add(self.meter.unit())
+        } else {
+            asked.saturating_add(others)
+        };
         if let Admission::RetryAfter(retry_after) = self.meter.judge(after, now) {
             return Err(Overdrawn { limit: Arc::clone(&self.table.identity.id), retry_after });
         }

@@ -14,10 +14,8 @@ fn policy(burst: u32, per_day: u32) -> Policy {
         concurrent: None,
         per_day,
     };
-    let limits = vec![
-        limit("burst", Some(Rate { count: 1, per: Per::Hour }), None),
-        limit("daily", None, Some(per_day)),
-    ];
+    let limits =
+        vec![limit("burst", Some(Rate { count: 1, per: Per::Hour }), None), limit("daily", None, Some(per_day))];
     Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits }).unwrap()
 }
 
@@ -65,7 +63,8 @@ impl Life {
 
 #[tokio::test]
 async fn what_was_used_stays_used_after_a_crash_and_to_the_call_after_a_stop() {
-    for (label, burst, per_day, most) in [("the burst decides", 100, 1_000, 100), ("the day decides", 1_000, 100, 100)] {
+    for (label, burst, per_day, most) in [("the burst decides", 100, 1_000, 100), ("the day decides", 1_000, 100, 100)]
+    {
         let dir = tempfile::tempdir().unwrap();
         let life = Life::begin(Some(dir.path()), burst, per_day);
         assert_eq!(life.use_up(33).await, 33, "{label}");
@@ -140,9 +139,8 @@ async fn rows_of_full_buckets_and_of_past_days_are_removed() {
     let life = Life::begin(Some(dir.path()), 5, 5);
     assert_eq!(life.use_up(1).await, 1);
     let db = life.leases.db.clone().unwrap();
-    let count = |db: &Db| {
-        db.run_now(|c| c.query_row("SELECT count(*) FROM limits", [], |row| row.get::<_, i64>(0))).unwrap()
-    };
+    let count =
+        |db: &Db| db.run_now(|c| c.query_row("SELECT count(*) FROM limits", [], |row| row.get::<_, i64>(0))).unwrap();
     assert_eq!(count(&db), 2);
     let now = clock::since_1970();
     db.run_now(move |connection| sweep(connection, now)).unwrap();

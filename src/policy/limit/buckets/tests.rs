@@ -134,8 +134,12 @@ fn other_numbers_of_calls_a_day_or_at_once_refill_nothing() {
         assert_eq!(call(&new, &new_limiter).map(drop), expected, "{label}");
     }
     drop(running);
-    let (policy, limiter) = (limited(vec![LimitSpec { rate: None, concurrent: Some(1), ..limit("l", 1) }]), &old_limiter);
-    assert!(call(&policy, &limiter.carry_over(&policy)).is_ok(), "calls of the old policy have given their places back");
+    let (policy, limiter) =
+        (limited(vec![LimitSpec { rate: None, concurrent: Some(1), ..limit("l", 1) }]), &old_limiter);
+    assert!(
+        call(&policy, &limiter.carry_over(&policy)).is_ok(),
+        "calls of the old policy have given their places back"
+    );
 }
 
 #[test]
@@ -293,12 +297,7 @@ fn refusal(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration)
 }
 
 /// Begins a call.
-fn allowed(
-    policy: &Policy,
-    limiter: &Limiter,
-    facts: &Facts<'_>,
-    now: Duration,
-) -> Result<Permit, (String, Duration)> {
+fn allowed(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Result<Permit, (String, Duration)> {
     let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
     match decide(policy, &item, facts, limiter, now) {
         Decision::Allow(permit) => Ok(permit),

@@ -42,7 +42,8 @@ fn judge(seen: &[Seen], specs: &[LimitSpec]) -> Result<(), String> {
         for (n, from) in seen.iter().enumerate() {
             let mine = seen[n..].iter().filter(|call| same(index, *from, **call));
             for (count, to) in mine.clone().enumerate().map(|(n, call)| (n as u64 + 1, call)) {
-                let rate = spec.rate.map(|rate| u64::from(spec.burst) + (to.at - from.at) * u64::from(rate.count) / 1000);
+                let rate =
+                    spec.rate.map(|rate| u64::from(spec.burst) + (to.at - from.at) * u64::from(rate.count) / 1000);
                 if rate.is_some_and(|most| most < count) {
                     return Err(format!("{}: {count} calls from {from:?} to {to:?}", spec.id));
                 }
