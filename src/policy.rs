@@ -19,7 +19,6 @@ pub(crate) mod consent;
 
 mod annotations;
 mod decide;
-mod digest;
 mod evidence;
 mod limit;
 mod permit;
@@ -29,7 +28,6 @@ mod uri;
 
 pub(crate) use self::annotations::Annotations;
 pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
-pub(crate) use self::digest::Digest;
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{
     CallerLimiter, Claim, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used,
@@ -38,6 +36,7 @@ pub(crate) use self::limit::{
 pub(crate) use self::permit::Permit;
 pub(crate) use self::record::Record;
 pub(crate) use self::rule::{Field, RuleSpec};
+pub(crate) use crate::wire::digest::Digest;
 
 use self::limit::Limit;
 use self::rule::{Problems, Rule, Subject, Truth};

@@ -11,6 +11,7 @@ use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, col
 use crate::catalog::template::Template;
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
+use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawObject;
 
@@ -68,6 +69,8 @@ pub(crate) struct Entry {
     /// What rules, limits, audit and metrics call it.
     pub(crate) canonical: Arc<str>,
     pub(crate) definition: RawObject,
+    /// Of the definition as the upstream has it.
+    pub(crate) definition_digest: Digest,
     pub(crate) headers: ParamHeaders,
     /// For clients that can be asked for input.
     pub(crate) needs_input: bool,
@@ -211,6 +214,7 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         exposed: Arc::from(exposed),
         canonical: Arc::from(canonical),
         definition: item.raw.clone(),
+        definition_digest: item.digest,
         headers: item.headers.clone(),
         needs_input: item.needs_input,
         template,
