@@ -1,4 +1,4 @@
-//! `headend.db` in the state directory: what must outlive the process. SQLite, written by one thread.
+//! `headend.db` in the state directory: what must outlive the process. `SQLite`, written by one thread.
 //!
 //! Jobs that wait are done together: one transaction with a savepoint for each, one commit, one wait for the disk. Whoever
 //! gets an answer knows that it is on the disk. Several processes may have the file open; the file's own locks keep them apart.
@@ -250,7 +250,7 @@ fn connect(path: &Path) -> Result<Connection, DbError> {
     Ok(connection)
 }
 
-/// Makes the file with mode 0600; the files beside it get the same from SQLite.
+/// Makes the file with mode 0600; the files beside it get the same from `SQLite`.
 fn make_file(path: &Path) -> io::Result<()> {
     let file = fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
@@ -277,7 +277,7 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")
 }
 
-/// What an error of SQLite means for the operator.
+/// What an error of `SQLite` means for the operator.
 fn told(path: &Path, error: &rusqlite::Error) -> DbError {
     let (path, why) = (path.to_owned(), error.to_string());
     match error.sqlite_error_code() {

@@ -40,7 +40,13 @@ impl Ledger {
             // Nobody may be left to be told.
             move |outcome| drop(reply.send(inner.kept(&id, &grant, outcome))),
         );
-        answer.await.unwrap_or_else(|_| Err(CannotAnswer::NotKept("the gateway is shutting down".to_owned())))
+        let closed =
+            answer.await.unwrap_or_else(|_| Err(CannotAnswer::NotKept("the gateway is shutting down".to_owned())));
+        if closed == Ok(Closed::Superseded) {
+            // Jobs are done in order: after this one the grant is undone.
+            drop(db.run(|_| Ok(())).await);
+        }
+        closed
     }
 
     pub(super) async fn consume_row(&self, id: Arc<str>) -> Result<(), Spent> {

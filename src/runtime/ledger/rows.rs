@@ -13,7 +13,7 @@ const KEPT: Wall = 90 * 24 * 3600;
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
                        lifetime, until, evidence, by, granted_at, last_used, uses";
 
-/// SQLite counts in signed numbers.
+/// `SQLite` counts in signed numbers.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
