@@ -58,11 +58,13 @@ impl Leases {
         Ok(Limiter::durable(policy, &rows))
     }
 
-    /// Waits until what a call drew is on disk. To be done before the call is sent; doing it again does no harm.
+    /// Waits until what a call drew is on disk, if it needs that. To be done before the call is sent; doing it again does no
+    /// harm.
     ///
     /// # Errors
     /// The call's refusal. What it drew has been given back.
-    pub(crate) async fn settle(&self, lease: &Lease) -> Result<(), Failure> {
+    pub(crate) async fn settle(&self, lease: Option<&Lease>) -> Result<(), Failure> {
+        let Some(lease) = lease else { return Ok(()) };
         if lease.is_given_back() {
             return Err(not_kept());
         }

@@ -333,13 +333,9 @@ impl LiveCall {
     /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
-        let (exchange, parked) = match self.service.parks.park(
-            &input.caller,
-            running.exchange,
-            running.lane.clone(),
-            Some(self.permit.onward()),
-            question,
-        ) {
+        let (lane, permit) = (running.lane.clone(), Some(self.permit.onward()));
+        let (exchange, parked) = match self.service.parks.park(&input.caller, running.exchange, lane, permit, question)
+        {
             Ok(held) => (Exchange::Held(held), true),
             Err(exchange) => (exchange, false),
         };
@@ -382,9 +378,7 @@ impl LiveCall {
             None => Box::pin(self.handle.lane(&self.wants)).await?,
         };
         let turn = if lane.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
-        if let Some(lease) = self.permit.lease() {
-            Box::pin(self.service.leases.settle(lease)).await?;
-        }
+        self.service.leases.settle(self.permit.lease()).await?;
         let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::engine::call::Failure;
 use crate::engine::route::{RouteError, Routed, route};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
@@ -92,12 +93,8 @@ impl Service {
         let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
-        if let Some(lease) = target.permit.lease() {
-            self.leases
-                .settle(lease)
-                .await
-                .map_err(|failure| Answer { outcome: Err(failure.error_object(call)), status: None })?;
-        }
+        let refused = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+        self.leases.settle(target.permit.lease()).await.map_err(refused)?;
         // A watch is no call under way.
         target.permit.leave();
         let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;

@@ -39,7 +39,7 @@ impl Life {
         let facts = Facts { caller: "local", upstream: "a", canonical: "a__x", kind: Kind::Tool };
         match decide(&self.policy, &item, &facts, &self.limiter, now) {
             Decision::Allow(permit) => Ok(permit),
-            other => Err(other),
+            other @ (Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. }) => Err(other),
         }
     }
 
@@ -47,9 +47,7 @@ impl Life {
     async fn use_up(&self, most: u32) -> u32 {
         for sent in 0..most {
             let Ok(permit) = self.decide(clock::since_1970()) else { return sent };
-            if let Some(lease) = permit.lease()
-                && self.leases.settle(lease).await.is_err()
-            {
+            if self.leases.settle(permit.lease()).await.is_err() {
                 return sent;
             }
         }
@@ -98,7 +96,7 @@ async fn calls_that_come_together_are_all_written() {
     let dir = tempfile::tempdir().unwrap();
     let life = Life::begin(Some(dir.path()), 64, 1_000);
     let permits: Vec<Permit> = (0..64).map(|_| life.decide(clock::since_1970()).unwrap()).collect();
-    let waiting = permits.iter().filter_map(Permit::lease).map(|lease| life.leases.settle(lease));
+    let waiting = permits.iter().map(|permit| life.leases.settle(permit.lease()));
     assert!(futures_util::future::join_all(waiting).await.iter().all(Result::is_ok));
     drop((permits, life));
     assert_eq!(Life::begin(Some(dir.path()), 64, 1_000).use_up(1_000).await, 0);
@@ -112,9 +110,9 @@ async fn a_store_that_fails_refuses_the_call_and_burns_nothing() {
     db.run_now(|connection| connection.execute_batch("ALTER TABLE limits RENAME TO elsewhere")).unwrap();
     for _ in 0..5 {
         let permit = life.decide(clock::since_1970()).unwrap();
-        let refusal = life.leases.settle(permit.lease().unwrap()).await.unwrap_err();
+        let refusal = life.leases.settle(permit.lease()).await.unwrap_err();
         assert_eq!((refusal.reason, refusal.executed), (Reason::Busy, Executed::No));
-        assert!(life.leases.settle(permit.lease().unwrap()).await.is_err(), "asked again");
+        assert!(life.leases.settle(permit.lease()).await.is_err(), "asked again");
     }
     db.run_now(|connection| connection.execute_batch("ALTER TABLE elsewhere RENAME TO limits")).unwrap();
     assert_eq!(life.use_up(10).await, 2);

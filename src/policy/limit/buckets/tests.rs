@@ -117,11 +117,11 @@ fn other_numbers_of_calls_a_day_or_at_once_refill_nothing() {
     let running: Vec<_> = (0..3).map(|_| call(&old, &old_limiter).unwrap()).collect();
     let (once, day) = (Err(SECOND), Err(86_399 * SECOND));
     let rows = [
-        ("fewer at once", LimitSpec { concurrent: Some(2), per_day: None, ..base.clone() }, once.clone()),
-        ("as many at once", LimitSpec { per_day: None, ..base.clone() }, once.clone()),
+        ("fewer at once", LimitSpec { concurrent: Some(2), per_day: None, ..base.clone() }, once),
+        ("as many at once", LimitSpec { per_day: None, ..base.clone() }, once),
         ("more at once", LimitSpec { concurrent: Some(4), per_day: None, ..base.clone() }, Ok(())),
-        ("fewer a day", LimitSpec { concurrent: None, per_day: Some(1), ..base.clone() }, day.clone()),
-        ("as many a day", LimitSpec { concurrent: None, ..base.clone() }, day.clone()),
+        ("fewer a day", LimitSpec { concurrent: None, per_day: Some(1), ..base.clone() }, day),
+        ("as many a day", LimitSpec { concurrent: None, ..base.clone() }, day),
         ("as many a day, with a rate", LimitSpec { rate: limit("l", 1).rate, concurrent: None, ..base.clone() }, day),
         ("more a day", LimitSpec { concurrent: None, per_day: Some(4), ..base.clone() }, Ok(())),
         ("other patterns", LimitSpec { upstreams: strings(&["a"]), per_day: None, ..base.clone() }, once),

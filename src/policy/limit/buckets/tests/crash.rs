@@ -210,7 +210,7 @@ proptest! {
         let policy = limited(specs(burst, 1_000));
         let mut disk = Disk::new();
         let now = Duration::from_secs(2_000_000_000);
-        let mut count = |disk: &mut Disk, most: u32| {
+        let count = |disk: &mut Disk, most: u32| {
             let mut life = Life::begin(&policy, disk);
             let mut sent = 0;
             for _ in 0..most {
