@@ -134,7 +134,6 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
-        let db = store.as_ref().map(Store::db).transpose()?;
         let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
@@ -147,6 +146,7 @@ impl Gateway {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
         };
+        ledger.record_in(audit.clone());
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
