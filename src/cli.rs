@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 mod approvals;
+mod audit;
 mod call;
 mod check;
 mod daemon;
@@ -125,6 +126,9 @@ enum Command {
     Grants(grants::GrantsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
+    /// Verify and read the audit log; needs no daemon.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
     ///
     /// Reads the JSON of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
@@ -202,6 +206,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
         Command::Grants(args) => grants::run(&common, args),
         Command::Reload => reload::run(&common),
+        Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),
         Command::Completions { shell } => {

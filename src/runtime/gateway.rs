@@ -15,7 +15,8 @@ use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::policy::CallerLimiter;
+use crate::policy::{CallerLimiter, Entry};
+use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
@@ -73,6 +74,8 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Audit(#[from] OpenError),
     #[error("the state directory: {0}")]
     State(#[from] DbError),
     #[error("metrics: {0}")]
@@ -101,12 +104,24 @@ pub(crate) struct Addresses {
 }
 
 impl Gateway {
-    /// Starts the upstreams. Nothing listens yet.
+    /// Starts the upstreams. Nothing listens yet. `chain` is that of the audit log, [`audit::MAIN`] for the daemon.
     ///
     /// # Errors
     /// [`StartError`].
-    pub(crate) fn build(config: Config, source: ConfigSource, store: Option<Store>) -> Result<Self, StartError> {
+    pub(crate) fn build(
+        config: Config,
+        source: ConfigSource,
+        store: Option<Store>,
+        chain: &str,
+    ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let audit = match (&store, &db) {
+            (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
+            _ => Audit::none(),
+        };
+        // Without a disk that takes it the gateway starts too, and calls are refused.
+        drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = SessionLimits {
             sessions: limits.sessions,
@@ -124,7 +139,6 @@ impl Gateway {
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
         };
-        let db = store.as_ref().map(Store::db).transpose()?;
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
@@ -138,8 +152,11 @@ impl Gateway {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
+            audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             ledger: Arc::clone(&ledger),
+            used: std::sync::Mutex::default(),
+            console: std::sync::OnceLock::new(),
             tasks,
             draining,
             giving_up,
@@ -338,6 +355,9 @@ impl Gateway {
             () = self.supervised.tasks.join() => {}
             () = hurry.cancelled() => {}
         }
+        // The log says for itself when it takes nothing more.
+        drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
+        self.service.audit.flush().await;
     }
 }
 
