@@ -52,11 +52,11 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let policy = root.take("policy");
     let policy_stated = policy.is_some();
     if !policy_stated {
-        let message = "there is no [policy] table, so every call asks for a consent; write `[policy]` with `default = \"allow\"`, `\"ask\"` or `\"deny\"`";
+        let message = "there is no [policy] table, so every call asks for a consent; write `[policy]` with `default = \"ask\"`, or `\"allow\"` to allow what no rule denies";
         root.source.warning_at("policy", message);
     }
-    let policy = rules::policy(policy.and_then(|node| node.table()), &names);
     let profiles = profile::all(root.table("profiles"), &names);
+    let policy = rules::policy(policy.and_then(|node| node.table()), &names, &profiles);
     let audit = audit(root.table("audit"));
     let log = log(root.table("log"));
     if upstreams.is_empty() {
