@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+mod audit;
 mod call;
 mod check;
 mod daemon;
@@ -109,6 +110,9 @@ enum Command {
     },
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
+    /// Verify and read the audit log; needs no daemon.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
     ///
     /// Reads the JSON of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
@@ -192,6 +196,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
         Command::Reload => reload::run(&common),
+        Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),
         Command::Completions { shell } => {

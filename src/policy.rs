@@ -21,9 +21,11 @@ use std::sync::Arc;
 
 use crate::catalog::name::ItemKind;
 
+pub(crate) mod consent;
+
 mod annotations;
 mod arguments;
-pub(crate) mod consent;
+pub(crate) mod chain;
 mod decide;
 mod evidence;
 mod limit;
@@ -40,7 +42,7 @@ pub(crate) use self::decide::{Considered, Decision, Facts, considered, decide, d
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
 pub(crate) use self::permit::Permit;
-pub(crate) use self::record::Record;
+pub(crate) use self::record::{Entry, Event, Record};
 pub(crate) use self::rule::{Field, RuleSpec};
 pub(crate) use crate::mcp::annotations::{Annotations, Hints};
 pub(crate) use crate::wire::digest::Digest;

@@ -78,7 +78,12 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
         ("admin.socket", old.admin.socket != new.admin.socket),
         ("admin.group", old.admin.group != new.admin.group),
         ("admin.users", old.admin.users != new.admin.users),
-        ("audit.path", old.audit != new.audit),
+        ("policy.consent", old.consent != new.consent),
+        ("audit.path", old.audit.path != new.audit.path),
+        ("audit.capture-arguments", old.audit.capture_arguments != new.audit.capture_arguments),
+        ("audit.strict", old.audit.strict != new.audit.strict),
+        ("audit.on-failure", old.audit.on_failure != new.audit.on_failure),
+        ("audit.max-segment", old.audit.max_segment != new.audit.max_segment),
         ("log.filter", old.log.filter != new.log.filter),
         ("log.format", old.log.format != new.log.format),
     ];

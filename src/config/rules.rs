@@ -171,7 +171,7 @@ fn check_names<'n, N: Iterator<Item = &'n str>>(
 ) {
     for (index, pattern) in patterns.iter().enumerate() {
         // What is no pattern is said elsewhere.
-        if !Policy::pattern(pattern).is_some_and(|matches| !names().any(|name| matches(name))) {
+        if Policy::pattern(pattern).is_none_or(|matches| names().any(matches)) {
             continue;
         }
         let near = did_you_mean(pattern, names());

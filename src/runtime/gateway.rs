@@ -15,9 +15,12 @@ use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::policy::CallerLimiter;
+use crate::policy::{CallerLimiter, Entry};
+use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
+use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
@@ -71,6 +74,10 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Audit(#[from] OpenError),
+    #[error("the state directory: {0}")]
+    State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -97,12 +104,23 @@ pub(crate) struct Addresses {
 }
 
 impl Gateway {
-    /// Starts the upstreams. Nothing listens yet.
+    /// Starts the upstreams. Nothing listens yet. `chain` is that of the audit log, [`audit::MAIN`] for the daemon.
     ///
     /// # Errors
     /// [`StartError`].
-    pub(crate) fn build(config: Config, source: ConfigSource, store: Option<Store>) -> Result<Self, StartError> {
+    pub(crate) fn build(
+        config: Config,
+        source: ConfigSource,
+        store: Option<Store>,
+        chain: &str,
+    ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
+        let audit = match &store {
+            Some(store) => audit::open_in(store.dir(), &config.audit, chain, metrics.audit())?,
+            None => Audit::none(),
+        };
+        // Without a disk that takes it the gateway starts too, and calls are refused.
+        drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = SessionLimits {
             sessions: limits.sessions,
@@ -120,14 +138,25 @@ impl Gateway {
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
         };
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let ledger = match db {
+            Some(db) => Ledger::open(db, &config.consent)?,
+            None => Ledger::memory(&config.consent),
+        };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
+        let ledger = Arc::new(ledger);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
+            audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
+            ledger: Arc::clone(&ledger),
+            used: std::sync::Mutex::default(),
+            console: std::sync::OnceLock::new(),
             tasks,
             draining,
             giving_up,
@@ -153,7 +182,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits)),
+            sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
             store,
             reloading: Mutex::new(()),
@@ -326,6 +355,9 @@ impl Gateway {
             () = self.supervised.tasks.join() => {}
             () = hurry.cancelled() => {}
         }
+        // The log says for itself when it takes nothing more.
+        drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
+        self.service.audit.flush().await;
     }
 }
 

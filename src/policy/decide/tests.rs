@@ -137,10 +137,9 @@ fn the_evidence_is_the_most_that_anything_wants() {
         ("the default", vec![], known, ("default", "L2")),
     ] {
         let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
-        match outcome(&policy, &Facts { annotations, ..FACTS }) {
-            Decision::Ask { rule, need } => assert_eq!((&*rule, need.as_str()), want, "{label}"),
-            other => panic!("{label}: {other:?}"),
-        }
+        let decision = outcome(&policy, &Facts { annotations, ..FACTS });
+        let Decision::Ask { rule, need } = decision else { panic!("{label}: {decision:?}") };
+        assert_eq!((&*rule, need.as_str()), want, "{label}");
     }
 }
 
@@ -165,7 +164,7 @@ fn a_consent_allows_what_a_rule_asks_about_and_nothing_else() {
     assert_eq!(told(&decided("a__no")), "deny no");
     assert!(asked.borrow().is_empty(), "nobody is asked about what is denied");
     let Decision::Allow(permit) = decided("a__x") else { panic!("not allowed") };
-    assert_eq!((&**permit.rule(), permit.grant().map(|grant| &*grant.id)), ("ask", Some("g")));
+    assert_eq!((&**permit.rule(), permit.grant().map(|grant| &**grant.id())), ("ask", Some("g")));
     assert!(permit.onward().grant().is_some());
     assert_eq!(told(&decided("a__x")), "limit l 1s", "the consent is not spent on what a limit refuses");
     assert_eq!(*asked.borrow(), ["ask L1", "ask L1"]);

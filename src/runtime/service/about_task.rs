@@ -11,8 +11,9 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::task::{declaring, required_data};
 use crate::policy::{Facts, Kind, decide_again};
+use crate::runtime::asking::ClientCall;
 use crate::runtime::clock;
-use crate::runtime::live::{CallLabels, InputContext, LiveCall, TaskWay};
+use crate::runtime::live::{Action, CallLabels, InputContext, LiveCall, Permitted, TaskWay};
 use crate::runtime::service::{Answer, ClientContext, Handled, Refusal, Service, label, refused};
 use crate::runtime::shares::Good;
 use crate::runtime::upstream::lane::Wants;
@@ -70,25 +71,24 @@ impl Service {
         });
         let item = at.and_then(|at| Some((at, view.item(at)?)));
         let handle = item.and_then(|(_, (entry, _))| snapshot.handles.get(entry.upstream).cloned());
-        let (Some((at, (entry, _))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
+        let (Some((at, (entry, rules))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
         let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let method = outgoing.method;
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
         let facts = Facts {
             caller: &client.caller,
-            profile: &view.name,
+            profile: client.profile.as_deref().unwrap_or_default(),
             upstream: entry.upstream_name.as_str(),
             canonical: &entry.canonical,
-            kind: Kind::Task,
+            kind: Kind::Tool,
             annotations: entry.annotations,
             arguments: None,
         };
-        // The catalog's rules are those of calls.
-        let rules = snapshot.policy.item_rules(Kind::Task, facts.upstream, facts.canonical);
-        let decision = decide_again(&snapshot.policy, &rules, &facts);
-        let permit = match self.judged(decision, &facts, &entry.canonical, call) {
-            Ok(permit) => permit,
+        let session = client.tag.as_ref().map_or(0, |tag| tag.number());
+        let decision = decide_again(&snapshot.policy, rules, &facts);
+        let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
+            Ok(permitted) => permitted,
             Err(Refusal::Hidden) => return Handled::Answer(unknown()),
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
         };
@@ -103,6 +103,7 @@ impl Service {
             profile: client.profile.clone(),
             item: Arc::clone(&entry.canonical),
             arguments: None,
+            definition: entry.definition_digest,
             offered,
             round: 0,
             asker: None,
@@ -110,21 +111,30 @@ impl Service {
             task: Some(TaskWay::Named { theirs: name.id.clone(), ours }),
         });
         let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        Handled::Call(Box::new(LiveCall::new(
-            Arc::clone(self),
+        let action = Action {
+            kind: Kind::Tool,
+            canonical: Arc::clone(&entry.canonical),
+            definition: entry.definition_digest,
+            arguments: None,
+            generation: snapshot.generation,
+        };
+        let permitted = Permitted {
             handle,
             wants,
-            Arc::clone(view),
-            at,
+            view: Arc::clone(view),
+            entry: at,
             permit,
+            gate,
             outgoing,
-            None,
-            client.revision,
+            progress: None,
+            revision: client.revision,
             labels,
             place,
             share,
-            Some(input),
-        )))
+            input: Some(input),
+            action,
+        };
+        Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
     }
 }
 
