@@ -20,6 +20,7 @@ use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
@@ -115,9 +116,10 @@ impl Gateway {
         chain: &str,
     ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
-        let audit = match &store {
-            Some(store) => audit::open_in(store.dir(), &config.audit, chain, metrics.audit())?,
-            None => Audit::none(),
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let audit = match (&store, &db) {
+            (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
+            _ => Audit::none(),
         };
         // Without a disk that takes it the gateway starts too, and calls are refused.
         drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
@@ -132,13 +134,15 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+            leases: leases.clone(),
         };
-        let db = store.as_ref().map(Store::db).transpose()?;
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
@@ -157,6 +161,7 @@ impl Gateway {
             ledger: Arc::clone(&ledger),
             used: std::sync::Mutex::default(),
             console: std::sync::OnceLock::new(),
+            leases,
             tasks,
             draining,
             giving_up,
@@ -350,6 +355,7 @@ impl Gateway {
         self.service.tasks.stop();
         // Bounded: whoever does not take its answer now does not get it.
         drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
+        self.service.leases.keep(&self.service.snapshots.load_full().limiter).await;
         self.supervised.stop.cancel();
         tokio::select! {
             () = self.supervised.tasks.join() => {}

@@ -25,6 +25,7 @@ use crate::runtime::clock;
 use crate::runtime::db::{Db, DbError};
 
 pub(crate) mod beside;
+pub(crate) mod json;
 mod keep;
 mod mirror;
 mod rows;
