@@ -15,7 +15,6 @@ const STAND_INS: [(&str, &str); 2] =
     [("default", "no rule matches"), ("doubt", "caller, kind, upstream and name do not fit together")];
 
 #[derive(Clone, Debug, Args)]
-#[group(id = "item", required = true, multiple = false, args = ["tool", "prompt", "resource"])]
 pub(super) struct TestArgs {
     /// Who calls.
     #[arg(long, value_name = "NAME", default_value = LOCAL)]
@@ -23,15 +22,8 @@ pub(super) struct TestArgs {
     /// The view through which the client looks.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// The tool, by its canonical or its exposed name.
-    #[arg(long, value_name = "NAME")]
-    tool: Option<String>,
-    /// A prompt instead.
-    #[arg(long, value_name = "NAME")]
-    prompt: Option<String>,
-    /// A resource instead.
-    #[arg(long, value_name = "URI")]
-    resource: Option<String>,
+    #[command(flatten)]
+    item: ItemArgs,
     /// The arguments, a JSON object.
     #[arg(long, value_name = "JSON")]
     arguments: Option<String>,
@@ -43,14 +35,28 @@ pub(super) struct TestArgs {
     repeat: usize,
 }
 
+/// What is called.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+struct ItemArgs {
+    /// The tool, by its canonical or its exposed name.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// A prompt instead.
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
+    /// A resource instead.
+    #[arg(long, value_name = "URI")]
+    resource: Option<String>,
+}
+
 /// Loads the configuration as `check` does and decides one call.
 pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
     let loaded = source::load(common, &[])?;
-    let (list, name) = match (&args.tool, &args.prompt, &args.resource) {
-        (_, Some(name), _) => (List::Prompts, name),
-        (_, _, Some(uri)) => (List::Resources, uri),
-        (tool, None, None) => (List::Tools, tool.as_ref().ok_or_else(|| Failure::new(USAGE, "name a tool"))?),
-    };
+    let ItemArgs { tool, prompt, resource } = &args.item;
+    let lists = [(List::Tools, tool), (List::Prompts, prompt), (List::Resources, resource)];
+    let named = lists.into_iter().find_map(|(list, name)| Some((list, name.as_ref()?)));
+    let (list, name) = named.ok_or_else(|| Failure::new(USAGE, "name a tool, a prompt or a resource"))?;
     let store = source::existing_store();
     let trial = Trial {
         caller: &args.caller,

@@ -1,6 +1,6 @@
 //! What a condition asks of the value at its place.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 use regex::{Regex, RegexBuilder};
