@@ -10,6 +10,7 @@ mod check;
 mod daemon;
 mod import;
 mod output;
+mod pins;
 mod relay;
 mod reload;
 mod serve;
@@ -101,6 +102,8 @@ enum Command {
         #[arg(value_name = "JSON")]
         arguments: Option<String>,
     },
+    /// What was approved of each upstream's definitions and launches, and what changed since.
+    Pins(pins::PinsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
     /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
@@ -175,6 +178,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Status(args) => status::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
+        Command::Pins(args) => pins::run(&common, &args),
         Command::Reload => reload::run(&common),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),

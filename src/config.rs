@@ -13,7 +13,7 @@ use url::Url;
 
 pub(crate) use crate::catalog::name::UpstreamName;
 use crate::mcp::input::Roots;
-use crate::policy::PolicySpec;
+use crate::policy::{OnChange, PolicySpec, Trust};
 
 mod build;
 mod doubts;
@@ -140,6 +140,10 @@ pub(crate) struct Upstream {
     pub(crate) queue_timeout: Duration,
     /// What the server learns of roots.
     pub(crate) roots: Roots,
+    /// Whether its hints are believed, and whether what it offers at first sight is taken.
+    pub(crate) trust: Trust,
+    /// What becomes of a definition that changed.
+    pub(crate) on_change: OnChange,
     /// Stands before each exposed name, separator included.
     pub(crate) prefix: String,
     pub(crate) tools: Filter,

@@ -88,7 +88,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
 
 fn start_failure(error: StartError) -> Failure {
     let code = match error {
-        StartError::Config(_) | StartError::Listen { .. } | StartError::Token { .. } => CONFIG,
+        StartError::Config(_) | StartError::Db(_) | StartError::Listen { .. } | StartError::Token { .. } => CONFIG,
         StartError::Metrics(_) => SOFTWARE,
     };
     Failure::new(code, error)

@@ -8,6 +8,7 @@ use url::{Host, Url};
 
 use crate::catalog::name::{UpstreamName, prefix_warnings};
 use crate::mcp::input::Roots;
+use crate::policy::{OnChange, Trust};
 
 use super::build::{repeated, warn_of_literal};
 use super::file::{Node, Table};
@@ -114,6 +115,15 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
         roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
+        trust: table
+            .choice(
+                "trust",
+                &[("untrusted", Trust::Untrusted), ("standard", Trust::Standard), ("trusted", Trust::Trusted)],
+            )
+            .unwrap_or_default(),
+        on_change: table
+            .choice("on-change", &[("quarantine", OnChange::Quarantine), ("accept", OnChange::Accept)])
+            .unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),
         tools: filter(&mut table, "tools", true),
         prompts: filter(&mut table, "prompts", true),

@@ -257,6 +257,7 @@ mod tests {
             inventory: &inventory,
             filters: &filters,
             needs_headers: false,
+            withheld: None,
             index: 0,
         };
         let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };

@@ -281,6 +281,7 @@ impl World {
                 inventory: &u.inventory,
                 filters: &filters,
                 needs_headers: false,
+                withheld: None,
                 index,
             })
             .collect();

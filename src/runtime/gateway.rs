@@ -17,7 +17,9 @@ use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::policy::CallerLimiter;
 use crate::runtime::budget::Budget;
+use crate::runtime::db::{Db, DbError};
 use crate::runtime::held::Parks;
+use crate::runtime::pins::Pins;
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
@@ -43,6 +45,8 @@ pub(crate) struct ConfigSource {
     /// `None` for the embedded default and for upstreams given on the command line.
     pub(crate) path: Option<PathBuf>,
     pub(crate) load: Loader,
+    /// Grants and pins are kept; not those of upstreams that the command line names.
+    pub(crate) remembers: bool,
 }
 
 /// Reads the configuration anew; the error is every problem, as text.
@@ -71,6 +75,8 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Db(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -82,6 +88,7 @@ pub(crate) struct Gateway {
     pub(crate) supervised: Supervised,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) source: ConfigSource,
+    pub(crate) pins: Pins,
     store: Option<Store>,
     reloading: Mutex<()>,
     drain_timeout: Duration,
@@ -114,11 +121,16 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
+        let pins = match store.as_ref().filter(|_| source.remembers) {
+            Some(store) => Pins::open(Db::open(store.dir())?)?,
+            None => Pins::memory(),
+        };
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+            pins: pins.clone(),
         };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
@@ -155,6 +167,7 @@ impl Gateway {
             supervised,
             sessions: Arc::new(Sessions::new(session_limits)),
             source,
+            pins,
             store,
             reloading: Mutex::new(()),
             drain_timeout,

@@ -16,9 +16,11 @@ use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Target, Upstream, Uris};
 use crate::mcp::version::{Era, Revision};
+use crate::policy::Digest;
 use crate::policy::Limiter;
 use crate::policy::Policy;
 use crate::runtime::clock;
+use crate::runtime::pins::{Gate, Pins};
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
@@ -27,10 +29,14 @@ use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, LinkState};
 use crate::telemetry::metrics::Metrics;
 
+mod pinned;
+
 /// How long a dead upstream's items stay listed.
 const GRACE: Duration = Duration::from_secs(600);
 /// How long the first lists wait for upstreams that are still starting.
 const SETTLE: Duration = Duration::from_millis(1500);
+/// How often the pins of other processes are looked at.
+const REFRESH: Duration = Duration::from_secs(2);
 /// How long a replaced upstream may finish its calls.
 const REPLACE_DRAIN: Duration = Duration::from_secs(10);
 /// Freshness told to modern clients: while all is well, and while an upstream is missing.
@@ -42,6 +48,8 @@ const TTL_DEGRADED_MS: u32 = 5_000;
 pub(crate) enum Order {
     /// Put a checked configuration in force.
     Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
+    /// The operator has decided about pins: show what may be shown now.
+    Review { reply: oneshot::Sender<()> },
 }
 
 /// What the supervisor needs from outside.
@@ -51,6 +59,7 @@ pub(crate) struct Parts {
     pub(crate) store: Option<Store>,
     pub(crate) http: HttpClient,
     pub(crate) intake: Intake,
+    pub(crate) pins: Pins,
 }
 
 /// The supervisor's ends that others hold.
@@ -69,6 +78,7 @@ pub(crate) struct Supervised {
 struct Managed {
     handle: Arc<Handle>,
     stop: CancellationToken,
+    gate: Arc<Gate>,
     filters: Filters,
     inventory: Option<(Inventory, Revision)>,
     down_since: Option<Instant>,
@@ -108,6 +118,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         generation: 0,
         config: Arc::clone(&config),
         handles: Vec::new(),
+        launches: Vec::new(),
         completes: Vec::new(),
         tasks: Vec::new(),
         whole: Arc::new(View::new("", Catalog::default(), &policy)),
@@ -147,12 +158,14 @@ impl Supervisor {
         let settle = tokio::time::sleep(SETTLE);
         tokio::pin!(settle);
         let mut grace = tokio::time::interval(Duration::from_secs(30));
+        let mut refresh = tokio::time::interval(REFRESH);
         loop {
             tokio::select! {
                 Some(report) = reports.recv() => self.report(report),
                 Some(order) = orders.recv() => self.order(order),
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
                 _ = grace.tick() => self.publish(false),
+                _ = refresh.tick() => self.refresh().await,
                 () = self.stop.cancelled() => break,
             }
         }
@@ -176,7 +189,11 @@ impl Supervisor {
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
             many_callers: self.config.has_many_callers(),
+            gate: Arc::new(Gate::new(self.parts.pins.clone(), &spec)),
         };
+        // Before its remembered items are shown; the actor asks again and says why where it may not start.
+        drop(nursery.gate.pass(&spec));
+        let gate = Arc::clone(&nursery.gate);
         let handle = Arc::new(Handle::new(spec, metrics, nursery.clone()));
         let context = Context {
             handle: Arc::clone(&handle),
@@ -188,7 +205,7 @@ impl Supervisor {
         self.actors.spawn("upstream", actor::run(context));
         let inventory = remembered.map(|r| (r.inventory, r.revision));
         let heard = inventory.is_some();
-        self.managed.insert(name, Managed { handle, stop, filters, inventory, down_since: None, heard });
+        self.managed.insert(name, Managed { handle, stop, gate, filters, inventory, down_since: None, heard });
         Ok(())
     }
 
@@ -233,11 +250,35 @@ impl Supervisor {
     }
 
     fn order(&mut self, order: Order) {
-        let Order::Apply { config, reply } = order;
+        let (config, reply) = match order {
+            Order::Apply { config, reply } => (config, reply),
+            Order::Review { reply } => {
+                self.review();
+                let _asker_may_be_gone = reply.send(());
+                return;
+            }
+        };
         let outcome = self.apply(*config);
         self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
         // Whoever asked may have gone.
         drop(reply.send(outcome));
+    }
+
+    /// Shows what the pins allow now, and lets start what may start.
+    fn review(&mut self) {
+        for managed in self.managed.values().filter(|managed| managed.gate.shut().is_some()) {
+            managed.gate.reviewed.notify_one();
+        }
+        self.publish(false);
+    }
+
+    /// Takes over what other processes decided about pins.
+    async fn refresh(&mut self) {
+        match self.parts.pins.refresh().await {
+            Ok(true) => self.review(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(error = %error, "the pins of other processes cannot be read"),
+        }
     }
 
     /// All or nothing: everything that can fail is done before anything changes.
@@ -291,23 +332,30 @@ impl Supervisor {
         let old = self.snapshots.load_full();
         let now = clock::now();
         let order: Vec<&Upstream> = self.config.upstreams.iter().collect();
-        let empty = Inventory::default();
         let managed: Vec<&Managed> = order.iter().filter_map(|spec| self.managed.get(&spec.name)).collect();
+        let known: Vec<Option<&(Inventory, Revision)>> = managed
+            .iter()
+            .map(|m| {
+                let gone = m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
+                m.inventory.as_ref().filter(|_| !gone && m.gate.shut().is_none())
+            })
+            .collect();
+        let mut shown = self.shown(&managed, &order, &known, &old);
         let sources: Vec<Source<'_>> = managed
             .iter()
             .enumerate()
             .zip(&order)
-            .map(|((index, m), spec)| {
-                let gone = m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
-                let known = m.inventory.as_ref().filter(|_| !gone);
+            .zip(known.iter().zip(&shown))
+            .map(|(((index, m), spec), (known, shown))| {
                 let is_http = matches!(spec.target, Target::Http { .. });
                 Source {
                     upstream: &spec.name,
                     prefix: &spec.prefix,
-                    inventory: known.map_or(&empty, |(inventory, _)| inventory),
+                    inventory: &shown.inventory,
                     filters: &m.filters,
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
+                    withheld: Some(&shown.uris),
                 }
             })
             .collect();
@@ -317,19 +365,23 @@ impl Supervisor {
             transparent: false,
             profile: None,
         };
-        let (whole, dropped) = merge(&sources, naming);
+        let (whole, mut dropped) = merge(&sources, naming);
         let profiles = self.profiles(&sources, naming);
+        dropped.extend(shown.iter_mut().flat_map(|shown| std::mem::take(&mut shown.withheld)));
+        let launches: Vec<Digest> = managed.iter().map(|m| m.gate.digest()).collect();
         let degraded = managed.iter().any(|m| m.down_since.is_some() || !m.heard);
         let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
         let completes: Vec<bool> =
-            managed.iter().map(|m| m.inventory.as_ref().is_some_and(|(inventory, _)| inventory.completions)).collect();
+            known.iter().map(|known| known.is_some_and(|(inventory, _)| inventory.completions)).collect();
         let has_tasks =
             |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
-        let tasks: Vec<bool> = managed.iter().map(|m| m.inventory.as_ref().is_some_and(has_tasks)).collect();
+        let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
         let same = whole.same_as(&old.whole.catalog)
             && completes == old.completes
             && tasks == old.tasks
             && ttl_ms == old.ttl_ms
+            && launches == old.launches
+            && dropped == old.dropped
             && profiles
                 .iter()
                 .all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
@@ -342,6 +394,9 @@ impl Supervisor {
                 |list| whole.entries().iter().filter(|e| e.list == list && e.upstream_name == m.handle.name).count();
             m.handle.metrics.items(crate::mcp::method::List::ALL.map(count));
         }
+        for (m, shown) in managed.iter().zip(&shown) {
+            m.handle.metrics.pins_waiting(shown.waiting);
+        }
         let generation = old.generation + 1;
         let policy = &self.policy;
         let profiles = profiles.into_iter().map(|(n, c)| (n.clone(), Arc::new(View::new(&n, c, policy)))).collect();
@@ -349,6 +404,7 @@ impl Supervisor {
             generation,
             config: Arc::clone(&self.config),
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
+            launches,
             completes,
             tasks,
             whole: Arc::new(View::new("", whole, policy)),

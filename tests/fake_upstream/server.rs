@@ -354,7 +354,23 @@ impl Server {
         tools
     }
 
+    /// The definitions as the patch file has them at this moment.
+    fn patched(&self, items: &[Value]) -> Vec<Value> {
+        let text = self.args.patch.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        let patches: Value = text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+        let mut items = items.to_vec();
+        for item in &mut items {
+            let key = ["uri", "uriTemplate", "name"].into_iter().find_map(|member| item[member].as_str());
+            let patch = key.and_then(|key| patches.get(key)?.as_object()).cloned().unwrap_or_default();
+            for (member, value) in patch {
+                item[member] = value;
+            }
+        }
+        items
+    }
+
     fn page(&self, key: &str, items: &[Value], params: &Value) -> Result<Reply, Failure> {
+        let items = &self.patched(items);
         let size = self.args.page_size.unwrap_or(items.len().max(1));
         let start = match &params["cursor"] {
             Value::Null => 0,

@@ -30,6 +30,7 @@ fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String
             inventory,
             filters: &filters,
             needs_headers: false,
+            withheld: None,
             index,
         })
         .collect();
