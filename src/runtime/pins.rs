@@ -408,7 +408,8 @@ fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
         (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),
         (PinState::Rejected, _) => tracing::info!(item = %item, kind, waiting, why, "rejected"),
         (PinState::Changed, _) => tracing::warn!(item = %item, kind, approved, waiting, why, "changed and withheld"),
-        (PinState::Quarantined, _) => tracing::warn!(item = %item, kind, waiting, why, "waits for approval"),
+        // The supervisor warns of what it withholds.
+        (PinState::Quarantined, _) => tracing::debug!(item = %item, kind, waiting, why, "waits for approval"),
     }
 }
 
