@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+mod audit;
 mod call;
 mod check;
 mod daemon;
@@ -106,6 +107,9 @@ enum Command {
     Pins(pins::PinsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
+    /// Verify and read the audit log; needs no daemon.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
     ///
     /// Reads the JSON of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
@@ -180,6 +184,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
         Command::Pins(args) => pins::run(&common, &args),
         Command::Reload => reload::run(&common),
+        Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),
         Command::Completions { shell } => {

@@ -12,10 +12,14 @@ use std::time::Duration;
 use url::Url;
 
 pub(crate) use crate::catalog::name::UpstreamName;
+use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
 use crate::policy::{OnChange, PolicySpec, Trust};
 
+mod arguments;
+mod audit;
 mod build;
+mod consent;
 mod doubts;
 mod file;
 mod limits;
@@ -29,11 +33,14 @@ pub(crate) mod show;
 mod units;
 mod upstream;
 
+pub(crate) use self::audit::{Audit, OnFailure};
+pub(crate) use self::consent::Consent;
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::places::{Located, locate, preflight, state_dir};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 use self::secret::Secret;
+pub(crate) use self::units::{duration_text, parse_duration};
 
 /// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug)]
@@ -50,6 +57,7 @@ pub(crate) struct Config {
     pub(crate) policy: PolicySpec,
     /// Whether there is a `[policy]` table. Without one everything is allowed, with a warning.
     pub(crate) policy_stated: bool,
+    pub(crate) consent: Consent,
     pub(crate) profiles: Vec<Profile>,
     pub(crate) audit: Audit,
     pub(crate) log: Log,
@@ -140,10 +148,12 @@ pub(crate) struct Upstream {
     pub(crate) queue_timeout: Duration,
     /// What the server learns of roots.
     pub(crate) roots: Roots,
-    /// Whether its hints are believed, and whether what it offers at first sight is taken.
+    /// How far the hints of its tools are believed.
     pub(crate) trust: Trust,
-    /// What becomes of a definition that changed.
+    /// What becomes of an item whose definition changes.
     pub(crate) on_change: OnChange,
+    /// The operator's word on tools: patterns over original names, and what holds for them.
+    pub(crate) annotations: Vec<(String, Hints)>,
     /// Stands before each exposed name, separator included.
     pub(crate) prefix: String,
     pub(crate) tools: Filter,
@@ -232,13 +242,6 @@ pub(crate) struct Profile {
     pub(crate) transparent: bool,
 }
 
-/// The `[audit]` table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Audit {
-    /// Relative to the state directory.
-    pub(crate) path: PathBuf,
-}
-
 /// The `[log]` table. Command line and environment go before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
@@ -259,8 +262,20 @@ pub(crate) enum LogFormat {
 // By hand, since the policy's own types have no equality.
 impl PartialEq for Config {
     fn eq(&self, other: &Self) -> bool {
-        let Self { path, server, metrics, admin, naming, upstreams, policy, policy_stated, profiles, audit, log } =
-            self;
+        let Self {
+            path,
+            server,
+            metrics,
+            admin,
+            naming,
+            upstreams,
+            policy,
+            policy_stated,
+            consent,
+            profiles,
+            audit,
+            log,
+        } = self;
         path == &other.path
             && server == &other.server
             && metrics == &other.metrics
@@ -269,6 +284,7 @@ impl PartialEq for Config {
             && upstreams == &other.upstreams
             && plan::same_policy(policy, &other.policy)
             && policy_stated == &other.policy_stated
+            && consent == &other.consent
             && profiles == &other.profiles
             && audit == &other.audit
             && log == &other.log

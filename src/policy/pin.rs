@@ -24,19 +24,7 @@
 //! is pinned whatever the trust; other words in the configuration are [`Pin::named`]; the same words that lead to another
 //! program are a change like any other, and nothing accepts it silently.
 
-use crate::policy::Digest;
-
-/// How far an upstream is trusted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Trust {
-    /// What it offers waits for approval.
-    Untrusted,
-    /// What it offers at first sight is taken; its hints are claims.
-    #[default]
-    Standard,
-    /// Its hints are believed, and it may name other upstreams.
-    Trusted,
-}
+use crate::policy::{Digest, Trust};
 
 /// What becomes of a definition that changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,11 +15,13 @@ use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::policy::CallerLimiter;
+use crate::policy::{CallerLimiter, Entry};
+use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
-use crate::runtime::db::{Db, DbError};
+use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
-use crate::runtime::pins::Pins;
+use crate::runtime::ledger::Ledger;
+use crate::runtime::pins::{PinKind, Pins};
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
@@ -76,7 +78,9 @@ pub(crate) enum StartError {
         source: io::Error,
     },
     #[error(transparent)]
-    Db(#[from] DbError),
+    Audit(#[from] OpenError),
+    #[error("the state directory: {0}")]
+    State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -104,12 +108,23 @@ pub(crate) struct Addresses {
 }
 
 impl Gateway {
-    /// Starts the upstreams. Nothing listens yet.
+    /// Starts the upstreams. Nothing listens yet. `chain` is that of the audit log, [`audit::MAIN`] for the daemon.
     ///
     /// # Errors
     /// [`StartError`].
-    pub(crate) fn build(config: Config, source: ConfigSource, store: Option<Store>) -> Result<Self, StartError> {
+    pub(crate) fn build(
+        config: Config,
+        source: ConfigSource,
+        store: Option<Store>,
+        chain: &str,
+    ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
+        let audit = match &store {
+            Some(store) => audit::open_in(store.dir(), &config.audit, chain, metrics.audit())?,
+            None => Audit::none(),
+        };
+        // Without a disk that takes it the gateway starts too, and calls are refused.
+        drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = SessionLimits {
             sessions: limits.sessions,
@@ -121,8 +136,9 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
-        let pins = match store.as_ref().filter(|_| source.remembers) {
-            Some(store) => Pins::open(Db::open(store.dir())?)?,
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let pins = match db.clone().filter(|_| source.remembers) {
+            Some(db) => Pins::open(db)?,
             None => Pins::memory(),
         };
         let parts = Parts {
@@ -132,14 +148,34 @@ impl Gateway {
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
             pins: pins.clone(),
         };
+        let ledger = match db {
+            Some(db) => Ledger::open(db, &config.consent)?,
+            None => Ledger::memory(&config.consent),
+        };
+        let invalidated = ledger.clone();
+        pins.on_change(Box::new(move |change| {
+            // What was consented to is no longer what is there.
+            let Some(was) = change.was else { return };
+            let launch = change.key.kind == PinKind::Launch;
+            invalidated.invalidate(|asked| {
+                let digest = if launch { asked.launch } else { asked.definition };
+                *asked.upstream == *change.key.upstream.as_str() && digest == was
+            });
+        }));
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
+        let ledger = Arc::new(ledger);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
+            audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
+            ledger: Arc::clone(&ledger),
+            used: std::sync::Mutex::default(),
+            console: std::sync::OnceLock::new(),
             tasks,
             draining,
             giving_up,
@@ -165,7 +201,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits)),
+            sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
             pins,
             store,
@@ -339,6 +375,9 @@ impl Gateway {
             () = self.supervised.tasks.join() => {}
             () = hurry.cancelled() => {}
         }
+        // The log says for itself when it takes nothing more.
+        drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
+        self.service.audit.flush().await;
     }
 }
 

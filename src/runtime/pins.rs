@@ -36,6 +36,8 @@ const MAX_PINS: usize = 2000;
 #[derive(Clone, Debug)]
 pub(crate) struct PinChange {
     pub(crate) key: PinKey,
+    /// What was pinned: consents that name this digest are over.
+    pub(crate) was: Option<Digest>,
     /// What is pinned; none while something waits.
     pub(crate) pinned: Option<Digest>,
 }
@@ -251,10 +253,9 @@ impl Pins {
             }
             any = true;
             log(key, old.as_ref(), new);
-            let pinned = new.visible();
-            let differs = old.as_ref().is_some_and(|old| old.visible() != pinned);
-            if let Some(hook) = self.0.hook.get().filter(|_| differs) {
-                hook(&PinChange { key: key.clone(), pinned });
+            let (was, pinned) = (old.as_ref().and_then(Record::visible), new.visible());
+            if let Some(hook) = self.0.hook.get().filter(|_| old.is_some() && was != pinned) {
+                hook(&PinChange { key: key.clone(), was, pinned });
             }
         }
         if any {

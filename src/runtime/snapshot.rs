@@ -9,7 +9,6 @@ use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::Digest;
 use crate::policy::Limiter;
 use crate::policy::Policy;
 use crate::policy::{ItemRules, Kind};
@@ -24,8 +23,6 @@ pub(crate) struct Snapshot {
     pub(crate) generation: u64,
     pub(crate) config: Arc<Config>,
     pub(crate) handles: Vec<Arc<Handle>>,
-    /// What was approved to be started or reached, by upstream. Consents are bound to it.
-    pub(crate) launches: Vec<Digest>,
     /// The upstreams that answer `completion/complete`.
     pub(crate) completes: Vec<bool>,
     /// The upstreams that have the tasks of 2026-07-28.
@@ -94,7 +91,8 @@ impl View {
     /// Whether an item exists for this viewer.
     pub(crate) fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
         let Some((entry, rules)) = self.item(at) else { return false };
-        (viewer.can_be_asked || !entry.needs_input) && !policy.hidden(rules, viewer.caller)
+        (viewer.can_be_asked || !entry.needs_input)
+            && !policy.hidden(rules, viewer.caller, &self.name, entry.annotations)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Target, Upstream, Uris};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Digest;
+use crate::policy::Annotator;
 use crate::policy::Limiter;
 use crate::policy::Policy;
 use crate::runtime::clock;
@@ -118,7 +118,6 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         generation: 0,
         config: Arc::clone(&config),
         handles: Vec::new(),
-        launches: Vec::new(),
         completes: Vec::new(),
         tasks: Vec::new(),
         whole: Arc::new(View::new("", Catalog::default(), &policy)),
@@ -341,6 +340,8 @@ impl Supervisor {
             })
             .collect();
         let mut shown = self.shown(&managed, &order, &known, &old);
+        let annotators: Vec<Annotator> = order.iter().map(|spec| annotator(spec).unwrap_or_default()).collect();
+        let unknown = Annotator::default();
         let sources: Vec<Source<'_>> = managed
             .iter()
             .enumerate()
@@ -353,6 +354,7 @@ impl Supervisor {
                     prefix: &spec.prefix,
                     inventory: &shown.inventory,
                     filters: &m.filters,
+                    annotate: annotators.get(index).unwrap_or(&unknown),
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
                     withheld: Some(&shown.uris),
@@ -368,7 +370,6 @@ impl Supervisor {
         let (whole, mut dropped) = merge(&sources, naming);
         let profiles = self.profiles(&sources, naming);
         dropped.extend(shown.iter_mut().flat_map(|shown| std::mem::take(&mut shown.withheld)));
-        let launches: Vec<Digest> = managed.iter().map(|m| m.gate.digest()).collect();
         let degraded = managed.iter().any(|m| m.down_since.is_some() || !m.heard);
         let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
         let completes: Vec<bool> =
@@ -380,7 +381,6 @@ impl Supervisor {
             && completes == old.completes
             && tasks == old.tasks
             && ttl_ms == old.ttl_ms
-            && launches == old.launches
             && dropped == old.dropped
             && profiles
                 .iter()
@@ -404,7 +404,6 @@ impl Supervisor {
             generation,
             config: Arc::clone(&self.config),
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
-            launches,
             completes,
             tasks,
             whole: Arc::new(View::new("", whole, policy)),
@@ -445,7 +444,13 @@ fn filters(spec: &Upstream) -> Result<Filters, String> {
         Filter::build(&filter.allow, &filter.deny, &filter.rename)
             .map_err(|error| format!("upstreams.{}: {error}", spec.name))
     };
+    annotator(spec).map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
     Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
+}
+
+/// Says what the upstream's tools are held to do. Checked with the filters, at start and at reload.
+fn annotator(spec: &Upstream) -> Result<Annotator, String> {
+    Annotator::build(spec.trust, &spec.annotations)
 }
 
 fn join(problems: &[crate::policy::PolicyProblem]) -> String {
