@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+mod approvals;
 mod audit;
 mod call;
 mod check;
 mod daemon;
+mod grants;
 mod import;
 mod output;
 mod pins;
@@ -53,7 +55,7 @@ struct Cli {
 
 const AFTER: &str = "\
 Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG_HOME/headend/headend.toml
-(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the access token, what upstreams offered last) lives in
+(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the access token, what upstreams offered last, consents) lives in
 $STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
 
 Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
@@ -105,6 +107,26 @@ enum Command {
     },
     /// What was approved of each upstream's definitions and launches, and what changed since.
     Pins(pins::PinsArgs),
+    /// Questions for consent that are open; `approvals approve ID` and `approvals deny ID` answer one.
+    ///
+    /// Asks the daemon, and without one the state directory: then the process that asked takes the answer from there.
+    Approvals(approvals::ApprovalsArgs),
+    /// Allow what is asked for; the same as `approvals approve`.
+    Approve {
+        #[command(flatten)]
+        args: approvals::ApproveArgs,
+        #[command(flatten)]
+        json: JsonArgs,
+    },
+    /// Refuse what is asked for; the same as `approvals deny`.
+    Deny {
+        #[command(flatten)]
+        args: approvals::DenyArgs,
+        #[command(flatten)]
+        json: JsonArgs,
+    },
+    /// Consents that are remembered; `grants revoke ID` or `grants revoke --all` takes them back.
+    Grants(grants::GrantsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
     /// Verify and read the audit log; needs no daemon.
@@ -183,6 +205,10 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
         Command::Pins(args) => pins::run(&common, &args),
+        Command::Approvals(args) => approvals::run(&common, args),
+        Command::Approve { args, json } => approvals::approve(&common, &args, json.json),
+        Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
+        Command::Grants(args) => grants::run(&common, args),
         Command::Reload => reload::run(&common),
         Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),

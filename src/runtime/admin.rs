@@ -25,6 +25,7 @@ use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
+mod consents;
 mod pins;
 
 pub(crate) use self::pins::listed;
@@ -193,6 +194,9 @@ async fn admin(
 }
 
 async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+    if let Some(outcome) = consents::operate(gateway, caller, request).await {
+        return outcome;
+    }
     match request.method.as_str() {
         "status" => Ok(status(gateway)),
         "tools" => Ok(tools(gateway, caller)),

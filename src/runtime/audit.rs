@@ -24,6 +24,7 @@ use crate::config;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Form};
 use crate::runtime::clock;
+use crate::runtime::db::{Db, DbError};
 use crate::telemetry::metrics::AuditMetrics;
 
 mod files;
@@ -57,7 +58,7 @@ pub(crate) enum OpenError {
         source: io::Error,
     },
     #[error("the store of the audit log: {0}")]
-    Store(String),
+    Store(#[source] DbError),
     #[error("start the audit log's thread: {0}")]
     Thread(#[source] io::Error),
 }
@@ -84,6 +85,7 @@ pub(crate) struct Options {
 /// [`OpenError`].
 pub(crate) fn open_in(
     state: &Path,
+    db: &Db,
     config: &config::Audit,
     chain: &str,
     metrics: AuditMetrics,
@@ -96,15 +98,19 @@ pub(crate) fn open_in(
         deny: config.on_failure == config::OnFailure::Deny,
         max_segment: config.max_segment as u64,
     };
-    Audit::open(options, Box::new(heads::InFiles(state.to_owned())), metrics)
+    Audit::open(options, Box::new(db.clone()), metrics)
 }
 
 /// The heads that the store of a state directory has. Nothing is made where there is none.
 ///
 /// # Errors
-/// Why it cannot be read.
-pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, String> {
-    heads::InFiles(state.to_owned()).load()
+/// When it cannot be read.
+pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, DbError> {
+    // Opening would make it.
+    if !state.join("headend.db").exists() {
+        return Ok(Vec::new());
+    }
+    Db::open(state)?.load()
 }
 
 /// The name of a chain that no other process writes.
@@ -187,6 +193,11 @@ impl Audit {
             drop(audit.record(note, true));
         }
         Ok(audit)
+    }
+
+    /// Whether calls must be refused: the last record could not be written, and that denies. Each further record tries again.
+    pub(crate) fn refuses(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.deny && !inner.shared.healthy.load(Ordering::Acquire))
     }
 
     /// Whether records are written somewhere.

@@ -20,6 +20,7 @@ use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::pins::{PinKind, Pins};
 use crate::runtime::queue::Queue;
@@ -119,9 +120,10 @@ impl Gateway {
         chain: &str,
     ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
-        let audit = match &store {
-            Some(store) => audit::open_in(store.dir(), &config.audit, chain, metrics.audit())?,
-            None => Audit::none(),
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let audit = match (&store, &db) {
+            (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
+            _ => Audit::none(),
         };
         // Without a disk that takes it the gateway starts too, and calls are refused.
         drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
@@ -136,17 +138,18 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
-        let db = store.as_ref().map(Store::db).transpose()?;
         let pins = match db.clone().filter(|_| source.remembers) {
             Some(db) => Pins::open(db)?,
             None => Pins::memory(),
         };
+        let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
             pins: pins.clone(),
+            leases: leases.clone(),
         };
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
@@ -162,6 +165,7 @@ impl Gateway {
                 *asked.upstream == *change.key.upstream.as_str() && digest == was
             });
         }));
+        ledger.record_in(audit.clone());
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
@@ -176,6 +180,7 @@ impl Gateway {
             ledger: Arc::clone(&ledger),
             used: std::sync::Mutex::default(),
             console: std::sync::OnceLock::new(),
+            leases,
             tasks,
             draining,
             giving_up,
@@ -370,6 +375,7 @@ impl Gateway {
         self.service.tasks.stop();
         // Bounded: whoever does not take its answer now does not get it.
         drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
+        self.service.leases.keep(&self.service.snapshots.load_full().limiter).await;
         self.supervised.stop.cancel();
         tokio::select! {
             () = self.supervised.tasks.join() => {}

@@ -16,9 +16,11 @@
 )]
 
 mod asking;
+mod audit;
 mod bridges;
 mod calls;
 mod conformance;
+mod consent;
 mod corpus;
 mod demo;
 mod faces;
@@ -26,6 +28,7 @@ mod failures;
 mod harness;
 mod http;
 mod input;
+mod limits;
 mod mcp;
 mod onward;
 mod operator;

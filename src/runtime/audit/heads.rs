@@ -1,8 +1,12 @@
-//! Where the last record of each chain is kept, outside of the log, so that a log that was cut or rolled back is noticed.
+//! The last record of each chain, kept outside of the log, so that a log that was cut or rolled back is noticed.
 
 use std::fmt;
 
+use rusqlite::params;
+
+use crate::policy::Digest;
 use crate::policy::chain::Head;
+use crate::runtime::db::{Db, DbError};
 
 /// The last record of a chain that is known to be on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,77 +22,50 @@ pub(crate) trait Heads: fmt::Debug + Send {
     /// All chains.
     ///
     /// # Errors
-    /// Why they could not be read.
-    fn load(&self) -> Result<Vec<Kept>, String>;
+    /// When the store cannot be read.
+    fn load(&self) -> Result<Vec<Kept>, DbError>;
 
     /// Replaces the head of its chain.
     ///
     /// # Errors
-    /// Why it could not be written.
-    fn save(&self, kept: &Kept) -> Result<(), String>;
+    /// When it cannot be written.
+    fn save(&self, kept: &Kept) -> Result<(), DbError>;
 
-    /// The secret of the installation, made at the first use.
+    /// The secret of the installation.
     ///
     /// # Errors
-    /// Why there is none.
-    fn key(&self) -> Result<[u8; 32], String>;
+    /// When the store has none.
+    fn key(&self) -> Result<[u8; 32], DbError>;
 }
 
-/// Two small files in the state directory.
-// Goes when the store is a database.
-#[derive(Debug)]
-pub(crate) struct InFiles(pub(crate) std::path::PathBuf);
-
-impl InFiles {
-    fn write(&self, name: &str, text: &[u8]) -> std::io::Result<()> {
-        use std::io::Write as _;
-        use std::os::unix::fs::OpenOptionsExt as _;
-        let fresh = self.0.join(format!("{name}.{}", std::process::id()));
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(text)?;
-        file.sync_data()?;
-        std::fs::rename(&fresh, self.0.join(name))
-    }
-}
-
-impl Heads for InFiles {
-    fn load(&self) -> Result<Vec<Kept>, String> {
-        let text = match std::fs::read_to_string(self.0.join("audit-heads")) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            text => text.map_err(|error| error.to_string())?,
-        };
-        let read = |line: &str| {
-            let mut words = line.split(' ');
-            let (chain, seq, hash, segment) = (words.next()?, words.next()?, words.next()?, words.next()?);
-            let head = Head { seq: seq.parse().ok()?, hash: crate::policy::Digest::from_hex(hash)? };
-            Some(Kept { chain: chain.to_owned(), head, segment: segment.to_owned() })
-        };
-        text.lines().map(|line| read(line).ok_or_else(|| "audit-heads is damaged".to_owned())).collect()
+impl Heads for Db {
+    fn load(&self) -> Result<Vec<Kept>, DbError> {
+        self.run_now(|connection| {
+            let mut query = connection.prepare("SELECT chain, seq, hash, segment FROM audit_heads ORDER BY chain")?;
+            let rows = query.query_map([], |row| {
+                // What is no digest or number fits no record, so that verification fails instead of being left out.
+                let hash = Digest::from_bytes(&row.get::<_, Vec<u8>>(2)?).unwrap_or_else(|| Digest::of(b""));
+                let seq = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(u64::MAX);
+                Ok(Kept { chain: row.get(0)?, head: Head { seq, hash }, segment: row.get(3)? })
+            })?;
+            rows.collect()
+        })
     }
 
-    fn save(&self, kept: &Kept) -> Result<(), String> {
-        use std::fmt::Write as _;
-        let mut all = self.load()?;
-        all.retain(|other| other.chain != kept.chain);
-        all.push(kept.clone());
-        let mut text = String::new();
-        for Kept { chain, head, segment } in all {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{chain} {} {} {segment}", head.seq, head.hash);
-        }
-        self.write("audit-heads", text.as_bytes()).map_err(|error| error.to_string())
+    fn save(&self, kept: &Kept) -> Result<(), DbError> {
+        let Kept { chain, head, segment } = kept.clone();
+        self.run_now(move |connection| {
+            let mut replace = connection.prepare_cached(
+                "INSERT OR REPLACE INTO audit_heads (chain, seq, hash, segment) VALUES (?1, ?2, ?3, ?4)",
+            )?;
+            let seq = i64::try_from(head.seq).unwrap_or(i64::MAX);
+            replace.execute(params![chain, seq, &head.hash.bytes()[..], segment]).map(drop)
+        })
     }
 
-    fn key(&self) -> Result<[u8; 32], String> {
-        match std::fs::read(self.0.join("audit-key")) {
-            Ok(key) => key.try_into().map_err(|_| "audit-key is damaged".to_owned()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let key = crate::runtime::clock::random::<32>();
-                self.write("audit-key", &key).map_err(|error| error.to_string())?;
-                Ok(key)
-            }
-            Err(error) => Err(error.to_string()),
-        }
+    fn key(&self) -> Result<[u8; 32], DbError> {
+        self.run_now(|connection| {
+            connection.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get::<_, [u8; 32]>(0))
+        })
     }
 }

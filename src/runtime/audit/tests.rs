@@ -34,8 +34,12 @@ impl Place {
         Audit::open(options, self.heads(), Metrics::new().unwrap().audit()).unwrap()
     }
 
+    fn db(&self) -> Db {
+        Db::open(self.0.path()).unwrap()
+    }
+
     fn heads(&self) -> Box<dyn Heads> {
-        Box::new(heads::InFiles(self.0.path().to_owned()))
+        Box::new(self.db())
     }
 
     fn folder(&self) -> Folder {

@@ -12,7 +12,7 @@ const CHILD: &str = "HEADEND_AUDIT_TEST_CHILD";
 #[tokio::test]
 async fn the_child_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var(CHILD) else { return };
-    let heads = || Box::new(heads::InFiles(dir.clone().into()));
+    let heads = || Box::new(Db::open(Path::new(&dir)).unwrap());
     let options = Options {
         folder: PathBuf::from(&dir).join("audit"),
         chain: MAIN.to_owned(),
@@ -76,7 +76,7 @@ fn a_killed_writer_loses_nothing_that_was_durable_and_the_next_goes_on() {
         if round % 10 == 9 {
             assert!(place.text().matches(r#""result":"proof""#).count() >= proofs, "round {round}");
             fs::remove_dir_all(place.folder().path()).unwrap();
-            drop(fs::remove_file(place.0.path().join("audit-heads")));
+            place.db().run_now(|db| db.execute("DELETE FROM audit_heads", [])).unwrap();
             proofs = 0;
         }
     }
