@@ -20,6 +20,7 @@ use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
@@ -133,16 +134,19 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
+        let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+            leases: leases.clone(),
         };
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
         };
+        ledger.record_in(audit.clone());
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
@@ -157,6 +161,7 @@ impl Gateway {
             ledger: Arc::clone(&ledger),
             used: std::sync::Mutex::default(),
             console: std::sync::OnceLock::new(),
+            leases,
             tasks,
             draining,
             giving_up,
@@ -350,6 +355,7 @@ impl Gateway {
         self.service.tasks.stop();
         // Bounded: whoever does not take its answer now does not get it.
         drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
+        self.service.leases.keep(&self.service.snapshots.load_full().limiter).await;
         self.supervised.stop.cancel();
         tokio::select! {
             () = self.supervised.tasks.join() => {}

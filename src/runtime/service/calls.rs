@@ -149,11 +149,25 @@ impl Service {
         } else {
             let grants = self.ledger.grants();
             let consent = |rule: &Arc<str>, need| grants.claim(&asked(rule, need), self.ledger.wall());
-            decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::uptime())
+            decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::since_1970())
         };
         if let Decision::Ask { rule, need } = &decision {
             let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
-            // The decision is recorded when it is made for good.
+            if !matches!(going_on, GoingOn::Consent { answer: Some(_), .. }) {
+                self.wrote_ask(&decision, &facts, entry, session, call, *need);
+            }
+            let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
+            let record = Record::new(&facts, &entry.canonical, &decision);
+            self.metrics.decision(record.decision(), record.rule());
+            let written = Entry {
+                session: Some(session),
+                definition: Some(entry.definition_digest),
+                arguments: arguments.clone(),
+                evidence: Some(*need),
+                ..record.entry(call)
+            };
+            // Nothing is sent upstream for it, so nothing waits for the record.
+            drop(self.audit.record(written, false));
             let mut params = params.clone();
             params.remove("requestState");
             params.remove("inputResponses");
