@@ -248,7 +248,8 @@ fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     if value.len() <= MAX_TEXT {
         string(value, out);
     } else {
-        string(&format!("{}…", value.get(..value.floor_char_boundary(MAX_TEXT)).unwrap_or_default()), out);
+        let end = (0..=MAX_TEXT).rev().find(|end| value.is_char_boundary(*end)).unwrap_or(0);
+        string(&format!("{}…", value.get(..end).unwrap_or_default()), out);
     }
 }
 
