@@ -38,7 +38,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
     match args.what.unwrap_or(What::List) {
         What::List if args.json => print_json("grants", &rows),
         What::List => list(&rows),
-        What::Revoke { id, .. } => {
+        What::Revoke { id, all } => {
             let id = id.map(|start| one(&rows, &start, "grant").map(|row| row.string("id").unwrap_or_default()));
             let count = revoke(&mut place, id.transpose()?.as_deref())?;
             if args.json {
@@ -46,7 +46,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
             } else {
                 print(&format!("revoked {count} grant{}\n", if count == 1 { "" } else { "s" }))?;
             }
-            Ok(if count == 0 { NO } else { OK })
+            Ok(if count == 0 && !all { NO } else { OK })
         }
     }
 }

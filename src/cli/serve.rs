@@ -94,8 +94,8 @@ pub(super) fn start_failure(error: StartError) -> Failure {
         StartError::Config(_)
         | StartError::Listen { .. }
         | StartError::Token { .. }
-        | StartError::State(_)
-        | StartError::Audit(_) => CONFIG,
+        | StartError::Audit(_)
+        | StartError::State(_) => CONFIG,
         StartError::Metrics(_) => SOFTWARE,
     };
     Failure::new(code, error)

@@ -51,7 +51,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let policy = root.take("policy");
     let policy_stated = policy.is_some();
     if !policy_stated {
-        let message = "there is no [policy] table, so every call is allowed; write `[policy]` with `default = \"allow\"` or `\"deny\"`";
+        let message = "there is no [policy] table, so every call asks for a consent; write `[policy]` with `default = \"allow\"`, `\"ask\"` or `\"deny\"`";
         root.source.warning_at("policy", message);
     }
     let mut policy = policy.and_then(|node| node.table());

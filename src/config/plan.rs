@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 
-use crate::policy::{LimitSpec, PolicySpec, RuleSpec};
+use crate::policy::{LimitSpec, PolicySpec};
 
 use super::{Config, Target, Transport, Upstream, UpstreamName};
 
@@ -98,18 +98,12 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
 /// Whether two policies say the same.
 // Goes when the policy's own types have equality.
 pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
-    fn rule(rule: &RuleSpec) -> impl PartialEq + '_ {
-        let RuleSpec { id, effect, upstreams, tools, prompts, resources, callers } = rule;
-        (id, effect, upstreams, tools, prompts, resources, callers)
-    }
     fn limit(limit: &LimitSpec) -> impl PartialEq + '_ {
-        let LimitSpec { id, tools, upstreams, callers, key, rate, burst } = limit;
-        (id, tools, upstreams, callers, key, rate, burst)
+        let LimitSpec { id, tools, upstreams, callers, key, rate, burst, concurrent, per_day } = limit;
+        (id, tools, upstreams, callers, key, rate, burst, concurrent, per_day)
     }
     let PolicySpec { default, rules, limits } = a;
-    *default == b.default
-        && rules.iter().map(rule).eq(b.rules.iter().map(rule))
-        && limits.iter().map(limit).eq(b.limits.iter().map(limit))
+    *default == b.default && *rules == b.rules && limits.iter().map(limit).eq(b.limits.iter().map(limit))
 }
 
 impl Upstream {

@@ -41,7 +41,7 @@ impl Record {
     pub(crate) fn new(facts: &Facts<'_>, item: &str, decision: &Decision) -> Self {
         let (outcome, rule, retry_after) = match decision {
             Decision::Allow(permit) => (Outcome::Allow, permit.rule(), None),
-            Decision::Ask { rule } => (Outcome::Ask, rule, None),
+            Decision::Ask { rule, .. } => (Outcome::Ask, rule, None),
             Decision::Deny { rule, .. } => (Outcome::Deny, rule, None),
             Decision::Limit { limit, retry_after } => (Outcome::Limit, limit, Some(*retry_after)),
         };

@@ -276,7 +276,7 @@ fn tools(gateway: &Gateway, caller: &str) -> RawJson {
         .filter(|(_, entry)| entry.list == List::Tools)
         .filter_map(|(at, _)| view.item(at))
         .map(|(entry, rules)| {
-            let effect = Policy::effect(&snapshot.policy, rules, caller);
+            let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry.annotations);
             object(&[
                 ("name", &entry.exposed),
                 ("upstream", entry.upstream_name.as_str()),

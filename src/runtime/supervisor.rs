@@ -16,9 +16,11 @@ use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Target, Upstream, Uris};
 use crate::mcp::version::{Era, Revision};
+use crate::policy::Annotator;
 use crate::policy::Limiter;
 use crate::policy::Policy;
 use crate::runtime::clock;
+use crate::runtime::leases::Leases;
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
@@ -51,6 +53,7 @@ pub(crate) struct Parts {
     pub(crate) store: Option<Store>,
     pub(crate) http: HttpClient,
     pub(crate) intake: Intake,
+    pub(crate) leases: Leases,
 }
 
 /// The supervisor's ends that others hold.
@@ -96,7 +99,7 @@ struct Supervisor {
 /// A sentence when the configuration's policy or patterns cannot be compiled, which `check` would have said.
 pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
     let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
-    let limiter = Limiter::new(&policy);
+    let limiter = parts.leases.limiter(&policy).map_err(|error| error.to_string())?;
     let (reports_in, reports) = mpsc::channel(64);
     let (orders_in, orders) = mpsc::channel(8);
     let (generation_in, generation) = watch::channel(0);
@@ -293,6 +296,8 @@ impl Supervisor {
         let order: Vec<&Upstream> = self.config.upstreams.iter().collect();
         let empty = Inventory::default();
         let managed: Vec<&Managed> = order.iter().filter_map(|spec| self.managed.get(&spec.name)).collect();
+        let annotators: Vec<Annotator> = order.iter().map(|spec| annotator(spec).unwrap_or_default()).collect();
+        let unknown = Annotator::default();
         let sources: Vec<Source<'_>> = managed
             .iter()
             .enumerate()
@@ -306,6 +311,7 @@ impl Supervisor {
                     prefix: &spec.prefix,
                     inventory: known.map_or(&empty, |(inventory, _)| inventory),
                     filters: &m.filters,
+                    annotate: annotators.get(index).unwrap_or(&unknown),
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
                 }
@@ -389,7 +395,13 @@ fn filters(spec: &Upstream) -> Result<Filters, String> {
         Filter::build(&filter.allow, &filter.deny, &filter.rename)
             .map_err(|error| format!("upstreams.{}: {error}", spec.name))
     };
+    annotator(spec).map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
     Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
+}
+
+/// Says what the upstream's tools are held to do. Checked with the filters, at start and at reload.
+fn annotator(spec: &Upstream) -> Result<Annotator, String> {
+    Annotator::build(spec.trust, &spec.annotations)
 }
 
 fn join(problems: &[crate::policy::PolicyProblem]) -> String {

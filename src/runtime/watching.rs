@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::engine::call::Failure;
 use crate::engine::route::{RouteError, Routed, route};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::policy::{Facts, Kind};
+use crate::policy::{Facts, Kind, decide};
+use crate::runtime::clock;
 use crate::runtime::service::{Answer, ClientContext, Refusal, Service, unroutable};
 use crate::runtime::upstream::handle::Handle;
 use crate::runtime::upstream::lane::Wants;
@@ -88,10 +90,14 @@ impl Service {
         params: &RawObject,
         watcher: &Arc<Watcher>,
     ) -> Result<Watching, Answer> {
-        let (handle, target) = self.find_watched(client, params)?;
+        let (handle, mut target, call) = self.find_watched(client, params)?;
         let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
+        let refused = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+        self.leases.settle(target.permit.lease()).await.map_err(refused)?;
+        // A watch is no call under way.
+        target.permit.leave();
         let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
         Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await.map_err(|why| match why {
             Unwatched::NotOffered => {
@@ -102,8 +108,8 @@ impl Service {
         })
     }
 
-    /// A resource that this client may read, and leave to watch it.
-    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<(Arc<Handle>, Target), Answer> {
+    /// A resource that this client may read, leave to watch it, and the number of the request.
+    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<(Arc<Handle>, Target, u64), Answer> {
         let snapshot = self.snapshots.load_full();
         let era = client.revision.era();
         let inconsistent = || Answer::error(code::INTERNAL, "the catalog is inconsistent", None);
@@ -113,20 +119,30 @@ impl Service {
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let routed = route(&view.catalog, Method::ResourcesSubscribe, params, Meta::default(), visible);
         let Routed { entry, canonical, outgoing, .. } = routed.map_err(|error| unroutable(&error, params, era))?;
-        let (entry, rules) = view.item(entry).ok_or_else(inconsistent)?;
+        let (entry, _) = view.item(entry).ok_or_else(inconsistent)?;
         let handle = snapshot.handles.get(entry.upstream).cloned().ok_or_else(inconsistent)?;
         let upstream = entry.upstream_name.as_str();
         let name = canonical.as_deref().unwrap_or(&entry.canonical);
-        let own_rules = canonical.is_some().then(|| snapshot.policy.item_rules(Kind::Resource, upstream, name));
-        let facts = Facts { caller: &client.caller, upstream, canonical: name, kind: Kind::Resource };
+        let rules = snapshot.policy.item_rules(Kind::Subscription, upstream, name);
+        let facts = Facts {
+            caller: &client.caller,
+            profile: &view.name,
+            upstream,
+            canonical: name,
+            kind: Kind::Subscription,
+            annotations: entry.annotations,
+            arguments: None,
+        };
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let judged = self.judge(&snapshot, own_rules.as_ref().unwrap_or(rules), &facts, &entry.canonical, call);
+        let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::since_1970());
+        let session = client.tag.as_ref().map_or(0, |tag| tag.number());
+        let judged = self.judged(decision, &facts, entry, session, call).map(|(permit, _)| permit);
         let exposed = params.string("uri").unwrap_or_default();
         let permit = judged.map_err(|refusal| match refusal {
             Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, era),
             Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();
-        Ok((handle, Target { original, exposed, permit }))
+        Ok((handle, Target { original, exposed, permit }, call))
     }
 }

@@ -65,6 +65,10 @@ pub(crate) enum OutcomeLabel {
     Error,
     Denied,
     Limited,
+    /// A person has to agree first.
+    AwaitingApproval,
+    /// It could not be recorded.
+    Unrecorded,
     Busy,
     Timeout,
     Cancelled,
@@ -75,7 +79,7 @@ pub(crate) enum OutcomeLabel {
 }
 
 impl OutcomeLabel {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Ok,
         Self::ToolError,
         Self::InputRequired,
@@ -83,6 +87,8 @@ impl OutcomeLabel {
         Self::Error,
         Self::Denied,
         Self::Limited,
+        Self::AwaitingApproval,
+        Self::Unrecorded,
         Self::Busy,
         Self::Timeout,
         Self::Cancelled,
@@ -91,7 +97,8 @@ impl OutcomeLabel {
         Self::Protocol,
     ];
 
-    fn as_str(self) -> &'static str {
+    /// Word for metric labels and the audit log.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
@@ -100,6 +107,8 @@ impl OutcomeLabel {
             Self::Error => "error",
             Self::Denied => "denied",
             Self::Limited => "limited",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::Unrecorded => "unrecorded",
             Self::Busy => "busy",
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
