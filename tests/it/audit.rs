@@ -109,9 +109,12 @@ fn a_rolled_back_log_is_noticed_at_the_next_start_and_stays_bad() {
     again.modern().call("fx__echo", json!({"text": "z"}));
     stop(&mut again);
     let verdict = again.run(&["audit", "verify"]);
-    let wanted = "audit-main-000002.jsonl: line 1: record 5: sequence gap: the records from 3 on were removed";
+    let (next, gone) = (seq(&files(&again.world)[1].1, 0), lines_of(&early[0].1) + 1);
+    let wanted = format!(
+        "audit-main-000002.jsonl: line 1: record {next}: sequence gap: the records from {gone} on were removed"
+    );
     assert_eq!(verdict.status.code(), Some(1), "{}", said(&verdict));
-    assert!(said(&verdict).contains(wanted), "{}", said(&verdict));
+    assert!(said(&verdict).contains(&wanted), "{}", said(&verdict));
     assert_eq!(files(&again.world)[0], early[0], "what was found is left as it was");
 }
 
@@ -254,9 +257,10 @@ fn tail_shows_the_last_records_follows_and_chooses_callers() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(tail(&["-n", "1"]).lines().count(), 1);
-    assert_eq!(tail(&[]).lines().count(), 3);
+    assert!(tail(&[]).lines().count() >= 3, "a start and two calls");
     let of_ci = tail(&["--caller", "ci", "--json"]);
-    let record: Value = serde_json::from_str(of_ci.trim()).unwrap();
+    let decision = of_ci.lines().find(|line| line.contains(r#""event":"decision""#)).unwrap();
+    let record: Value = serde_json::from_str(decision).unwrap();
     assert_eq!(json!([record["caller"], record["item"], record["result"]]), json!(["ci", "fx__fail", "allow"]));
     let mut command = gateway.world.command(headend());
     command.args(["audit", "tail", "-f", "-n", "0", "--caller", "local"]).arg("--config").arg(&gateway.config);
