@@ -26,7 +26,7 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
     let mut early = Files::new();
     while files(&gateway.world).len() < 4 {
         client.call("fx__echo", json!({"text": "x"}));
-        if early.is_empty() && files(&gateway.world).len() == 3 {
+        if early.is_empty() && files(&gateway.world).len() >= 2 {
             early = files(&gateway.world);
         }
     }
@@ -34,6 +34,8 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
     assert!(running.status.success(), "while it is written: {}", said(&running));
     stop(&mut gateway);
     let good = files(&gateway.world);
+    // A writer that was held up may fill several files at once.
+    let (end, rolled) = (good.len() - 1, early.len() - 1);
     let (last, text) = good.last().unwrap().clone();
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
     let first = seq(&text, 0);
@@ -52,11 +54,18 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
         ("a foreign line", edited(&good, 0, |lines| lines[3] = b"{}\n".to_vec()), &good[0].0, 4, 4, "not-a-record"),
         ("a removed middle segment", without(&good, 1), &good[2].0, 1, seq(&good[2].1, 0), "removed"),
         ("a removed first segment", without(&good, 0), &good[1].0, 1, seq(&good[1].1, 0), "removed"),
-        ("a removed last segment", without(&good, 3), &good[2].0, 1 + lines_of(&good[2].1), first, "cut-off"),
-        ("a cut tail", edited(&good, 3, |lines| drop(lines.pop())), &last, lines, seq(&text, lines - 1), "cut-off"),
+        (
+            "a removed last segment",
+            without(&good, end),
+            &good[end - 1].0,
+            1 + lines_of(&good[end - 1].1),
+            first,
+            "cut-off",
+        ),
+        ("a cut tail", edited(&good, end, |lines| drop(lines.pop())), &last, lines, seq(&text, lines - 1), "cut-off"),
         (
             "a tail cut in a line",
-            edited(&good, 3, |lines| lines.last_mut().unwrap().truncate(30)),
+            edited(&good, end, |lines| lines.last_mut().unwrap().truncate(30)),
             &last,
             lines,
             seq(&text, lines - 1),
@@ -65,9 +74,9 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
         (
             "a log rolled back to an earlier one",
             early.clone(),
-            &early[2].0,
-            1 + lines_of(&early[2].1),
-            seq(&good[2].1, lines_of(&early[2].1)),
+            &early[rolled].0,
+            1 + lines_of(&early[rolled].1),
+            seq(&early[rolled].1, lines_of(&early[rolled].1) - 1) + 1,
             "cut-off",
         ),
         ("no log at all", Files::new(), "audit-main-000001.jsonl", 1, 1, "cut-off"),
