@@ -196,6 +196,7 @@ fn catalog(
             annotate: annotator,
             needs_headers: false,
             index,
+            withheld: None,
         })
         .collect();
     let of_profile =
