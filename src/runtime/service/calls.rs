@@ -156,18 +156,6 @@ impl Service {
             if !matches!(going_on, GoingOn::Consent { answer: Some(_), .. }) {
                 self.wrote_ask(&decision, &facts, entry, session, call, *need);
             }
-            let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
-            let record = Record::new(&facts, &entry.canonical, &decision);
-            self.metrics.decision(record.decision(), record.rule());
-            let written = Entry {
-                session: Some(session),
-                definition: Some(entry.definition_digest),
-                arguments: arguments.clone(),
-                evidence: Some(*need),
-                ..record.entry(call)
-            };
-            // Nothing is sent upstream for it, so nothing waits for the record.
-            drop(self.audit.record(written, false));
             let mut params = params.clone();
             params.remove("requestState");
             params.remove("inputResponses");
