@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 mod call;
 mod check;
+mod console;
 mod daemon;
 mod import;
 mod output;
@@ -51,7 +52,7 @@ struct Cli {
 
 const AFTER: &str = "\
 Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG_HOME/headend/headend.toml
-(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the access token, what upstreams offered last) lives in
+(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last) lives in
 $STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
 
 Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
@@ -91,6 +92,8 @@ enum Command {
     Check,
     /// Upstreams, clients and calls of the running daemon.
     Status(JsonArgs),
+    /// Print a link that signs in to the console of the running daemon, once and within 15 minutes.
+    Console(JsonArgs),
     /// The merged catalog as a client sees it.
     Tools(JsonArgs),
     /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
@@ -173,6 +176,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Stdio(args) => stdio::run(&common, &args),
         Command::Check => check::run(&common),
         Command::Status(args) => status::run(&common, args.json),
+        Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
         Command::Reload => reload::run(&common),

@@ -43,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) server: Server,
     /// Where `/metrics`, `/healthz` and `/readyz` are served; none switches them off.
     pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) console: Console,
     pub(crate) admin: Admin,
     pub(crate) naming: Naming,
     /// In the order of the file, which is the order of all lists.
@@ -53,6 +54,15 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<Profile>,
     pub(crate) audit: Audit,
     pub(crate) log: Log,
+}
+
+/// The `[console]` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Console {
+    /// Where the pages are served; none switches them off.
+    pub(crate) listen: Option<SocketAddr>,
+    /// The operator wrote the address, so no other will do.
+    pub(crate) chosen: bool,
 }
 
 /// The `[server]` table.
@@ -255,11 +265,12 @@ pub(crate) enum LogFormat {
 // By hand, since the policy's own types have no equality.
 impl PartialEq for Config {
     fn eq(&self, other: &Self) -> bool {
-        let Self { path, server, metrics, admin, naming, upstreams, policy, policy_stated, profiles, audit, log } =
+        let Self { path, server, metrics, console, admin, naming, upstreams, policy, policy_stated, profiles, audit, log } =
             self;
         path == &other.path
             && server == &other.server
             && metrics == &other.metrics
+            && console == &other.console
             && admin == &other.admin
             && naming == &other.naming
             && upstreams == &other.upstreams

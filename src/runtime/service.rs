@@ -1,6 +1,6 @@
 //! What the gateway does with one request, whatever transport it came on.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use crate::runtime::clock;
 use crate::runtime::held::Parks;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
 use crate::runtime::queue::Queue;
+use crate::runtime::recent::Recent;
 use crate::runtime::shares::{Good, Shares};
 use crate::runtime::snapshot::{Snapshot, View, Viewer};
 use crate::runtime::tasks::TaskGroup;
@@ -72,6 +73,10 @@ pub(crate) struct Service {
     /// Requests of callers other than the local user.
     pub(crate) caller_rate: Option<CallerLimiter>,
     pub(crate) calls: AtomicU64,
+    /// The last decisions, for the console.
+    pub(crate) recent: Recent,
+    /// Where the console is, without a slash at the end; unset where there is none.
+    pub(crate) console: OnceLock<Arc<str>>,
     pub(crate) started: Instant,
 }
 
@@ -424,6 +429,9 @@ impl Service {
             "decision"
         );
         self.metrics.decision(record.decision(), record.rule());
+        if self.console.get().is_some() {
+            self.recent.push(&record, clock::unix_seconds());
+        }
         let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
         match decision {
             Decision::Allow(permit) => Ok(permit),
