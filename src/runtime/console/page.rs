@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::desk::{Approval, DecisionView, Ending, GrantView, LifetimeView, PinState, PinView, UpstreamView, Wall};
 use super::session::Notice;
-use super::text::{Piece, PieceKind, ago, block, counted, diff, json, moment, span, visible};
+use super::text::{Piece, PieceKind, ago, block, counted, diff, is_hidden, json, moment, span, visible};
 use crate::policy::{Annotations, Evidence};
 
 /// The page that is looked at, for the navigation.
@@ -92,6 +92,7 @@ pub(crate) struct Card {
     pub(crate) destructive: bool,
     pub(crate) arguments: Vec<Piece>,
     pub(crate) no_arguments: bool,
+    pub(crate) lines: usize,
     pub(crate) hidden: Option<String>,
     pub(crate) arguments_digest: String,
     pub(crate) definition_digest: String,
@@ -116,6 +117,7 @@ impl Card {
             effects: effects(approval.annotations),
             destructive: approval.annotations.known_destructive && !approval.annotations.read_only,
             arguments: json(&approval.arguments),
+            lines: approval.arguments.lines().count(),
             no_arguments: matches!(approval.arguments.trim(), "" | "{}"),
             hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
             arguments_digest: approval.arguments_digest.clone(),
@@ -267,6 +269,7 @@ pub(crate) struct Review {
     pub(crate) rejected: bool,
     pub(crate) launch: bool,
     pub(crate) since: When,
+    pub(crate) hidden: Option<String>,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -283,6 +286,7 @@ impl Review {
             Some(approved) => diff(approved, waiting),
             None => block(waiting),
         };
+        let hidden = waiting.chars().filter(|c| is_hidden(*c)).count();
         let short: String = pin.waiting_digest.chars().take(8).collect();
         Some(Self {
             upstream: visible(&pin.key.upstream),
@@ -296,6 +300,7 @@ impl Review {
             launch: pin.key.kind == "launch",
             key: pin.key.clone(),
             since: When::past(now, pin.since),
+            hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
             pieces,
         })
     }

@@ -154,7 +154,9 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
     let ok = StatusCode::OK;
     match head.uri.path() {
         "/" => {
-            let tiles = tiles();
+            let mut tiles = tiles();
+            // What is in trouble stands first; the rest keeps the order of the configuration.
+            tiles.sort_by_key(|tile| tile.tone != "danger");
             let page = Overview {
                 frame: frame(Section::Overview),
                 cards: desk.approvals().iter().map(|approval| Card::new(approval, now)).collect(),

@@ -10,6 +10,8 @@ use super::desk::Wall;
 
 /// Unchanged lines that stay on each side of a change.
 const CONTEXT: usize = 2;
+/// Changes with no more bytes than these between them are one.
+const MAX_BRIDGE: usize = 4;
 /// A longer text is compared line by line: words would cost too much.
 const MAX_WORD_DIFF: usize = 64 * 1024;
 
@@ -172,7 +174,7 @@ pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
     fold(joined(pieces.0))
 }
 
-/// Changes that only a blank divides become one, so that a changed sentence does not fall into single words.
+/// Changes that little more than a blank divides become one, so that a changed sentence does not fall into single words.
 fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
     let (mut removed, mut added) = (String::new(), String::new());
@@ -183,7 +185,8 @@ fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
             PieceKind::Added => added.push_str(&piece.text),
             PieceKind::Plain | PieceKind::Hidden | PieceKind::Key | PieceKind::Gap => {
                 let in_change = !removed.is_empty() || !added.is_empty();
-                let bridges = in_change && piece.text.chars().all(|c| c == ' ') && pieces.peek().is_some();
+                let little = piece.text.trim().len() <= MAX_BRIDGE && !piece.text.contains('\n');
+                let bridges = in_change && little && pieces.peek().is_some();
                 if bridges {
                     removed.push_str(&piece.text);
                     added.push_str(&piece.text);
