@@ -16,6 +16,7 @@ use crate::mcp::input::Roots;
 use crate::policy::PolicySpec;
 
 mod build;
+mod consent;
 mod doubts;
 mod file;
 mod limits;
@@ -29,11 +30,13 @@ pub(crate) mod show;
 mod units;
 mod upstream;
 
+pub(crate) use self::consent::Consent;
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::places::{Located, locate, preflight, state_dir};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 use self::secret::Secret;
+pub(crate) use self::units::{duration_text, parse_duration};
 
 /// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug)]
@@ -51,6 +54,7 @@ pub(crate) struct Config {
     pub(crate) policy: PolicySpec,
     /// Whether there is a `[policy]` table. Without one everything is allowed, with a warning.
     pub(crate) policy_stated: bool,
+    pub(crate) consent: Consent,
     pub(crate) profiles: Vec<Profile>,
     pub(crate) audit: Audit,
     pub(crate) log: Log,
@@ -265,8 +269,21 @@ pub(crate) enum LogFormat {
 // By hand, since the policy's own types have no equality.
 impl PartialEq for Config {
     fn eq(&self, other: &Self) -> bool {
-        let Self { path, server, metrics, console, admin, naming, upstreams, policy, policy_stated, profiles, audit, log } =
-            self;
+        let Self {
+            path,
+            server,
+            metrics,
+            console,
+            admin,
+            naming,
+            upstreams,
+            policy,
+            policy_stated,
+            consent,
+            profiles,
+            audit,
+            log,
+        } = self;
         path == &other.path
             && server == &other.server
             && metrics == &other.metrics
@@ -276,6 +293,7 @@ impl PartialEq for Config {
             && upstreams == &other.upstreams
             && plan::same_policy(policy, &other.policy)
             && policy_stated == &other.policy_stated
+            && consent == &other.consent
             && profiles == &other.profiles
             && audit == &other.audit
             && log == &other.log

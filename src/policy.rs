@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use crate::catalog::name::ItemKind;
 
+pub(crate) mod consent;
+
 mod annotations;
 mod decide;
 mod digest;

@@ -65,6 +65,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let access = access(&loaded.config);
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
     let store = source::store()?;
+    let _lock = store.lock().map_err(|error| Failure::new(CONFIG, error))?;
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart all the same.
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store)).map_err(start_failure)?;
@@ -86,9 +87,10 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     Ok(OK)
 }
 
-fn start_failure(error: StartError) -> Failure {
+/// A configuration or a state directory to mend, or a fault of ours.
+pub(super) fn start_failure(error: StartError) -> Failure {
     let code = match error {
-        StartError::Config(_) | StartError::Listen { .. } | StartError::Token { .. } => CONFIG,
+        StartError::Config(_) | StartError::Listen { .. } | StartError::Token { .. } | StartError::State(_) => CONFIG,
         StartError::Metrics(_) => SOFTWARE,
     };
     Failure::new(code, error)

@@ -68,7 +68,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<
     }
     // Upstreams of the command line keep nothing on disk.
     let store = if inline { None } else { source::store().ok() };
-    let gateway = Gateway::build(loaded.config, loaded.source, store).map_err(|error| Failure::new(SOFTWARE, error))?;
+    let gateway = Gateway::build(loaded.config, loaded.source, store).map_err(serve::start_failure)?;
     let client = gateway.line_client(Arc::from(LOCAL), profile.map(Arc::from));
     let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);

@@ -12,7 +12,9 @@ use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
 
 use super::file::{Node, Table};
 use super::secret::{self, Secret};
-use super::{Admin, Audit, Auth, Config, Console, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules, upstream};
+use super::{
+    Admin, Audit, Auth, Config, Consent, Console, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules, upstream,
+};
 
 /// What this release says to keys whose behaviour it does not have.
 pub(super) const NOT_YET: &str = "is not available in this release";
@@ -58,7 +60,9 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         let message = "there is no [policy] table, so every call is allowed; write `[policy]` with `default = \"allow\"` or `\"deny\"`";
         root.source.warning_at("policy", message);
     }
-    let policy = rules::policy(policy.and_then(|node| node.table()), &names);
+    let mut policy = policy.and_then(|node| node.table());
+    let consent = Consent::read(policy.as_mut().and_then(|table| table.table("consent")));
+    let policy = rules::policy(policy, &names);
     let profiles = profile::all(root.table("profiles"), &names);
     let audit = audit(root.table("audit"));
     let log = log(root.table("log"));
@@ -67,7 +71,21 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
             .warning_at("upstreams", "there are none, so nothing is served; write a table such as `[upstreams.files]`");
     }
     root.finish();
-    Config { path: None, server, metrics, console, admin, naming, upstreams, policy, policy_stated, profiles, audit, log }
+    Config {
+        path: None,
+        server,
+        metrics,
+        console,
+        admin,
+        naming,
+        upstreams,
+        policy,
+        policy_stated,
+        consent,
+        profiles,
+        audit,
+        log,
+    }
 }
 
 fn server(table: Option<Table<'_>>) -> Server {

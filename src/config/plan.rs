@@ -79,6 +79,7 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
         ("admin.socket", old.admin.socket != new.admin.socket),
         ("admin.group", old.admin.group != new.admin.group),
         ("admin.users", old.admin.users != new.admin.users),
+        ("policy.consent", old.consent != new.consent),
         ("audit.path", old.audit != new.audit),
         ("log.filter", old.log.filter != new.log.filter),
         ("log.format", old.log.format != new.log.format),

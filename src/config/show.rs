@@ -11,8 +11,8 @@ use crate::policy::{KeyPart, LimitSpec, PolicySpec, RuleSpec};
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Config, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start, Target, Transport, Upstream,
-    Uris, units,
+    Admin, Auth, Config, Consent, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start, Target, Transport,
+    Upstream, Uris, units,
 };
 
 /// Renders every key with the value in force, in the order of the shipped example.
@@ -31,6 +31,7 @@ pub(crate) fn render(config: &Config) -> String {
         upstream(&mut out, one);
     }
     policy(&mut out, &config.policy, config.policy_stated);
+    consent(&mut out, &config.consent);
     for one in &config.profiles {
         profile(&mut out, one);
     }
@@ -236,6 +237,16 @@ fn filter(filter: &Filter) -> String {
         pairs.push(("rename".to_owned(), inline(&names)));
     }
     inline(&pairs)
+}
+
+fn consent(out: &mut Out, consent: &Consent) {
+    let Consent { timeout, prompt_life, max_open, per_minute, unused_expiry } = consent;
+    out.table("policy.consent");
+    out.string("timeout", &units::duration(*timeout));
+    out.string("prompt-life", &units::duration(*prompt_life));
+    out.raw("max-open", &max_open.to_string());
+    out.raw("per-minute", &per_minute.to_string());
+    out.string("unused-expiry", &units::duration_text(*unused_expiry));
 }
 
 fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {

@@ -8,10 +8,13 @@ const TIMES: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), (
 /// Units of size, largest first, in bytes.
 const SIZES: &[(&str, usize)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads `"500ms"`, `"30s"`, `"5m"`, `"24h"`.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+/// A day; written only where a time is meant that is long, see [`duration_text`].
+const DAY: u64 = 24 * 3_600_000;
+
+/// Reads `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"90d"`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
-    let (_, millis) = TIMES.iter().find(|(name, _)| *name == unit)?;
+    let (_, millis) = TIMES.iter().chain(&[("d", DAY)]).find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(*millis).map(Duration::from_millis)
 }
 
@@ -23,6 +26,13 @@ pub(super) fn duration(value: Duration) -> String {
         Some((name, unit)) => format!("{}{name}", millis / unit),
         None => "0s".to_owned(),
     }
+}
+
+/// The same for times that are thought of in days.
+pub(crate) fn duration_text(value: Duration) -> String {
+    let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
+    let days = millis / DAY;
+    if days > 1 && millis.is_multiple_of(DAY) { format!("{days}d") } else { duration(value) }
 }
 
 /// Reads `"64KiB"`, `"4MiB"`, `"1GiB"`, `"100B"`.

@@ -19,7 +19,9 @@ use crate::policy::CallerLimiter;
 use crate::runtime::budget::Budget;
 use crate::runtime::console::live_desk::LiveDesk;
 use crate::runtime::console::{self, Console};
+use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::runtime::recent::Recent;
 use crate::runtime::server::address::AddressLimits;
@@ -74,6 +76,8 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error("the state directory: {0}")]
+    State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -127,14 +131,22 @@ impl Gateway {
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
         };
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let ledger = match db {
+            Some(db) => Ledger::open(db, &config.consent)?,
+            None => Ledger::memory(&config.consent),
+        };
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
+        let ledger = Arc::new(ledger);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let service = Arc::new(Service {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
+            ledger: Arc::clone(&ledger),
             tasks,
             draining,
             giving_up,
@@ -162,7 +174,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits)),
+            sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
             console: OnceLock::new(),
             store,

@@ -27,6 +27,7 @@ use crate::runtime::asker::Asker;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::held::Parks;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
 use crate::runtime::queue::Queue;
 use crate::runtime::recent::Recent;
@@ -61,6 +62,8 @@ pub(crate) struct Service {
     pub(crate) states: StateKey,
     pub(crate) task_ids: TaskKey,
     pub(crate) parks: Parks,
+    /// Grants and open prompts.
+    pub(crate) ledger: Arc<Ledger>,
     /// Calls in flight, of all callers.
     pub(crate) in_flight: Arc<Semaphore>,
     /// Calls that wait for a place among them.

@@ -15,6 +15,7 @@ use crate::engine::handshake::EraHint;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::clock;
+use crate::runtime::db::{Db, DbError, LockError, StateLock};
 use crate::wire::raw::RawJson;
 
 /// A legacy verdict is asked again after this time: a server that learns the modern era still answers `initialize`, so a stale
@@ -47,6 +48,22 @@ impl Store {
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Opens the database of this directory. Each call opens it anew: one process needs it once. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file and the way out.
+    pub(crate) fn db(&self) -> Result<Db, DbError> {
+        Db::open(&self.dir)
+    }
+
+    /// Keeps other daemons out of this directory for as long as the value lives.
+    ///
+    /// # Errors
+    /// When another one runs with it.
+    pub(crate) fn lock(&self) -> Result<StateLock, LockError> {
+        StateLock::take(&self.dir)
     }
 
     /// The access token and the file that holds it, generated at first use with mode 0600.

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::clock;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::server::replay::Streams;
 use crate::runtime::service::ClientContext;
 use crate::wire::id::IdKey;
@@ -125,11 +126,13 @@ pub(crate) struct Sessions {
     limits: SessionLimits,
     /// Bytes that are kept for clients that resume.
     kept: Arc<AtomicUsize>,
+    /// Told of each end: what was granted for the session is over.
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(limits: SessionLimits) -> Self {
-        Self { table: Mutex::default(), limits, kept: Arc::default() }
+    pub(crate) fn new(limits: SessionLimits, ledger: Option<Arc<Ledger>>) -> Self {
+        Self { table: Mutex::default(), limits, kept: Arc::default(), ledger }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -147,7 +150,7 @@ impl Sessions {
         if table.len() >= self.limits.sessions {
             let idle = table.values().filter(|s| s.is_idle());
             let oldest = idle.min_by_key(|s| s.last_used.load(Ordering::Relaxed)).map(|s| s.id.clone())?;
-            end(table.remove(&oldest));
+            self.end(table.remove(&oldest).as_deref());
         }
         let now = clock::uptime();
         let streams = Streams::new(client.revision, Arc::clone(&self.kept));
@@ -180,7 +183,7 @@ impl Sessions {
         if table.get(id).is_none_or(|s| *s.client.caller != *caller) {
             return false;
         }
-        end(table.remove(id));
+        self.end(table.remove(id).as_deref());
         true
     }
 
@@ -194,7 +197,7 @@ impl Sessions {
             let idle = session.is_idle() && now.saturating_sub(last) > limits.idle;
             let old = now.saturating_sub(session.opened) > limits.max;
             if idle || old {
-                session.ended.cancel();
+                self.end(Some(session));
             }
             !(idle || old)
         });
@@ -203,11 +206,13 @@ impl Sessions {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn end(session: Option<Arc<Session>>) {
-    if let Some(session) = session {
+    fn end(&self, session: Option<&Session>) {
+        let Some(session) = session else { return };
         session.ended.cancel();
+        if let (Some(ledger), Some(tag)) = (&self.ledger, &session.client.tag) {
+            ledger.session_ended(tag.number());
+        }
     }
 }
 
@@ -222,7 +227,8 @@ mod tests {
 
     fn sessions(limit: usize) -> Sessions {
         let hour = Duration::from_secs(3600);
-        Sessions::new(SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour })
+        let limits = SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour };
+        Sessions::new(limits, None)
     }
 
     #[test]

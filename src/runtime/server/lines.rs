@@ -116,6 +116,7 @@ pub(crate) async fn serve(
         tasks.join().await;
     }
     tasks.stop();
+    connection.service.ledger.session_ended(connection.tag.number());
     drop(connection);
     tasks.join().await;
     written.join().await;

@@ -50,6 +50,11 @@ impl ClientTag {
         Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
     }
 
+    /// Unique within this process.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
     fn tell(&self, upstream: &UpstreamName, notice: Notification) {
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         if notices.len() >= MAX_NOTICES {

@@ -1,0 +1,100 @@
+//! Consent: what a person was asked, what was answered, and what follows from it. Pure; time and ids are passed in.
+//!
+//! An *action* is one caller doing one thing with one item as it is defined and launched, under the rule that asks. A *prompt*
+//! is the open question about an action ([`Desk`]); a *grant* is the answer that lets actions pass ([`Grants`]). [`Consented`]
+//! is the proof that a live grant covers an action.
+
+use std::fmt;
+use std::sync::Arc;
+
+use data_encoding::BASE32_NOPAD;
+
+use super::{Digest, Evidence, Kind};
+
+mod desk;
+mod fatigue;
+mod grant;
+mod prompt;
+mod shown;
+
+pub(crate) use self::desk::{Answer, CannotAnswer, Closed, Desk, DeskLimits, Opened, Refused};
+pub(crate) use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
+pub(crate) use self::prompt::Prompt;
+pub(crate) use self::shown::{Shown, escaped, hidden_characters};
+
+/// Seconds since 1970 by a clock that never goes back, not even over restarts.
+pub(crate) type Wall = u64;
+
+/// An action that needs consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) caller: Arc<str>,
+    /// The number of the client's session or pipe, where it has one. Unique within this process.
+    pub(crate) session: Option<u64>,
+    pub(crate) upstream: Arc<str>,
+    pub(crate) kind: Kind,
+    /// The canonical name.
+    pub(crate) item: Arc<str>,
+    pub(crate) definition: Digest,
+    pub(crate) launch: Digest,
+    pub(crate) arguments: Digest,
+    /// Id of the rule that asks.
+    pub(crate) rule: Arc<str>,
+    /// The least evidence that suffices.
+    pub(crate) need: Evidence,
+    /// The item is known to be destructive.
+    pub(crate) destructive: bool,
+}
+
+impl Asked {
+    /// One digest for everything that makes two requests the same action; session and need are no part of it.
+    pub(crate) fn action(&self) -> Digest {
+        let mut bytes = Vec::with_capacity(256);
+        for text in [&*self.caller, &*self.upstream, self.kind.as_str(), &*self.item, &*self.rule] {
+            bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        for digest in [&self.definition, &self.launch, &self.arguments] {
+            bytes.extend_from_slice(digest.bytes());
+        }
+        Digest::of(&bytes)
+    }
+}
+
+/// The kinds of items that consent can be asked for, and the only ones that grants name.
+const ASKABLE: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Resource];
+
+/// Reads the word of a kind that consent can be asked for.
+pub(crate) fn askable(word: &str) -> Option<Kind> {
+    ASKABLE.into_iter().find(|kind| kind.as_str() == word)
+}
+
+/// Name of a prompt: 128 random bits, so that nobody finds one by guessing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PromptId([u8; 16]);
+
+impl PromptId {
+    pub(crate) const fn new(random: [u8; 16]) -> Self {
+        Self(random)
+    }
+
+    /// Reads what `Display` wrote, in either case.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        BASE32_NOPAD.decode(text.to_ascii_uppercase().as_bytes()).ok()?.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for PromptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE32_NOPAD.encode(&self.0).to_ascii_lowercase())
+    }
+}
+
+impl fmt::Debug for PromptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PromptId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What keeps a caller from tiring people out: how often it may ask, what was denied lately, and what nobody cares to answer.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::{Asked, Wall};
+use crate::policy::Digest;
+
+/// How long a denial is remembered for the same action, in seconds.
+pub(super) const DENIED: Wall = 600;
+/// Dismissals and time-outs in a row that close an item to a caller.
+pub(super) const STRIKES: u32 = 3;
+/// For how long, the first, second and any further time, in seconds.
+pub(super) const EMBARGOES: [Wall; 3] = [600, 3600, 24 * 3600];
+/// After so many quiet seconds nothing is remembered of strikes.
+const FORGIVEN: Wall = 24 * 3600;
+const MINUTE: Wall = 60;
+
+/// Entries of each memory, and those of one caller among them. Without room nothing is asked.
+const MAX_ENTRIES: usize = 8192;
+const MAX_OF_CALLER: usize = 512;
+
+/// What nobody answered about one item for one caller.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strikes {
+    in_row: u32,
+    embargoes: usize,
+    /// No prompt before this.
+    until: Wall,
+    last: Wall,
+}
+
+/// The memory of a desk.
+#[derive(Debug, Default)]
+pub(super) struct Fatigue {
+    /// When each caller's prompts of the last minute were opened.
+    opened: HashMap<Arc<str>, VecDeque<Wall>>,
+    /// Denied actions, whose they are and until when.
+    denied: HashMap<Digest, (Arc<str>, Wall)>,
+    /// By caller, by item.
+    strikes: HashMap<Arc<str>, HashMap<Arc<str>, Strikes>>,
+    swept: Wall,
+}
+
+impl Fatigue {
+    /// Forgets what is over.
+    pub(super) fn sweep(&mut self, now: Wall) {
+        if now < self.swept + MINUTE {
+            return;
+        }
+        self.swept = now;
+        self.denied.retain(|_, (_, until)| *until > now);
+        self.opened.retain(|_, times| times.back().is_some_and(|at| at + MINUTE > now));
+        for items in self.strikes.values_mut() {
+            items.retain(|_, strikes| strikes.until.max(strikes.last) + FORGIVEN > now);
+        }
+        self.strikes.retain(|_, items| !items.is_empty());
+    }
+
+    pub(super) fn is_denied(&self, action: &Digest, now: Wall) -> bool {
+        self.denied.get(action).is_some_and(|(_, until)| *until > now)
+    }
+
+    /// Until when the caller is not asked about that item.
+    pub(super) fn embargo(&self, asked: &Asked, now: Wall) -> Option<Wall> {
+        let strikes = self.strikes.get(&asked.caller)?.get(&asked.item)?;
+        (strikes.until > now).then_some(strikes.until)
+    }
+
+    /// Whether what may come of another prompt can be remembered.
+    pub(super) fn has_room(&self, asked: &Asked) -> bool {
+        let known = self.strikes.get(&asked.caller).is_some_and(|items| items.contains_key(&asked.item));
+        let mine = self.strikes.get(&asked.caller).map_or(0, HashMap::len);
+        let all: usize = self.strikes.values().map(HashMap::len).sum();
+        let strikes = known || (mine < MAX_OF_CALLER && all < MAX_ENTRIES);
+        let my_denied = self.denied.values().filter(|(caller, _)| *caller == asked.caller).count();
+        let denied = my_denied < MAX_OF_CALLER && self.denied.len() < MAX_ENTRIES;
+        strikes && denied && (self.opened.contains_key(&asked.caller) || self.opened.len() < MAX_ENTRIES)
+    }
+
+    /// Seconds until the caller may open another prompt, zero when it may.
+    pub(super) fn wait(&mut self, caller: &Arc<str>, per_minute: usize, now: Wall) -> Wall {
+        let Some(times) = self.opened.get_mut(caller) else { return 0 };
+        while times.front().is_some_and(|at| at + MINUTE <= now) {
+            times.pop_front();
+        }
+        if times.len() < per_minute {
+            return 0;
+        }
+        times.front().map_or(0, |at| (at + MINUTE).saturating_sub(now)).max(1)
+    }
+
+    pub(super) fn opened(&mut self, caller: &Arc<str>, now: Wall) {
+        self.opened.entry(Arc::clone(caller)).or_default().push_back(now);
+    }
+
+    /// Somebody said no.
+    pub(super) fn denied(&mut self, asked: &Asked, now: Wall) {
+        self.denied.insert(asked.action(), (Arc::clone(&asked.caller), now + DENIED));
+    }
+
+    /// Somebody cared to answer.
+    pub(super) fn answered(&mut self, asked: &Asked) {
+        if let Some(items) = self.strikes.get_mut(&asked.caller) {
+            items.remove(&asked.item);
+        }
+    }
+
+    /// Nobody did.
+    pub(super) fn strike(&mut self, asked: &Asked, now: Wall) {
+        let items = self.strikes.entry(Arc::clone(&asked.caller)).or_default();
+        let strikes = items.entry(Arc::clone(&asked.item)).or_default();
+        if now >= strikes.until.max(strikes.last) + FORGIVEN {
+            *strikes = Strikes::default();
+        }
+        strikes.last = now;
+        strikes.in_row += 1;
+        if strikes.in_row >= STRIKES {
+            let length = EMBARGOES.get(strikes.embargoes).or(EMBARGOES.last()).copied().unwrap_or(FORGIVEN);
+            strikes.until = strikes.until.max(now + length);
+            strikes.embargoes += 1;
+            strikes.in_row = 0;
+        }
+    }
+
+    /// The most that any memory holds; for tests of the bounds.
+    #[cfg(test)]
+    pub(super) fn largest(&self) -> usize {
+        let strikes: usize = self.strikes.values().map(HashMap::len).sum();
+        let opened = self.opened.values().map(VecDeque::len).max().unwrap_or(0);
+        strikes.max(self.denied.len()).max(opened)
+    }
+}

@@ -1,0 +1,342 @@
+//! Grants: remembered consents, and the proof that one covers an action.
+//!
+//! | state | leaves it by | to |
+//! |---|---|---|
+//! | live | `claim` of a once-grant | claimed |
+//! | live | its time is over, or it was not used for long | expired |
+//! | live | revoke | revoked |
+//! | live | definition or launch changed, upstream gone, session over | invalidated |
+//! | claimed | the proof is dropped unspent: the call was refused | live |
+//! | claimed | `spend`: the call goes on | consumed |
+//!
+//! Consumed, expired, revoked and invalidated are final, and such a grant is in no [`Grants`] any more. A grant covers an
+//! action if, and only if, caller, kind, item, upstream, definition, launch and rule are equal, the arguments are equal or any,
+//! the session is equal where the grant is for a session, and its evidence is at least what the action needs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Asked, Wall};
+use crate::policy::Evidence;
+
+/// A once-grant that nobody used for a day was given for a call that is long forgotten. In seconds.
+pub(crate) const ONCE_LIFE: Wall = 24 * 3600;
+
+/// Which arguments a grant covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arguments {
+    /// Those that were shown.
+    Exact,
+    Any,
+}
+
+impl Arguments {
+    /// What a grant of that lifetime and evidence covers.
+    pub(crate) fn of(lifetime: Lifetime, evidence: Evidence, destructive: bool) -> Self {
+        match lifetime {
+            Lifetime::Once => Self::Exact,
+            Lifetime::Session | Lifetime::Until(_) | Lifetime::UntilChanged => {
+                if destructive && evidence == Evidence::Client { Self::Exact } else { Self::Any }
+            }
+        }
+    }
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Any => "any",
+        }
+    }
+
+    /// Reads what [`Self::as_str`] wrote.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Exact, Self::Any].into_iter().find(|scope| scope.as_str() == word)
+    }
+}
+
+/// How long a grant lives. A change of the definition or the launch ends each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    Once,
+    /// As long as the session or pipe that asked.
+    Session,
+    Until(Wall),
+    UntilChanged,
+}
+
+impl Lifetime {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Session => "session",
+            Self::Until(_) => "until",
+            Self::UntilChanged => "until-changed",
+        }
+    }
+
+    /// When it ends, where that is a date.
+    pub(crate) const fn until(self) -> Option<Wall> {
+        match self {
+            Self::Until(until) => Some(until),
+            Self::Once | Self::Session | Self::UntilChanged => None,
+        }
+    }
+
+    /// Reads what [`Self::as_str`] and [`Self::until`] gave.
+    pub(crate) fn parse(word: &str, until: Option<Wall>) -> Option<Self> {
+        match (word, until) {
+            ("once", None) => Some(Self::Once),
+            ("session", None) => Some(Self::Session),
+            ("until", Some(until)) => Some(Self::Until(until)),
+            ("until-changed", None) => Some(Self::UntilChanged),
+            _ => None,
+        }
+    }
+}
+
+/// What is kept of a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GrantRow {
+    /// 16 hexadecimal digits.
+    pub(crate) id: Arc<str>,
+    pub(crate) asked: Asked,
+    pub(crate) arguments: Arguments,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) evidence: Evidence,
+    /// Who answered, as the channel knows them.
+    pub(crate) by: Arc<str>,
+    pub(crate) granted_at: Wall,
+    pub(crate) last_used: Wall,
+    pub(crate) uses: u64,
+}
+
+/// A remembered consent.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    row: GrantRow,
+    last_used: AtomicU64,
+    uses: AtomicU64,
+    /// Uses that are kept already.
+    written: AtomicU64,
+    claimed: AtomicBool,
+    consumed: AtomicBool,
+}
+
+impl Grant {
+    pub(crate) fn new(row: GrantRow) -> Self {
+        Self {
+            last_used: AtomicU64::new(row.last_used),
+            uses: AtomicU64::new(row.uses),
+            written: AtomicU64::new(row.uses),
+            claimed: AtomicBool::new(false),
+            consumed: AtomicBool::new(false),
+            row,
+        }
+    }
+
+    pub(crate) fn id(&self) -> &Arc<str> {
+        &self.row.id
+    }
+
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.row.asked
+    }
+
+    pub(crate) const fn arguments(&self) -> Arguments {
+        self.row.arguments
+    }
+
+    pub(crate) const fn lifetime(&self) -> Lifetime {
+        self.row.lifetime
+    }
+
+    pub(crate) const fn evidence(&self) -> Evidence {
+        self.row.evidence
+    }
+
+    pub(crate) fn by(&self) -> &Arc<str> {
+        &self.row.by
+    }
+
+    pub(crate) const fn granted_at(&self) -> Wall {
+        self.row.granted_at
+    }
+
+    pub(crate) fn last_used(&self) -> Wall {
+        self.last_used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    /// Uses that are not kept yet.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.uses().saturating_sub(self.written.load(Ordering::Relaxed))
+    }
+
+    /// So many uses have been kept.
+    pub(crate) fn written(&self, uses: u64) {
+        self.written.fetch_add(uses, Ordering::Relaxed);
+    }
+
+    /// Another process used it.
+    pub(crate) fn also_used(&self, at: Wall) {
+        self.last_used.fetch_max(at, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_once(&self) -> bool {
+        self.row.lifetime == Lifetime::Once
+    }
+
+    /// Everything about it, as of this moment.
+    pub(crate) fn row(&self) -> GrantRow {
+        GrantRow { last_used: self.last_used(), uses: self.uses(), ..self.row.clone() }
+    }
+
+    /// Takes the one use of a once-grant for good; true once.
+    pub(crate) fn consume(&self) -> bool {
+        !self.consumed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether its time is over: its date has come, or nobody used it for `unused` seconds.
+    pub(crate) fn is_over(&self, now: Wall, unused: Wall) -> bool {
+        let idle = if self.is_once() { unused.min(ONCE_LIFE) } else { unused };
+        self.row.lifetime.until().is_some_and(|until| now >= until)
+            || now.saturating_sub(self.last_used().max(self.row.granted_at)) >= idle
+    }
+
+    fn covers(&self, action: &Asked) -> bool {
+        let Asked { caller, session, upstream, kind, item, definition, launch, arguments, rule, need, destructive } =
+            action;
+        let given = &self.row.asked;
+        let exact = self.row.arguments == Arguments::Exact;
+        let same_arguments = given.arguments == *arguments;
+        let in_session = self.row.lifetime != Lifetime::Session || (session.is_some() && given.session == *session);
+        // What became destructive since was not what the client's user agreed to in general.
+        let too_wide = *destructive && self.row.evidence == Evidence::Client && !exact;
+        given.caller == *caller
+            && given.item == *item
+            && given.kind == *kind
+            && given.upstream == *upstream
+            && given.definition == *definition
+            && given.launch == *launch
+            && given.rule == *rule
+            && (same_arguments || !exact)
+            && in_session
+            && self.row.evidence >= *need
+            && !too_wide
+    }
+}
+
+/// By item.
+type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>>;
+
+/// An immutable set of live grants.
+#[derive(Clone, Debug)]
+pub(crate) struct Grants {
+    /// By caller.
+    callers: HashMap<Arc<str>, Arc<OfCaller>>,
+    /// Seconds after which a grant that nobody uses is over.
+    unused: Wall,
+    len: usize,
+}
+
+impl Grants {
+    pub(crate) fn new(unused: Wall) -> Self {
+        Self { callers: HashMap::new(), unused, len: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Seconds after which a grant that nobody uses is over.
+    pub(crate) const fn unused(&self) -> Wall {
+        self.unused
+    }
+
+    /// How many grants a caller has.
+    pub(crate) fn of_caller(&self, caller: &str) -> usize {
+        self.callers.get(caller).map_or(0, |items| items.values().map(Vec::len).sum())
+    }
+
+    /// A live grant that covers the action. A once-grant is claimed with it, so that of two calls one gets it; one that serves
+    /// several calls goes before it.
+    pub(crate) fn claim(&self, asked: &Asked, now: Wall) -> Option<Consented> {
+        let grants = self.callers.get(&*asked.caller)?.get(&*asked.item)?;
+        let fits = |grant: &&Arc<Grant>| grant.covers(asked) && !grant.is_over(now, self.unused);
+        let (once, lasting): (Vec<_>, Vec<_>) = grants.iter().filter(fits).partition(|grant| grant.is_once());
+        let free = |grant: &&&Arc<Grant>| {
+            grant.claimed.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        };
+        let grant = lasting.first().copied().or_else(|| once.iter().find(free).copied())?;
+        Some(Consented { grant: Arc::clone(grant), now, spent: false })
+    }
+
+    pub(crate) fn with(&self, grant: Arc<Grant>) -> Self {
+        let mut grants = self.clone();
+        let (caller, item) = (Arc::clone(&grant.asked().caller), Arc::clone(&grant.asked().item));
+        Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
+        grants.len += 1;
+        grants
+    }
+
+    /// Without those that are gone.
+    pub(crate) fn without(&self, gone: impl Fn(&Grant) -> bool) -> Self {
+        let kept = self.iter().filter(|grant| !gone(grant)).cloned();
+        kept.fold(Self::new(self.unused), |mut grants, grant| {
+            let (caller, item) = (Arc::clone(&grant.asked().caller), Arc::clone(&grant.asked().item));
+            Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
+            grants.len += 1;
+            grants
+        })
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Grant>> {
+        self.callers.values().flat_map(|items| items.values()).flatten()
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<&Arc<Grant>> {
+        self.iter().find(|grant| **grant.id() == *id)
+    }
+}
+
+/// Proof that a live grant covers an action; only [`Grants::claim`] makes one.
+///
+/// Dropping it without [`Self::spend`] gives a once-grant back: a call that is refused burns nothing.
+#[derive(Debug)]
+#[must_use = "a consent that is dropped is given back"]
+pub(crate) struct Consented {
+    grant: Arc<Grant>,
+    now: Wall,
+    spent: bool,
+}
+
+impl Consented {
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    pub(crate) fn is_once(&self) -> bool {
+        self.grant.is_once()
+    }
+
+    /// The call goes on. A once-grant covers nothing from here on; whoever forwards the call first consumes it durably.
+    pub(crate) fn spend(mut self) -> Arc<Grant> {
+        self.spent = true;
+        self.grant.last_used.fetch_max(self.now, Ordering::Relaxed);
+        self.grant.uses.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(&self.grant)
+    }
+}
+
+impl Drop for Consented {
+    fn drop(&mut self) {
+        if !self.spent && self.grant.is_once() {
+            self.grant.claimed.store(false, Ordering::Release);
+        }
+    }
+}

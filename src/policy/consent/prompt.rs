@@ -1,0 +1,60 @@
+//! A prompt and its message.
+
+use super::{Asked, PromptId, Shown, Wall, escaped};
+/// An open request for consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prompt {
+    pub(crate) id: PromptId,
+    pub(crate) asked: Asked,
+    pub(crate) shown: Shown,
+    pub(crate) opened_at: Wall,
+    /// From then on no answer counts.
+    pub(crate) until: Wall,
+}
+
+impl Prompt {
+    /// What a person is told, wherever they are asked: plain ASCII, at most 2 KiB.
+    ///
+    /// The first line says that it is headend that asks. Foreign text stands between quotes only, and cannot close them.
+    pub(crate) fn message(&self) -> String {
+        let Asked { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
+        let shown = &self.shown;
+        let called =
+            if *shown.exposed == **item { String::new() } else { format!(" (called {})", quoted(&shown.exposed, 64)) };
+        let rest = if shown.brief_is_whole { "" } else { "\n           .. and more that is not shown here" };
+        let hidden = match shown.hidden_characters {
+            0 => String::new(),
+            n => format!("\nWARNING:   {n} hidden characters in the arguments, shown as \\u{{..}}"),
+        };
+        format!(
+            "headend asks for consent. This is the gateway itself, not a server behind it.\n\
+             caller:    {}\nupstream:  {}\n{:<11}{}{called}\neffect:    {}\n\
+             arguments: {}{rest}\n           ({} bytes, digest {}){hidden}\n\
+             definition {}, rule {}\n\
+             No answer is a no: the call is not made then, and never later.",
+            quoted(caller, 64),
+            quoted(upstream, 64),
+            format!("{}:", kind.as_str()),
+            quoted(item, 160),
+            shown.effect(),
+            shown.brief,
+            shown.arguments_bytes,
+            arguments.short(),
+            definition.short(),
+            quoted(rule, 64),
+        )
+    }
+}
+
+/// Foreign text between quotes, escaped; at most so many bytes of it, with its length where it is cut.
+fn quoted(text: &str, most: usize) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        let piece = escaped(c.encode_utf8(&mut [0; 4]));
+        if out.len() + piece.len() > most {
+            return format!("{out}..\" ({} bytes)", text.len());
+        }
+        out.push_str(&piece);
+    }
+    out + "\""
+}

@@ -1,0 +1,55 @@
+//! One daemon for each state directory.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Why the lock is not ours.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LockError {
+    #[error(
+        "another headend daemon{who} runs with the state directory {dir}; stop it, or give this one its own with $STATE_DIRECTORY"
+    )]
+    Taken { dir: PathBuf, who: String },
+    #[error("lock {path}: {source}")]
+    File {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The daemon's hold on its state directory; the system gives it back when the process ends, however that happens.
+#[derive(Debug)]
+pub(crate) struct StateLock {
+    _file: File,
+}
+
+impl StateLock {
+    /// Takes `headend.lock` in this directory.
+    ///
+    /// # Errors
+    /// When another process has it, or the file cannot be made.
+    pub(crate) fn take(dir: &Path) -> Result<Self, LockError> {
+        let path = dir.join("headend.lock");
+        let failed = |source| LockError::File { path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                // Who it is only helps to find it.
+                drop(file.take(20).read_to_string(&mut pid));
+                let who = pid.trim().parse::<u32>().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+                return Err(LockError::Taken { dir: dir.to_owned(), who });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let pid = format!("{}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(pid.as_bytes())).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}

@@ -1,0 +1,233 @@
+use super::*;
+use crate::policy::{Annotations, Digest, Kind};
+
+mod killed;
+
+pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> Asked {
+    Asked {
+        caller: Arc::from(caller),
+        session: Some(7),
+        upstream: Arc::from("fx"),
+        kind: Kind::Tool,
+        item: Arc::from(item),
+        definition: Digest::of(b"definition"),
+        launch: Digest::of(b"launch"),
+        arguments: Digest::of(arguments.as_bytes()),
+        rule: Arc::from("ask-all"),
+        need: Evidence::Client,
+        destructive: false,
+    }
+}
+
+fn shown() -> Shown {
+    Shown::new("echo", Annotations::default(), None)
+}
+
+fn limits() -> Consent {
+    Consent { per_minute: 100, ..Consent::default() }
+}
+
+fn kept(dir: &tempfile::TempDir) -> Ledger {
+    Ledger::open(Db::open(dir.path()).unwrap(), &limits()).unwrap()
+}
+
+async fn allow(ledger: &Ledger, asked: &Asked, lifetime: Lifetime) -> Closed {
+    let id = ledger.ask(asked.clone(), shown()).unwrap();
+    ledger.answer(&id, Answer::Allow(lifetime), Evidence::Operator, "uid:1").await.unwrap()
+}
+
+#[tokio::test]
+async fn a_grant_outlives_the_process_except_that_of_a_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = kept(&dir);
+    let until = ledger.wall() + 3600;
+    for (item, lifetime) in [
+        ("fx__once", Lifetime::Once),
+        ("fx__session", Lifetime::Session),
+        ("fx__until", Lifetime::Until(until)),
+        ("fx__always", Lifetime::UntilChanged),
+    ] {
+        assert_eq!(allow(&ledger, &asked("ci", item, "{}"), lifetime).await, Closed::Granted);
+        assert!(ledger.grants().claim(&asked("ci", item, "{}"), ledger.wall()).is_some(), "{item}");
+    }
+    drop(ledger);
+    let ledger = kept(&dir);
+    for (item, lives) in [("fx__once", true), ("fx__session", false), ("fx__until", true), ("fx__always", true)] {
+        let claimed = ledger.grants().claim(&asked("ci", item, "{}"), ledger.wall());
+        assert_eq!(claimed.is_some(), lives, "{item}");
+    }
+}
+
+#[tokio::test]
+async fn a_once_grant_is_consumed_once_over_processes_and_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (kept(&dir), kept(&dir));
+    let action = asked("ci", "fx__echo", "{}");
+    allow(&one, &action, Lifetime::Once).await;
+    other.follow().await;
+    let first = one.grants().claim(&action, one.wall()).unwrap().spend();
+    let second = other.grants().claim(&action, other.wall()).unwrap().spend();
+    let outcomes = tokio::join!(one.consume(&first), other.consume(&second));
+    assert!(outcomes.0.is_ok() != outcomes.1.is_ok(), "{outcomes:?}");
+    assert_eq!(one.consume(&first).await, Err(Spent::Already));
+    for ledger in [one, other, kept(&dir)] {
+        assert!(ledger.grants().claim(&action, ledger.wall()).is_none());
+    }
+}
+
+#[tokio::test]
+async fn arguments_swapped_between_consent_and_retry_are_refused() {
+    let ledger = Ledger::memory(&limits());
+    allow(&ledger, &asked("ci", "fx__pay", r#"{"to":"a"}"#), Lifetime::Once).await;
+    let swapped = asked("ci", "fx__pay", r#"{"to":"b"}"#);
+    assert!(ledger.grants().claim(&swapped, ledger.wall()).is_none());
+    assert!(ledger.grants().claim(&asked("ci", "fx__pay", r#"{"to":"a"}"#), ledger.wall()).is_some());
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_prompt_learns_how_it_ended() {
+    let ledger = Ledger::memory(&limits());
+    let cases = [
+        (Answer::Allow(Lifetime::Once), Closed::Granted),
+        (Answer::Deny, Closed::Denied),
+        (Answer::Dismiss, Closed::Dismissed),
+    ];
+    for (n, (answer, closed)) in cases.into_iter().enumerate() {
+        let id = ledger.ask(asked("ci", &format!("fx__{n}"), "{}"), shown()).unwrap();
+        let answering = ledger.answer(&id, answer, Evidence::Page, "page");
+        let (settled, answered) = tokio::join!(ledger.settled(&id), answering);
+        assert_eq!((settled, answered), (closed, Ok(closed)));
+        assert_eq!(ledger.settled(&id).await, closed, "also afterwards");
+        assert_eq!(ledger.answer(&id, answer, Evidence::Page, "page").await, Err(CannotAnswer::Unknown));
+    }
+    assert_eq!(ledger.settled(&PromptId::new([0; 16])).await, Closed::Superseded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_nobody_answers_times_out() {
+    let ledger = Ledger::memory(&limits());
+    let id = ledger.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
+    ledger.inner.clock.ahead.store(901, Ordering::Relaxed);
+    assert_eq!(ledger.settled(&id).await, Closed::TimedOut);
+    let late = ledger.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
+    assert_eq!(late, Err(CannotAnswer::Unknown));
+}
+
+#[tokio::test]
+async fn what_changed_takes_its_grants_and_prompts_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = kept(&dir);
+    let action = asked("ci", "fx__echo", "{}");
+    allow(&ledger, &action, Lifetime::UntilChanged).await;
+    let id = ledger.ask(asked("dev", "fx__echo", "{}"), shown()).unwrap();
+    ledger.invalidate(|asked| *asked.upstream == *"other");
+    assert_eq!((ledger.grants().len(), ledger.prompts().len()), (1, 1));
+    ledger.invalidate(|asked| *asked.upstream == *"fx");
+    assert_eq!(ledger.settled(&id).await, Closed::Superseded);
+    assert_eq!(ledger.grants().len(), 0);
+    drop(ledger);
+    assert_eq!(kept(&dir).grants().len(), 0, "nor does it come back");
+}
+
+#[tokio::test]
+async fn a_grant_that_is_revoked_while_it_is_written_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = kept(&dir);
+    let id = ledger.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
+    let answering = ledger.answer(&id, Answer::Allow(Lifetime::UntilChanged), Evidence::Operator, "uid:1");
+    let changing = async { ledger.invalidate(|_| true) };
+    let (closed, ()) = tokio::join!(biased; answering, changing);
+    assert_eq!(closed, Ok(Closed::Superseded));
+    assert_eq!(ledger.settled(&id).await, Closed::Superseded);
+    drop(ledger);
+    assert_eq!(kept(&dir).grants().len(), 0);
+}
+
+#[tokio::test]
+async fn revoked_grants_are_gone_here_elsewhere_and_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (kept(&dir), kept(&dir));
+    for (item, lifetime) in [("fx__a", Lifetime::UntilChanged), ("fx__b", Lifetime::Once), ("fx__c", Lifetime::Session)]
+    {
+        allow(&one, &asked("ci", item, "{}"), lifetime).await;
+    }
+    other.follow().await;
+    assert_eq!(other.grants().len(), 2);
+    let id = one.grants().iter().find(|grant| grant.is_once()).unwrap().id().clone();
+    assert_eq!(one.revoke(Some(&id)).await.unwrap(), 1);
+    assert_eq!(one.revoke(Some(&id)).await.unwrap(), 0);
+    assert_eq!(one.revoke(None).await.unwrap(), 2);
+    other.follow().await;
+    assert_eq!((one.grants().len(), other.grants().len(), kept(&dir).grants().len()), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_session_takes_its_grants_with_it() {
+    let ledger = Ledger::memory(&limits());
+    let action = asked("ci", "fx__echo", "{}");
+    allow(&ledger, &action, Lifetime::Session).await;
+    let id = ledger.ask(asked("ci", "fx__other", "{}"), shown()).unwrap();
+    ledger.session_ended(8);
+    assert!(ledger.grants().claim(&action, ledger.wall()).is_some());
+    ledger.session_ended(7);
+    assert!(ledger.grants().claim(&action, ledger.wall()).is_none());
+    let late = ledger.answer(&id, Answer::Allow(Lifetime::Session), Evidence::Client, "client").await;
+    assert_eq!(late, Err(CannotAnswer::NoSession));
+}
+
+#[tokio::test]
+async fn time_does_not_go_back_over_a_restart_and_unused_grants_are_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = kept(&dir);
+    allow(&ledger, &asked("ci", "fx__idle", "{}"), Lifetime::UntilChanged).await;
+    let used = asked("ci", "fx__used", "{}");
+    allow(&ledger, &used, Lifetime::UntilChanged).await;
+    ledger.inner.clock.ahead.store(89 * 24 * 3600, Ordering::Relaxed);
+    drop(ledger.grants().claim(&used, ledger.wall()).unwrap().spend());
+    ledger.inner.clock.ahead.store(90 * 24 * 3600, Ordering::Relaxed);
+    ledger.settle().await;
+    let before = ledger.wall();
+    drop(ledger);
+    let ledger = kept(&dir);
+    assert!(ledger.wall() >= before);
+    let left: Vec<_> = ledger.grants().iter().map(|grant| (grant.asked().item.clone(), grant.uses())).collect();
+    assert_eq!(left, [(Arc::from("fx__used"), 1)]);
+}
+
+#[tokio::test]
+async fn an_answer_that_another_process_left_counts_as_the_operators() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = kept(&dir);
+    let action = Asked { need: Evidence::Operator, ..asked("ci", "fx__echo", "{}") };
+    let id = ledger.ask(action.clone(), shown()).unwrap();
+    let beside = Db::open(dir.path()).unwrap();
+    let listed = beside::prompts(&beside).unwrap();
+    assert_eq!(listed, [PromptRow::from(&ledger.prompt(&id).unwrap())]);
+    let name = id.to_string();
+    let answering = tokio::task::spawn_blocking(move || beside::answer(&beside, &name, Wish::Always, "uid:1"));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let (ran, outcome) = tokio::join!(ledger.clone().run(stop.clone()), async {
+        let outcome = answering.await.unwrap();
+        stop.cancel();
+        outcome
+    });
+    assert_eq!((ran, outcome), ((), Ok("granted".to_owned())));
+    let grant = ledger.grants().claim(&action, ledger.wall()).unwrap().spend();
+    assert_eq!((grant.evidence(), &**grant.by()), (Evidence::Operator, "uid:1"));
+    assert_eq!(ledger.all_prompts().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = kept(&dir);
+    let gone = kept(&dir);
+    let id = gone.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap().to_string();
+    // Written in order, so it is there after this.
+    gone.settle().await;
+    drop(gone);
+    assert_eq!(ledger.all_prompts().await.unwrap().len(), 1);
+    assert!(ledger.operator_answers(&id, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
+    assert_eq!(ledger.grants().len(), 0);
+    assert!(ledger.operator_answers("nonsense", Wish::Once, "uid:1").await.is_err());
+}

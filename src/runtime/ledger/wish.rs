@@ -1,0 +1,75 @@
+//! An operator's answer as it is written: `deny`, `once`, `session`, a time such as `8h`, `always`.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::config::{duration_text, parse_duration};
+use crate::policy::consent::{Answer, Lifetime, Wall};
+
+/// Longest time that a grant is given for; beyond it `always` is meant.
+const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// What an operator wishes. A time begins to run when the answer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Deny,
+    Once,
+    Session,
+    For(Duration),
+    /// Until the definition or the launch changes.
+    Always,
+}
+
+impl Wish {
+    /// Reads what a person or `Display` wrote.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "deny" => Some(Self::Deny),
+            "once" => Some(Self::Once),
+            "session" => Some(Self::Session),
+            "always" => Some(Self::Always),
+            time => {
+                parse_duration(time).filter(|time| (Duration::from_secs(1)..=MAX_TIME).contains(time)).map(Self::For)
+            }
+        }
+    }
+
+    /// The answer that it is now.
+    pub(crate) fn answer(self, now: Wall) -> Answer {
+        match self {
+            Self::Deny => Answer::Deny,
+            Self::Once => Answer::Allow(Lifetime::Once),
+            Self::Session => Answer::Allow(Lifetime::Session),
+            Self::For(time) => Answer::Allow(Lifetime::Until(now + time.as_secs())),
+            Self::Always => Answer::Allow(Lifetime::UntilChanged),
+        }
+    }
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deny => f.write_str("deny"),
+            Self::Once => f.write_str("once"),
+            Self::Session => f.write_str("session"),
+            Self::For(time) => f.write_str(&duration_text(*time)),
+            Self::Always => f.write_str("always"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_read_back_as_written() {
+        for text in ["deny", "once", "session", "always", "90s", "8h", "30d"] {
+            let wish = Wish::parse(text).unwrap();
+            assert_eq!(Wish::parse(&wish.to_string()), Some(wish), "{text}");
+        }
+        for text in ["", "never", "0s", "500ms", "367d", "8", "Once", "once "] {
+            assert_eq!(Wish::parse(text), None, "{text:?}");
+        }
+    }
+}
