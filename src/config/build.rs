@@ -13,7 +13,8 @@ use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
 use super::file::{Node, Table};
 use super::secret::{self, Secret};
 use super::{
-    Admin, Audit, Auth, Config, Consent, Console, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules, upstream,
+    Admin, Audit, Auth, Config, Consent, Console, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules,
+    upstream,
 };
 
 /// What this release says to keys whose behaviour it does not have.

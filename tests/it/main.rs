@@ -19,6 +19,7 @@ mod asking;
 mod bridges;
 mod calls;
 mod conformance;
+mod console;
 mod corpus;
 mod demo;
 mod faces;

@@ -78,6 +78,8 @@ pub(crate) struct Approval {
     pub(crate) annotations: Annotations,
     /// JSON, indented; hidden characters may be escaped already.
     pub(crate) arguments: String,
+    /// The arguments are longer than what is shown.
+    pub(crate) is_cut: bool,
     /// How many characters in the arguments would not be seen or change what is seen.
     pub(crate) hidden_characters: usize,
     /// The digests that the answer is bound to, in eight digits each.
@@ -168,7 +170,7 @@ pub(crate) struct PinKey {
     pub(crate) upstream: String,
     /// `tool`, `prompt`, `resource`, `template` or `launch`.
     pub(crate) kind: String,
-    /// The upstream's own name of it; empty for the launch.
+    /// The canonical name; the upstream's for the launch.
     pub(crate) name: String,
 }
 
@@ -181,6 +183,8 @@ pub(crate) struct PinView {
     pub(crate) approved: Option<String>,
     /// What the upstream says now, where that waits for a person.
     pub(crate) waiting: Option<String>,
+    /// Who or what brought it there.
+    pub(crate) why: String,
     /// Digest of the waiting definition, all of it.
     pub(crate) waiting_digest: String,
     pub(crate) since: Wall,

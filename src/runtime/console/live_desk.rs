@@ -4,17 +4,24 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::desk::{Approval, DecisionView, Desk, Ending, Found, GrantView, Part, PinKey, PinView, Reply, UpstreamView, Wall};
+use super::desk::{
+    Approval, DecisionView, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinView, Reply, UpstreamView,
+    Wall,
+};
 use crate::mcp::method::List;
-use crate::runtime::clock;
+use crate::policy::Evidence;
+use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId};
 use crate::runtime::service::Service;
 use crate::runtime::upstream::handle::LinkState;
 
+/// Who answers, in grants and in the audit log.
+const BY: &str = "console";
 /// What there is no store of yet.
-const NO_STORE: &str = "This gateway keeps no approvals.";
+const NO_STORE: &str = "This gateway keeps no pins.";
 
 /// The desk of a running gateway.
 #[derive(Debug)]
@@ -30,27 +37,54 @@ impl LiveDesk {
 
 impl Desk for LiveDesk {
     fn now(&self) -> Wall {
-        clock::unix_seconds()
+        self.service.ledger.wall()
     }
 
     fn approvals(&self) -> Vec<Approval> {
-        Vec::new()
+        let now = self.now();
+        let open = self.service.ledger.prompts().into_iter().filter(|prompt| prompt.until > now);
+        open.map(approval).collect()
     }
 
-    fn approval(&self, _: &str) -> Found {
-        Found::Unknown
+    fn approval(&self, id: &str) -> Found {
+        let Some(id) = PromptId::parse(id) else { return Found::Unknown };
+        let ledger = &self.service.ledger;
+        if let Some(prompt) = ledger.prompt(&id).filter(|prompt| prompt.until > self.now()) {
+            return Found::Open(Box::new(approval(prompt)));
+        }
+        // What is not open is settled at once.
+        ledger.settled(&id).now_or_never().map_or(Found::Closed(Ending::TimedOut), |how| Found::Closed(ending(how)))
     }
 
-    fn answer<'a>(&'a self, _: &'a str, _: Reply) -> BoxFuture<'a, Result<Ending, String>> {
-        Box::pin(async { Err(NO_STORE.to_owned()) })
+    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>> {
+        Box::pin(async move {
+            let id = PromptId::parse(id).ok_or_else(|| sentence(&CannotAnswer::Unknown))?;
+            let answer = match reply {
+                Reply::Deny => Answer::Deny,
+                Reply::Once => Answer::Allow(Lifetime::Once),
+                Reply::Session => Answer::Allow(Lifetime::Session),
+                Reply::Hour => Answer::Allow(Lifetime::Until(self.now() + 3600)),
+                Reply::UntilChanged => Answer::Allow(Lifetime::UntilChanged),
+            };
+            let answered = self.service.ledger.answer(&id, answer, Evidence::Page, BY).await;
+            answered.map(ending).map_err(|error| sentence(&error))
+        })
     }
 
     fn grants(&self) -> Vec<GrantView> {
-        Vec::new()
+        let now = self.now();
+        let grants = self.service.ledger.grants();
+        let live = grants.iter().filter(|grant| grant.lifetime().until().is_none_or(|until| until > now));
+        let mut views: Vec<GrantView> = live.map(|grant| granted(grant)).collect();
+        views.sort_by(|a, b| (b.granted_at, &a.item).cmp(&(a.granted_at, &b.item)));
+        views
     }
 
-    fn revoke<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
-        Box::pin(async { Err(NO_STORE.to_owned()) })
+    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let revoked = self.service.ledger.revoke(Some(id)).await;
+            revoked.map(|count| count > 0).map_err(|error| sentence(&error))
+        })
     }
 
     fn pins(&self) -> BoxFuture<'_, Vec<PinView>> {
@@ -98,7 +132,8 @@ impl Desk for LiveDesk {
 
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
         let generation = self.service.generation.clone();
-        vec![(Part::Upstreams, generation)]
+        let ledger = self.service.ledger.changed();
+        vec![(Part::Approvals, ledger.clone()), (Part::Grants, ledger), (Part::Upstreams, generation)]
     }
 
     fn counts(&self) -> Vec<(Part, u64)> {
@@ -108,5 +143,71 @@ impl Desk for LiveDesk {
             (handle.name.as_str(), handle.main.state().as_str()).hash(&mut states);
         }
         vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
+    }
+}
+
+/// An error as a sentence for a person.
+fn sentence(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let mut chars = text.chars();
+    let first: String = chars.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
+}
+
+fn approval(prompt: Prompt) -> Approval {
+    let (asked, shown) = (prompt.asked, prompt.shown);
+    Approval {
+        id: prompt.id.to_string(),
+        caller: asked.caller.to_string(),
+        upstream: asked.upstream.to_string(),
+        kind: asked.kind.as_str(),
+        exposed: shown.exposed,
+        canonical: asked.item.to_string(),
+        rule: asked.rule.to_string(),
+        annotations: shown.annotations,
+        arguments: shown.arguments,
+        is_cut: !shown.complete,
+        hidden_characters: shown.hidden_characters,
+        arguments_digest: asked.arguments.short(),
+        definition_digest: asked.definition.short(),
+        has_session: asked.session.is_some(),
+        need: asked.need,
+        opened_at: prompt.opened_at,
+        until: prompt.until,
+    }
+}
+
+const fn ending(how: Closed) -> Ending {
+    match how {
+        Closed::Granted => Ending::Granted,
+        Closed::Denied => Ending::Denied,
+        Closed::Dismissed => Ending::Dismissed,
+        Closed::TimedOut => Ending::TimedOut,
+        Closed::Superseded => Ending::Superseded,
+    }
+}
+
+fn granted(grant: &Grant) -> GrantView {
+    let asked = grant.asked();
+    GrantView {
+        id: grant.id().to_string(),
+        caller: asked.caller.to_string(),
+        upstream: asked.upstream.to_string(),
+        kind: asked.kind.as_str(),
+        item: asked.item.to_string(),
+        rule: asked.rule.to_string(),
+        lifetime: match grant.lifetime() {
+            Lifetime::Once => LifetimeView::Once,
+            Lifetime::Session => LifetimeView::Session,
+            Lifetime::Until(until) => LifetimeView::Until(until),
+            Lifetime::UntilChanged => LifetimeView::UntilChanged,
+        },
+        exact: grant.arguments() == Arguments::Exact,
+        destructive: asked.destructive,
+        evidence: grant.evidence(),
+        by: grant.by().to_string(),
+        granted_at: grant.granted_at(),
+        last_used: (grant.uses() > 0).then(|| grant.last_used()),
+        uses: grant.uses(),
     }
 }

@@ -93,6 +93,7 @@ pub(crate) struct Card {
     pub(crate) arguments: Vec<Piece>,
     pub(crate) no_arguments: bool,
     pub(crate) lines: usize,
+    pub(crate) is_cut: bool,
     pub(crate) hidden: Option<String>,
     pub(crate) arguments_digest: String,
     pub(crate) definition_digest: String,
@@ -117,6 +118,7 @@ impl Card {
             effects: effects(approval.annotations),
             destructive: approval.annotations.known_destructive && !approval.annotations.read_only,
             arguments: json(&approval.arguments),
+            is_cut: approval.is_cut,
             lines: approval.arguments.lines().count(),
             no_arguments: matches!(approval.arguments.trim(), "" | "{}"),
             hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
@@ -231,7 +233,9 @@ impl Granted {
         };
         let used = match (grant.uses, grant.last_used) {
             (0, _) | (_, None) => "not yet".to_owned(),
-            (uses, Some(last)) => format!("{}, {}", counted(usize::try_from(uses).unwrap_or(usize::MAX), "time"), ago(now, last)),
+            (uses, Some(last)) => {
+                format!("{}, {}", counted(usize::try_from(uses).unwrap_or(usize::MAX), "time"), ago(now, last))
+            }
         };
         Self {
             id: grant.id.clone(),
@@ -269,6 +273,7 @@ pub(crate) struct Review {
     pub(crate) rejected: bool,
     pub(crate) launch: bool,
     pub(crate) since: When,
+    pub(crate) why: String,
     pub(crate) hidden: Option<String>,
     pub(crate) pieces: Vec<Piece>,
 }
@@ -300,6 +305,7 @@ impl Review {
             launch: pin.key.kind == "launch",
             key: pin.key.clone(),
             since: When::past(now, pin.since),
+            why: visible(&pin.why),
             hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
             pieces,
         })
@@ -319,7 +325,7 @@ impl Pinned {
         let mut out: Vec<(String, Vec<String>)> = Vec::new();
         for pin in pins.iter().filter(|pin| pin.state == PinState::Pinned) {
             let (upstream, kind) = (visible(&pin.key.upstream), visible(&pin.key.kind));
-            let name = if pin.key.name.is_empty() { kind } else { format!("{} ({kind})", visible(&pin.key.name)) };
+            let name = if kind == "launch" { kind } else { format!("{} ({kind})", visible(&pin.key.name)) };
             match out.iter_mut().find(|(known, _)| *known == upstream) {
                 Some((_, names)) => names.push(name),
                 None => out.push((upstream, vec![name])),
@@ -335,13 +341,18 @@ impl Ending {
     /// What became of an approval, as a heading and a sentence.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Granted => ("Allowed", "Somebody allowed it. The grant is on the page of grants as long as it is in force."),
+            Self::Granted => {
+                ("Allowed", "Somebody allowed it. The grant is on the page of grants as long as it is in force.")
+            }
             Self::Denied => ("Denied", "Somebody denied it. The call was not made."),
             Self::Dismissed => ("Dismissed", "The question was closed without an answer. The call was not made."),
-            Self::TimedOut => ("Timed out", "Nobody answered in time. The call was not made; the client may ask again."),
-            Self::Superseded => {
-                ("Superseded", "The tool, its upstream or the rule changed meanwhile, so the question is void. The client may ask again.")
+            Self::TimedOut => {
+                ("Timed out", "Nobody answered in time. The call was not made; the client may ask again.")
             }
+            Self::Superseded => (
+                "Superseded",
+                "The tool, its upstream or the rule changed meanwhile, or the gateway was started again, so the question is void. The client may ask again.",
+            ),
         }
     }
 }

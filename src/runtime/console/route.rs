@@ -183,9 +183,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
                     reply::page(ok, &OneApproval { frame: frame(Section::Other), card })
                 }
                 Found::Closed(ending) => reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending))),
-                Found::Unknown => {
-                    reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None))
-                }
+                Found::Unknown => reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None)),
             },
             None => reply::not_found(),
         },
@@ -255,9 +253,7 @@ async fn write(console: &Console, head: &Parts, form: &Form) -> Response<ReplyBo
 
 /// Into the console, or back to the door.
 fn entered(entry: Result<String, NoEntry>, then: &str, wrong: &str) -> Response<ReplyBody> {
-    let page = |status, problem: String| {
-        reply::page(status, &SignIn { then: then.to_owned(), problem: Some(problem) })
-    };
+    let page = |status, problem: String| reply::page(status, &SignIn { then: then.to_owned(), problem: Some(problem) });
     match entry {
         Ok(cookie) => {
             tracing::info!("somebody signed in to the console");
@@ -269,7 +265,8 @@ fn entered(entry: Result<String, NoEntry>, then: &str, wrong: &str) -> Response<
         }
         Err(NoEntry::TooMany(wait)) => {
             let seconds = wait.as_secs() + 1;
-            let problem = format!("Too many wrong attempts. Try again in {seconds} s, or use a link from headend console.");
+            let problem =
+                format!("Too many wrong attempts. Try again in {seconds} s, or use a link from headend console.");
             reply::retry_later(page(StatusCode::TOO_MANY_REQUESTS, problem), seconds)
         }
     }

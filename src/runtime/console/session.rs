@@ -176,7 +176,9 @@ impl Inner {
     fn pace(&mut self, now: Duration) -> Result<(), NoEntry> {
         self.wrong.retain(|at| *at + WINDOW > now);
         match self.wrong.first() {
-            Some(first) if self.wrong.len() >= MAX_WRONG => Err(NoEntry::TooMany((*first + WINDOW).saturating_sub(now))),
+            Some(first) if self.wrong.len() >= MAX_WRONG => {
+                Err(NoEntry::TooMany((*first + WINDOW).saturating_sub(now)))
+            }
             _ => Ok(()),
         }
     }

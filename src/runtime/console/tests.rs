@@ -15,6 +15,9 @@ const TOKEN: &str = "the-operators-token-of-this-test";
 /// Every page that needs somebody who is signed in.
 const PAGES: &[&str] = &["/", "/grants", "/pins", "/upstreams", "/decisions", "/approvals/k7hq9cmv2r5wjd8x"];
 
+/// A label, headers, a body, and the status that they get.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16);
+
 struct Stage {
     console: Arc<Console>,
     desk: Arc<FakeDesk>,
@@ -97,7 +100,14 @@ impl Stage {
 async fn every_answer_carries_the_headers() {
     let stage = Stage::set(FakeDesk::busy()).await;
     let cookie = stage.sign_in().await;
-    let own = ["/sign-in", "/open/aaaaaaaaaaaaaaaaaaaaaa", "/static/console.css", "/static/console.js", "/nope", "/approvals/x"];
+    let own = [
+        "/sign-in",
+        "/open/aaaaaaaaaaaaaaaaaaaaaa",
+        "/static/console.css",
+        "/static/console.js",
+        "/nope",
+        "/approvals/x",
+    ];
     for path in PAGES.iter().chain(&own) {
         for cookie in [cookie.as_str(), "a=b"] {
             let got = stage.get(path, cookie).await;
@@ -134,7 +144,8 @@ async fn nobody_sees_a_page_without_signing_in() {
     assert_eq!(to.header("location"), Some("/sign-in?then=/approvals/k7hq9cmv2r5wjd8x"));
     let page = stage.get("/sign-in?then=/approvals/k7hq9cmv2r5wjd8x", "").await;
     assert!(page.body.contains("name=\"then\" value=\"/approvals/k7hq9cmv2r5wjd8x\""));
-    for bad in ["//evil.example", "https://evil.example/", "/approvals/../x", "/sign-out", "/approvals/%22", "/open/x"] {
+    for bad in ["//evil.example", "https://evil.example/", "/approvals/../x", "/sign-out", "/approvals/%22", "/open/x"]
+    {
         let page = stage.get(&format!("/sign-in?then={bad}"), "").await;
         assert!(page.body.contains("name=\"then\" value=\"/\""), "{bad}");
         let got = stage.send("POST", "/sign-in", &[], &format!("token={TOKEN}&then={bad}")).await;
@@ -185,7 +196,7 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
     let good = format!("csrf={csrf}&answer=once");
     let path = "/approvals/k7hq9cmv2r5wjd8x";
     let cookie = ("Cookie", mine.as_str());
-    let rows: &[(&str, &[(&str, &str)], &str, u16)] = &[
+    let rows: &[Row<'_>] = &[
         ("no token", &[cookie], "answer=once", 403),
         ("empty token", &[cookie], "csrf=&answer=once", 403),
         ("another session's", &[cookie], &format!("csrf={foreign}&answer=once"), 403),
@@ -251,7 +262,10 @@ async fn every_button_reaches_the_desk() {
     assert_eq!(stage.desk.done().last().unwrap(), "reject github create_issue");
     stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin(digest, "approve")).await;
     assert_eq!(stage.desk.done().last().unwrap(), "approve github create_issue");
-    assert_eq!(stage.send("POST", "/pins", &[("Cookie", &cookie)], &format!("csrf={csrf}&answer=approve")).await.status, 400);
+    assert_eq!(
+        stage.send("POST", "/pins", &[("Cookie", &cookie)], &format!("csrf={csrf}&answer=approve")).await.status,
+        400
+    );
 }
 
 #[tokio::test]
@@ -329,7 +343,7 @@ async fn an_open_page_is_told_what_changes() {
 }
 
 async fn until(stream: &mut TcpStream, heard: &mut String, wanted: &str) {
-    let mut chunk = [0; 4096];
+    let mut chunk = vec![0; 4096];
     while !heard.contains(wanted) {
         let read = stream.read(&mut chunk).await.unwrap();
         assert!(read > 0, "{heard}");
@@ -357,9 +371,9 @@ fn browser() -> Result<(PathBuf, PathBuf, PathBuf), &'static str> {
     }
     let names = ["chromium-headless-shell", "chromium", "google-chrome"];
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = names.iter().find_map(|name| {
-        std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists())
-    });
+    let found = names
+        .iter()
+        .find_map(|name| std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists()));
     let named = std::env::var_os("HEADEND_TEST_BROWSER").map(PathBuf::from);
     Ok((node, modules, named.or(found).ok_or("no browser is installed")?))
 }

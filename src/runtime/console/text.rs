@@ -84,6 +84,51 @@ pub(crate) fn json(text: &str) -> Vec<Piece> {
     pieces.0
 }
 
+/// A JSON text over indented lines, so that a diff of it can be read.
+pub(crate) fn indented(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut chars = json.chars().peekable();
+    while let Some(c) = chars.next() {
+        if in_string {
+            in_string = c != '"' || escaped;
+            escaped = c == '\\' && !escaped;
+            out.push(c);
+            continue;
+        }
+        let empty = |next: Option<&char>| matches!((c, next), ('{', Some('}')) | ('[', Some(']')));
+        match c {
+            '"' => {
+                in_string = true;
+                out.push(c);
+            }
+            '{' | '[' if !empty(chars.peek()) => {
+                depth += 1;
+                out.push(c);
+                line(&mut out, depth);
+            }
+            '}' | ']' if !out.ends_with(['{', '[']) => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c if c.is_ascii_whitespace() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth.min(32)));
+}
+
 /// `"name"` and what follows it, where a line begins with the name of a member.
 fn key_of(line: &str) -> Option<(&str, &str)> {
     let mut escaped = false;

@@ -21,7 +21,8 @@ pub(super) struct FakeDesk {
 }
 
 /// What a page must never contain as it is.
-pub(super) const HOSTILE: &str = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>\u{202e}\u{200b}\u{1b}[2J{{7*7}}";
+pub(super) const HOSTILE: &str =
+    "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>\u{202e}\u{200b}\u{1b}[2J{{7*7}}";
 
 const READS: Annotations =
     Annotations { read_only: true, destructive: false, idempotent: true, open_world: false, known_destructive: false };
@@ -46,7 +47,14 @@ impl FakeDesk {
         *desk.approvals.lock().unwrap() = vec![
             approval("pb4xw2nkd7q3tz6m", "mail__send", "mail", SENDS, 95, MAIL),
             approval("k7hq9cmv2r5wjd8x", "postgres__execute_sql", "postgres", DESTROYS, 40, SQL),
-            approval("z3n8ytf6b4lqsg2v", "files__list_directory", "files", READS, 12, "{\n  \"path\": \"/srv/work/reports\"\n}"),
+            approval(
+                "z3n8ytf6b4lqsg2v",
+                "files__list_directory",
+                "files",
+                READS,
+                12,
+                "{\n  \"path\": \"/srv/work/reports\"\n}",
+            ),
         ];
         *desk.grants.lock().unwrap() = grants();
         *desk.pins.lock().unwrap() = pins();
@@ -91,6 +99,7 @@ pub(super) fn approval(
         rule: if annotations.known_destructive { "ask-destructive" } else { "default" }.to_owned(),
         annotations,
         arguments: arguments.to_owned(),
+        is_cut: false,
         hidden_characters: hidden,
         arguments_digest: "9f2c41d7".to_owned(),
         definition_digest: "03be55a1".to_owned(),
@@ -180,6 +189,7 @@ fn pins() -> Vec<PinView> {
         state,
         approved: approved.map(str::to_owned),
         waiting: waiting.map(str::to_owned),
+        why: if state == PinState::New { "first sight of an untrusted upstream" } else { "listed by its server" }.to_owned(),
         waiting_digest: waiting.map(|text| crate::policy::Digest::of(text.as_bytes()).hex()).unwrap_or_default(),
         since: NOW - 4000,
     };
@@ -188,10 +198,12 @@ fn pins() -> Vec<PinView> {
         pin(
             "notes",
             "launch",
-            "",
+            "notes",
             PinState::Changed,
             Some("command: npx -y @acme/notes-server@1.4.2\nworking directory: /srv/notes\nenvironment: NOTES_DIR\n"),
-            Some("command: npx -y @acme/notes-server@1.5.0 --sync\nworking directory: /srv/notes\nenvironment: NOTES_DIR, NOTES_TOKEN\n"),
+            Some(
+                "command: npx -y @acme/notes-server@1.5.0 --sync\nworking directory: /srv/notes\nenvironment: NOTES_DIR, NOTES_TOKEN\n",
+            ),
         ),
         pin(
             "weather",
@@ -199,7 +211,9 @@ fn pins() -> Vec<PinView> {
             "forecast",
             PinState::New,
             None,
-            Some("name: forecast\ndescription: The forecast of a place for the next ten days.\nread-only: yes\narguments:\n  place (text, required): A town, or coordinates.\n"),
+            Some(
+                "name: forecast\ndescription: The forecast of a place for the next ten days.\nread-only: yes\narguments:\n  place (text, required): A town, or coordinates.\n",
+            ),
         ),
     ];
     for name in ["read_file", "write_file", "list_directory", "search_files"] {
@@ -220,7 +234,12 @@ fn upstreams() -> Vec<UpstreamView> {
         ("browser", "starting", 0, None),
         ("mail", "ready", 6, None),
         ("calendar", "idle", 0, None),
-        ("search", "down", 0, Some("connect to https://search.example.com/mcp: connection refused (tried 4 times, next in 30 s)")),
+        (
+            "search",
+            "down",
+            0,
+            Some("connect to https://search.example.com/mcp: connection refused (tried 4 times, next in 30 s)"),
+        ),
         ("legacy-crm", "down", 0, Some("exit status 1: Error: Cannot find module 'express'")),
         ("time", "stopped", 0, None),
     ];
@@ -247,18 +266,26 @@ fn decisions() -> Vec<DecisionView> {
         ("limit", "search__web", "ci", "search-per-minute", "limit used up", 75),
         ("ask", "mail__send", "local", "default", "no rule matches", 95),
         ("allow", "calendar__list_events", "uid:1001", "read-only", "rule matches", 400),
-        ("allow", "files+file:///srv/work/a-very-long-folder-name/with-another-one/report-of-the-third-quarter-2026.md", "local", "read-only", "rule matches", 4000),
+        (
+            "allow",
+            "files+file:///srv/work/a-very-long-folder-name/with-another-one/report-of-the-third-quarter-2026.md",
+            "local",
+            "read-only",
+            "rule matches",
+            4000,
+        ),
         ("allow", "time__now", "local", "default", "no rule matches", 90_000),
     ];
-    let view = |(decision, item, caller, rule, why, age): (&'static str, &str, &str, &str, &'static str, u64)| DecisionView {
-        at: NOW - age,
-        decision,
-        caller: caller.to_owned(),
-        kind: if item.contains("__") { "tool" } else { "resource" },
-        item: item.to_owned(),
-        rule: rule.to_owned(),
-        why,
-    };
+    let view =
+        |(decision, item, caller, rule, why, age): (&'static str, &str, &str, &str, &'static str, u64)| DecisionView {
+            at: NOW - age,
+            decision,
+            caller: caller.to_owned(),
+            kind: if item.contains("__") { "tool" } else { "resource" },
+            item: item.to_owned(),
+            rule: rule.to_owned(),
+            why,
+        };
     rows.into_iter().map(view).collect()
 }
 
