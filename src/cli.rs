@@ -5,10 +5,13 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+mod approvals;
+mod audit;
 mod call;
 mod check;
 mod console;
 mod daemon;
+mod grants;
 mod import;
 mod output;
 mod relay;
@@ -52,7 +55,7 @@ struct Cli {
 
 const AFTER: &str = "\
 Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG_HOME/headend/headend.toml
-(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last) lives in
+(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last, consents) lives in
 $STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
 
 Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
@@ -104,8 +107,31 @@ enum Command {
         #[arg(value_name = "JSON")]
         arguments: Option<String>,
     },
+    /// Questions for consent that are open; `approvals approve ID` and `approvals deny ID` answer one.
+    ///
+    /// Asks the daemon, and without one the state directory: then the process that asked takes the answer from there.
+    Approvals(approvals::ApprovalsArgs),
+    /// Allow what is asked for; the same as `approvals approve`.
+    Approve {
+        #[command(flatten)]
+        args: approvals::ApproveArgs,
+        #[command(flatten)]
+        json: JsonArgs,
+    },
+    /// Refuse what is asked for; the same as `approvals deny`.
+    Deny {
+        #[command(flatten)]
+        args: approvals::DenyArgs,
+        #[command(flatten)]
+        json: JsonArgs,
+    },
+    /// Consents that are remembered; `grants revoke ID` or `grants revoke --all` takes them back.
+    Grants(grants::GrantsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
+    /// Verify and read the audit log; needs no daemon.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
     ///
     /// Reads the JSON of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
@@ -179,7 +205,12 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
+        Command::Approvals(args) => approvals::run(&common, args),
+        Command::Approve { args, json } => approvals::approve(&common, &args, json.json),
+        Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
+        Command::Grants(args) => grants::run(&common, args),
         Command::Reload => reload::run(&common),
+        Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),
         Command::Completions { shell } => {

@@ -12,9 +12,12 @@ use std::time::Duration;
 use url::Url;
 
 pub(crate) use crate::catalog::name::UpstreamName;
+use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::PolicySpec;
+use crate::policy::{PolicySpec, Trust};
 
+mod arguments;
+mod audit;
 mod build;
 mod consent;
 mod doubts;
@@ -30,6 +33,7 @@ pub(crate) mod show;
 mod units;
 mod upstream;
 
+pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::consent::Consent;
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
@@ -154,11 +158,26 @@ pub(crate) struct Upstream {
     pub(crate) queue_timeout: Duration,
     /// What the server learns of roots.
     pub(crate) roots: Roots,
+    /// How far the hints of its tools are believed.
+    pub(crate) trust: Trust,
+    /// What becomes of an item whose definition changes.
+    pub(crate) on_change: OnChange,
+    /// The operator's word on tools: patterns over original names, and what holds for them.
+    pub(crate) annotations: Vec<(String, Hints)>,
     /// Stands before each exposed name, separator included.
     pub(crate) prefix: String,
     pub(crate) tools: Filter,
     pub(crate) prompts: Filter,
     pub(crate) resources: Filter,
+}
+
+/// What becomes of an item whose definition is another than the approved one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnChange {
+    /// It is withheld until the operator has looked at it.
+    Quarantine,
+    /// The new definition takes the place of the old one.
+    Accept,
 }
 
 /// How an upstream is reached.
@@ -240,13 +259,6 @@ pub(crate) struct Profile {
     pub(crate) resources: Filter,
     /// Names and URIs of its one upstream as they are.
     pub(crate) transparent: bool,
-}
-
-/// The `[audit]` table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Audit {
-    /// Relative to the state directory.
-    pub(crate) path: PathBuf,
 }
 
 /// The `[log]` table. Command line and environment go before it.

@@ -13,3 +13,4 @@ pub(crate) mod route;
 mod sim;
 pub(crate) mod state;
 pub(crate) mod task_id;
+pub(crate) mod used;

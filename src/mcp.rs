@@ -1,6 +1,8 @@
 //! MCP vocabulary over the wire layer: revisions, methods, `_meta`, items and their projection. Pure.
 
+pub(crate) mod annotations;
 pub(crate) mod capability;
+pub(crate) mod imitation;
 pub(crate) mod input;
 pub(crate) mod item;
 pub(crate) mod log;

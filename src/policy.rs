@@ -3,8 +3,14 @@
 //!
 //! All deny rules are asked first, then all ask rules, then all allow rules, then the default; the
 //! order of the rules and how specific they are mean nothing. Limits come last, so a refused call
-//! burns nothing. Every doubt denies: a rule that *may* match fires when it denies and does not
+//! burns nothing. Every doubt denies: a rule that *may* match fires when it denies or asks and does not
 //! when it allows, and facts that do not fit together are refused.
+//!
+//! | kind | an ask rule | the default, where no rule matches |
+//! |---|---|---|
+//! | tool, prompt, resource | needs a consent | holds |
+//! | completion, subscription, task | means nothing | holds, but "ask" allows: who gets no further than this learns nothing |
+//! | sampling, elicitation, launch | means nothing | means nothing: allowed unless a rule denies it |
 //!
 //! [`Policy::build`] compiles what the operator wrote. [`Policy::item_rules`] resolves the globs
 //! over names once for each item of the catalog. [`decide`] is what a call costs, and the only
@@ -18,23 +24,28 @@ use crate::catalog::name::ItemKind;
 pub(crate) mod consent;
 
 mod annotations;
+mod arguments;
+pub(crate) mod chain;
 mod decide;
-mod digest;
 mod evidence;
 mod limit;
+mod lint;
 mod permit;
 mod record;
 mod rule;
 mod uri;
 
-pub(crate) use self::annotations::Annotations;
+pub(crate) use self::annotations::{Annotator, Trust};
+pub(crate) use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
+pub(crate) use self::consent::{Consented, Grant};
 pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
-pub(crate) use self::digest::Digest;
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
 pub(crate) use self::permit::Permit;
-pub(crate) use self::record::Record;
+pub(crate) use self::record::{Entry, Event, Record};
 pub(crate) use self::rule::{Field, RuleSpec};
+pub(crate) use crate::mcp::annotations::{Annotations, Hints};
+pub(crate) use crate::wire::digest::Digest;
 
 use self::limit::Limit;
 use self::rule::{Problems, Rule, Subject, Truth};
@@ -44,6 +55,9 @@ pub(crate) const DEFAULT_RULE: &str = "default";
 
 /// What stands in place of a rule's id when the facts did not fit together.
 pub(crate) const DOUBT_RULE: &str = "doubt";
+
+/// What stands in place of a rule's id where a call goes on that was decided before.
+pub(crate) const AGAIN_RULE: &str = "again";
 
 /// What a rule, or the default, says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +87,46 @@ pub(crate) enum Kind {
     /// Completion of an argument of a prompt or template, named by that prompt's or template's
     /// canonical name. Rules on the prompt or template apply to it.
     Completion,
+    /// Word of a resource's changes, named by the resource. Rules on the resource apply to it.
+    Subscription,
+    /// A request about a task, named by the tool whose call became it. Rules on the tool apply to it, except those that look at
+    /// arguments: the call was decided with them.
+    Task,
+    /// A server that asks for a completion of the client's model; named by the upstream, as are the next two.
+    Sampling,
+    /// A server that asks the user for input.
+    Elicitation,
+    /// The start of an upstream's process, or the connection to it.
+    Launch,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Tool,
+        Self::Prompt,
+        Self::Resource,
+        Self::Completion,
+        Self::Subscription,
+        Self::Task,
+        Self::Sampling,
+        Self::Elicitation,
+        Self::Launch,
+    ];
+
+    /// Whether it can wait for a person's consent.
+    pub(crate) const fn can_ask(self) -> bool {
+        matches!(self, Self::Tool | Self::Prompt | Self::Resource)
+    }
+
+    /// What becomes of it where no rule matches.
+    const fn otherwise(self, default: Effect) -> Effect {
+        match (self, default) {
+            (Self::Tool | Self::Prompt | Self::Resource, default) => default,
+            (Self::Completion | Self::Subscription | Self::Task, Effect::Deny) => Effect::Deny,
+            (Self::Completion | Self::Subscription | Self::Task, Effect::Allow | Effect::Ask)
+            | (Self::Sampling | Self::Elicitation | Self::Launch, _) => Effect::Allow,
+        }
+    }
 }
 
 impl Kind {
@@ -83,6 +137,11 @@ impl Kind {
             Self::Prompt => "prompt",
             Self::Resource => "resource",
             Self::Completion => "completion",
+            Self::Subscription => "subscription",
+            Self::Task => "task",
+            Self::Sampling => "sampling",
+            Self::Elicitation => "elicitation",
+            Self::Launch => "launch",
         }
     }
 }
@@ -139,6 +198,7 @@ pub(crate) struct Policy {
     default: Effect,
     default_id: Arc<str>,
     doubt_id: Arc<str>,
+    again_id: Arc<str>,
     rules: Vec<Arc<Rule>>,
     limits: Vec<Arc<Limit>>,
 }
@@ -151,8 +211,10 @@ impl Policy {
     /// that was left out would allow.
     pub(crate) fn build(spec: &PolicySpec) -> Result<Self, Vec<PolicyProblem>> {
         let mut problems = Problems::default();
-        refuse_consent(spec, &mut problems);
         let policy = Self::compile(spec, &mut problems);
+        if problems.0.is_empty() {
+            lint::check(spec, &policy.rules, &mut problems);
+        }
         if problems.0.is_empty() { Ok(policy) } else { Err(problems.0) }
     }
 
@@ -167,6 +229,7 @@ impl Policy {
             default: spec.default,
             default_id: Arc::from(DEFAULT_RULE),
             doubt_id: Arc::from(DOUBT_RULE),
+            again_id: Arc::from(AGAIN_RULE),
             rules: rules.map(|(i, rule)| Arc::new(Rule::compile(rule, i, problems))).collect(),
             limits: limits.filter_map(|(i, limit)| Limit::compile(limit, i, problems).map(Arc::new)).collect(),
         }
@@ -175,8 +238,8 @@ impl Policy {
     /// The rules and limits that can match this item, so that a call runs no globs over names.
     ///
     /// `canonical` is the item's canonical name: `<upstream>__<original>` for tools and prompts,
-    /// `<upstream>+<uri>` for resources; a completion has the name of the prompt or template. If it
-    /// is not one of `upstream`, the item is denied to everyone. A URI that is not in the catalog
+    /// `<upstream>+<uri>` for resources; what belongs to an item has the item's name, and what is about a whole upstream the
+    /// upstream's (see [`Kind`]). If it is not one of `upstream`, the item is denied to everyone. A URI that is not in the catalog
     /// (it matched a template, or was given as a link) needs its own `item_rules` for that URI.
     pub(crate) fn item_rules(&self, kind: Kind, upstream: &str, canonical: &str) -> ItemRules {
         let mut item = ItemRules {
@@ -195,7 +258,7 @@ impl Policy {
         };
         item.sound = true;
         for rule in &self.rules {
-            let truth = rule.target.matches(&subject);
+            let truth = rule.matches(&subject);
             let list = match rule.effect {
                 Effect::Deny if truth != Truth::No => &mut item.deny,
                 Effect::Ask if truth != Truth::No => &mut item.ask,
@@ -203,6 +266,10 @@ impl Policy {
                 Effect::Deny | Effect::Ask | Effect::Allow => continue,
             };
             list.push(Arc::clone(rule));
+        }
+        // What needs no arguments is asked first.
+        for list in [&mut item.deny, &mut item.ask, &mut item.allow] {
+            list.sort_by_key(|rule| rule.conditions.is_some());
         }
         let limits = self.limits.iter().enumerate();
         let limits = limits.filter(|(_, limit)| limit.target.matches(&subject) != Truth::No);
@@ -212,20 +279,15 @@ impl Policy {
 
     /// Whether the item is to be kept from this caller altogether: not listed, and answered as
     /// unknown. True when the item is denied whatever its arguments are.
-    pub(crate) fn hidden(&self, item: &ItemRules, caller: &str) -> bool {
-        match decide::judge(self, item, caller) {
-            decide::Verdict::Deny(_) => true,
-            decide::Verdict::Ask(_) | decide::Verdict::Allow(_) => false,
-        }
+    ///
+    /// `profile` is the view, empty for the whole; `annotations` are the effective ones.
+    pub(crate) fn hidden(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> bool {
+        decide::closed(self, item, &decide::Who { caller, profile, annotations }).is_some()
     }
 
-    /// What the rules say about an item before any limit; for displays.
-    pub(crate) fn effect(&self, item: &ItemRules, caller: &str) -> Effect {
-        match decide::judge(self, item, caller) {
-            decide::Verdict::Deny(_) => Effect::Deny,
-            decide::Verdict::Ask(_) => Effect::Ask,
-            decide::Verdict::Allow(_) => Effect::Allow,
-        }
+    /// What the rules say about an item before any limit, as long as no rule about arguments fires; for displays.
+    pub(crate) fn effect(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> Effect {
+        decide::usual(self, item, &decide::Who { caller, profile, annotations })
     }
 
     /// Whether nothing can ever be allowed: the default denies and no rule says otherwise. For a
@@ -237,12 +299,14 @@ impl Policy {
     /// Every pattern of every rule and limit, in the order written, so that `check` can warn of
     /// those that match nothing.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = PatternUse<'_>> {
-        let rules = self.rules.iter().map(|rule| (Table::Rules, &rule.id, &rule.target));
-        let limits = self.limits.iter().map(|limit| (Table::Limits, &limit.id, &limit.target));
-        rules.chain(limits).flat_map(|(table, id, target)| {
-            let patterns = target.patterns();
-            patterns.map(move |(field, pattern)| PatternUse { table, id, field, pattern })
-        })
+        let rules = self.rules.iter().flat_map(|rule| {
+            rule.patterns().map(|(field, pattern)| PatternUse { table: Table::Rules, id: &rule.id, field, pattern })
+        });
+        let limits = self.limits.iter().flat_map(|limit| {
+            let patterns = limit.target.patterns();
+            patterns.map(|(field, pattern)| PatternUse { table: Table::Limits, id: &limit.id, field, pattern })
+        });
+        rules.chain(limits)
     }
 }
 
@@ -290,21 +354,6 @@ pub(crate) struct ItemRules {
     allow: Vec<Arc<Rule>>,
     /// With the index into the policy's limits, which is that into the limiter's tables too.
     limits: Vec<(usize, Arc<Limit>)>,
-}
-
-/// Lists each `ask` as a problem.
-// Goes when a consent can be asked for; the decision itself knows `ask` already.
-fn refuse_consent(spec: &PolicySpec, problems: &mut Problems) {
-    let message = "\"ask\" needs consent, which is not available in this release; \
-                   write \"allow\" or \"deny\"";
-    if spec.default == Effect::Ask {
-        problems.add("policy.default".to_owned(), message);
-    }
-    for (index, rule) in spec.rules.iter().enumerate() {
-        if rule.effect == Effect::Ask {
-            problems.add(format!("policy.rules[{index}].effect"), message);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,15 @@
 
 pub(crate) mod admin;
 pub(crate) mod asker;
+pub(crate) mod asking;
+pub(crate) mod audit;
 pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod console;
 pub(crate) mod db;
 pub(crate) mod dialogue;
 pub(crate) mod exchange;
+pub(crate) mod gate;
 pub(crate) mod gateway;
 pub(crate) mod held;
 pub(crate) mod inquiry;

@@ -9,10 +9,18 @@ use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
 use crate::catalog::template::Template;
+use crate::mcp::annotations::{self, Annotations, Hints};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
+use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawObject;
+
+/// Says what a tool is held to do.
+pub(crate) trait Annotate {
+    /// `original` is what its upstream calls it, `claims` what that says of it.
+    fn annotate(&self, original: &str, claims: &Hints) -> Annotations;
+}
 
 /// One upstream's contribution, in the configuration's order.
 #[derive(Clone, Copy)]
@@ -21,6 +29,7 @@ pub(crate) struct Source<'a> {
     pub(crate) prefix: &'a str,
     pub(crate) inventory: &'a Inventory,
     pub(crate) filters: &'a Filters,
+    pub(crate) annotate: &'a dyn Annotate,
     /// Tools with broken header annotations must be dropped: the upstream would refuse their calls.
     pub(crate) needs_headers: bool,
     /// Place of the upstream in the table of handles.
@@ -67,7 +76,12 @@ pub(crate) struct Entry {
     pub(crate) exposed: Arc<str>,
     /// What rules, limits, audit and metrics call it.
     pub(crate) canonical: Arc<str>,
+    /// As clients see it: with the effective annotations.
     pub(crate) definition: RawObject,
+    /// What a tool is held to do; of no meaning for other items.
+    pub(crate) annotations: Annotations,
+    /// Of the definition as the upstream has it.
+    pub(crate) definition_digest: Digest,
     pub(crate) headers: ParamHeaders,
     /// For clients that can be asked for input.
     pub(crate) needs_input: bool,
@@ -133,6 +147,7 @@ impl Catalog {
                     && a.canonical == b.canonical
                     && a.needs_input == b.needs_input
                     && a.definition == b.definition
+                    && a.annotations == b.annotations
             })
     }
 }
@@ -203,6 +218,12 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
     } else {
         None
     };
+    let mut definition = item.raw.clone();
+    let mut effective = Annotations::ASSUMED;
+    if item.list == List::Tools {
+        effective = source.annotate.annotate(&item.key, &Hints::of(&item.raw));
+        annotations::show(&mut definition, &effective);
+    }
     Ok(Some(Entry {
         list: item.list,
         upstream: source.index,
@@ -210,7 +231,9 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         original: Arc::from(item.key.as_str()),
         exposed: Arc::from(exposed),
         canonical: Arc::from(canonical),
-        definition: item.raw.clone(),
+        definition,
+        annotations: effective,
+        definition_digest: item.digest,
         headers: item.headers.clone(),
         needs_input: item.needs_input,
         template,

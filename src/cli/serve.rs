@@ -12,6 +12,7 @@ use super::source::{self, Loaded};
 use super::{CONFIG, Common, LogFormat, OK, SOFTWARE, ServeArgs, USAGE};
 use crate::config::{self, Auth, Config};
 use crate::runtime::admin::{self, Access};
+use crate::runtime::audit::MAIN;
 use crate::runtime::gateway::{Addresses, Gateway, StartError};
 use crate::runtime::systemd;
 use crate::runtime::watch::{FileWatch, QUIET};
@@ -68,7 +69,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let _lock = store.lock().map_err(|error| Failure::new(CONFIG, error))?;
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart all the same.
     let config = loaded.config;
-    let gateway = Gateway::build(config, loaded.source, Some(store)).map_err(start_failure)?;
+    let gateway = Gateway::build(config, loaded.source, Some(store), MAIN).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
     let addresses = gateway.listen().await.map_err(start_failure)?;
     if let Some(path) = socket {
@@ -90,7 +91,11 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
 /// A configuration or a state directory to mend, or a fault of ours.
 pub(super) fn start_failure(error: StartError) -> Failure {
     let code = match error {
-        StartError::Config(_) | StartError::Listen { .. } | StartError::Token { .. } | StartError::State(_) => CONFIG,
+        StartError::Config(_)
+        | StartError::Listen { .. }
+        | StartError::Token { .. }
+        | StartError::Audit(_)
+        | StartError::State(_) => CONFIG,
         StartError::Metrics(_) => SOFTWARE,
     };
     Failure::new(code, error)

@@ -9,6 +9,7 @@ use super::output::Failure;
 use super::source::{self, Loaded};
 use super::{CONFIG, Common, OK, SOFTWARE, StdioArgs, USAGE, daemon, relay, serve};
 use crate::config::{Filter, Profile};
+use crate::runtime::audit::chain_of_its_own;
 use crate::runtime::gateway::Gateway;
 use crate::runtime::server::lines;
 use crate::runtime::service::LOCAL;
@@ -68,7 +69,8 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<
     }
     // Upstreams of the command line keep nothing on disk.
     let store = if inline { None } else { source::store().ok() };
-    let gateway = Gateway::build(loaded.config, loaded.source, store).map_err(serve::start_failure)?;
+    let gateway =
+        Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own()).map_err(serve::start_failure)?;
     let client = gateway.line_client(Arc::from(LOCAL), profile.map(Arc::from));
     let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);

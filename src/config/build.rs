@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::{Component, PathBuf};
 use std::time::Duration;
 
 use url::Url;
@@ -30,8 +29,6 @@ const CONSOLE: &str = "127.0.0.1:8628";
 const ENDPOINT: &str = "/mcp";
 /// Default of `[server] drain-timeout`: with the stop of the children below systemd's 45 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
-/// Default of `[audit] path`.
-const AUDIT: &str = "audit";
 /// Default of `[log] filter`: operator-visible changes, nothing per call.
 const LOG: &str = "info";
 
@@ -58,14 +55,14 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let policy = root.take("policy");
     let policy_stated = policy.is_some();
     if !policy_stated {
-        let message = "there is no [policy] table, so every call is allowed; write `[policy]` with `default = \"allow\"` or `\"deny\"`";
+        let message = "there is no [policy] table, so every call asks for a consent; write `[policy]` with `default = \"allow\"`, `\"ask\"` or `\"deny\"`";
         root.source.warning_at("policy", message);
     }
     let mut policy = policy.and_then(|node| node.table());
     let consent = Consent::read(policy.as_mut().and_then(|table| table.table("consent")));
     let policy = rules::policy(policy, &names);
     let profiles = profile::all(root.table("profiles"), &names);
-    let audit = audit(root.table("audit"));
+    let audit = Audit::read(root.table("audit"));
     let log = log(root.table("log"));
     if upstreams.is_empty() {
         root.source
@@ -328,20 +325,6 @@ fn naming(table: Option<Table<'_>>) -> Naming {
     naming.max_length = table.count("max-length", &MAX_LENGTH).unwrap_or(naming.max_length);
     table.finish();
     naming
-}
-
-fn audit(table: Option<Table<'_>>) -> Audit {
-    let mut audit = Audit { path: PathBuf::from(AUDIT) };
-    let Some(mut table) = table else { return audit };
-    if let Some(node) = table.take("path") {
-        let path = PathBuf::from(node.string().unwrap_or_default());
-        if path.as_os_str().is_empty() || path.components().any(|part| part == Component::ParentDir) {
-            node.problem("must be a path, in the state directory or absolute, without `..`");
-        }
-        audit.path = path;
-    }
-    table.finish();
-    audit
 }
 
 fn log(table: Option<Table<'_>>) -> Log {

@@ -13,6 +13,8 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::policy::Scalar;
+
 use super::problem::{Finding, Problem, Warning};
 use super::units;
 
@@ -144,6 +146,43 @@ impl<'s> Node<'s> {
 
     pub(super) fn boolean(&self) -> Option<bool> {
         self.value.as_bool().or_else(|| self.wrong("true or false"))
+    }
+
+    /// A number, or what is wrong with it.
+    pub(super) fn number(&self) -> Option<f64> {
+        const SAFE: RangeInclusive<i64> = -(1 << 53)..=1 << 53;
+        match self.value {
+            DeValue::Integer(number) => {
+                let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
+                let number = number.filter(|number| SAFE.contains(number));
+                if number.is_none() {
+                    self.problem("must not be beyond 2^53, where numbers are not the same to every reader of JSON");
+                }
+                number?.to_string().parse().ok()
+            }
+            DeValue::Float(number) => {
+                let number = number.as_str().replace('_', "").parse().ok().filter(|number: &f64| number.is_finite());
+                if number.is_none() {
+                    self.problem("must be a finite number");
+                }
+                number
+            }
+            DeValue::String(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                self.wrong("a number")
+            }
+        }
+    }
+
+    /// A text, a number or a truth value.
+    pub(super) fn scalar(&self) -> Option<Scalar> {
+        match self.value {
+            DeValue::String(text) => Some(Scalar::Text(text.to_string())),
+            DeValue::Boolean(value) => Some(Scalar::Boolean(*value)),
+            DeValue::Integer(_) | DeValue::Float(_) => self.number().map(Scalar::Number),
+            DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                self.wrong("a string, a number, true or false")
+            }
+        }
     }
 
     /// A whole number within the range.

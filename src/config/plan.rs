@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 
-use crate::policy::{LimitSpec, PolicySpec, RuleSpec};
+use crate::policy::{LimitSpec, PolicySpec};
 
 use super::{Config, Target, Transport, Upstream, UpstreamName};
 
@@ -80,7 +80,11 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
         ("admin.group", old.admin.group != new.admin.group),
         ("admin.users", old.admin.users != new.admin.users),
         ("policy.consent", old.consent != new.consent),
-        ("audit.path", old.audit != new.audit),
+        ("audit.path", old.audit.path != new.audit.path),
+        ("audit.capture-arguments", old.audit.capture_arguments != new.audit.capture_arguments),
+        ("audit.strict", old.audit.strict != new.audit.strict),
+        ("audit.on-failure", old.audit.on_failure != new.audit.on_failure),
+        ("audit.max-segment", old.audit.max_segment != new.audit.max_segment),
         ("log.filter", old.log.filter != new.log.filter),
         ("log.format", old.log.format != new.log.format),
     ];
@@ -95,18 +99,12 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
 /// Whether two policies say the same.
 // Goes when the policy's own types have equality.
 pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
-    fn rule(rule: &RuleSpec) -> impl PartialEq + '_ {
-        let RuleSpec { id, effect, upstreams, tools, prompts, resources, callers } = rule;
-        (id, effect, upstreams, tools, prompts, resources, callers)
-    }
     fn limit(limit: &LimitSpec) -> impl PartialEq + '_ {
         let LimitSpec { id, tools, upstreams, callers, key, rate, burst } = limit;
         (id, tools, upstreams, callers, key, rate, burst)
     }
     let PolicySpec { default, rules, limits } = a;
-    *default == b.default
-        && rules.iter().map(rule).eq(b.rules.iter().map(rule))
-        && limits.iter().map(limit).eq(b.limits.iter().map(limit))
+    *default == b.default && *rules == b.rules && limits.iter().map(limit).eq(b.limits.iter().map(limit))
 }
 
 impl Upstream {

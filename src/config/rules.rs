@@ -1,13 +1,15 @@
 //! The `[policy]` table.
 
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Effect, KeyPart, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
+use crate::policy::{Effect, Evidence, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
 
-use super::build::NOT_YET;
-use super::file::{Table, did_you_mean};
+use super::arguments::conditions;
+use super::file::{Node, Table, did_you_mean};
 use super::limits::rate;
+use super::upstream::hints;
 
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("ask", Effect::Ask), ("deny", Effect::Deny)];
+const EVIDENCE: [(&str, Evidence); 3] = [("L1", Evidence::Client), ("L2", Evidence::Page), ("L3", Evidence::Operator)];
 const KEY_PARTS: [(&str, KeyPart); 3] =
     [("caller", KeyPart::Caller), ("upstream", KeyPart::Upstream), ("tool", KeyPart::Tool)];
 
@@ -32,14 +34,11 @@ impl Separator {
 /// Builds the policy and checks it as it will be compiled.
 pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> PolicySpec {
     let Some(mut table) = table else {
-        return PolicySpec { default: Effect::Allow, rules: Vec::new(), limits: Vec::new() };
+        return PolicySpec { default: Effect::Ask, rules: Vec::new(), limits: Vec::new() };
     };
     let default = table.take("default");
-    if default.is_none() {
-        table.problem("needs `default`: write \"allow\" or \"deny\" for what no rule names");
-    }
     let spec = PolicySpec {
-        default: default.and_then(|node| node.choice(&EFFECTS)).unwrap_or(Effect::Deny),
+        default: default.map_or(Some(Effect::Ask), |node| node.choice(&EFFECTS)).unwrap_or(Effect::Deny),
         rules: table.tables("rules").into_iter().map(rule).collect(),
         limits: table.tables("limits").into_iter().map(limit).collect(),
     };
@@ -73,11 +72,9 @@ pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Po
 }
 
 fn rule(mut table: Table<'_>) -> RuleSpec {
-    table.refuse("arguments", &format!("matching arguments {NOT_YET}; the rule would be wider than it reads"));
-    table.refuse("annotations", &format!("matching annotations {NOT_YET}; the rule would be wider than it reads"));
     let effect = table.take("effect");
     if effect.is_none() {
-        table.problem("needs `effect`: \"allow\" or \"deny\"");
+        table.problem("needs `effect`: \"allow\", \"ask\" or \"deny\"");
     }
     let rule = RuleSpec {
         id: table.string("id").unwrap_or_default(),
@@ -87,9 +84,34 @@ fn rule(mut table: Table<'_>) -> RuleSpec {
         prompts: patterns(&mut table, "prompts"),
         resources: patterns(&mut table, "resources"),
         callers: patterns(&mut table, "callers"),
+        profiles: patterns(&mut table, "profiles"),
+        kinds: kinds(&mut table),
+        annotations: table.take("annotations").map(|node| annotations(&node)).unwrap_or_default(),
+        arguments: conditions(&mut table, "arguments"),
+        unless: conditions(&mut table, "unless"),
+        min_evidence: table.choice("min-evidence", &EVIDENCE),
     };
     table.finish();
     rule
+}
+
+fn kinds(table: &mut Table<'_>) -> Vec<Kind> {
+    let Some(node) = table.take("kinds") else { return Vec::new() };
+    let Some(items) = node.items("an array such as [\"tool\", \"prompt\"]") else { return Vec::new() };
+    if items.is_empty() {
+        node.problem("must not be empty; without this key all items are meant");
+    }
+    items.iter().filter_map(|item| item.choice(&Kind::ALL.map(|kind| (kind.as_str(), kind)))).collect()
+}
+
+fn annotations(node: &Node<'_>) -> Hints {
+    let Some(mut table) = node.table() else { return Hints::default() };
+    let hints = hints(&mut table);
+    table.finish();
+    if hints.is_empty() {
+        node.problem("says nothing; write for example { read-only = true }");
+    }
+    hints
 }
 
 fn limit(mut table: Table<'_>) -> LimitSpec {

@@ -6,13 +6,14 @@ use std::path::Path;
 use toml::Value;
 use url::Url;
 
+use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::{KeyPart, LimitSpec, PolicySpec, RuleSpec};
+use crate::policy::{ArgumentSpec, KeyPart, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Config, Consent, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start, Target, Transport,
-    Upstream, Uris, units,
+    Admin, Auth, Config, Consent, EraChoice, Filter, Instance, LogFormat, OnChange, OnFailure, Profile, Server, Start,
+    Target, Transport, Upstream, Uris, units,
 };
 
 /// Renders every key with the value in force, in the order of the shipped example.
@@ -37,6 +38,10 @@ pub(crate) fn render(config: &Config) -> String {
     }
     out.table("audit");
     out.path("path", &config.audit.path);
+    out.string("capture-arguments", if config.audit.capture_arguments { "full" } else { "none" });
+    out.raw("strict", &config.audit.strict.to_string());
+    out.string("on-failure", if config.audit.on_failure == OnFailure::Deny { "deny" } else { "continue" });
+    out.string("max-segment", &units::size(config.audit.max_segment));
     out.table("log");
     out.string("filter", &config.log.filter);
     let format = match config.log.format {
@@ -210,6 +215,10 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
         Roots::Client => out.string("roots", "client"),
         Roots::Fixed(uris) => out.strings("roots", uris),
     }
+    out.string("trust", upstream.trust.as_str());
+    out.string("on-change", if upstream.on_change == OnChange::Quarantine { "quarantine" } else { "accept" });
+    let stated = upstream.annotations.iter().map(|(pattern, stated)| (pattern.clone(), hints(stated)));
+    out.raw("annotations", &inline(&stated.collect::<Vec<_>>()));
     out.string("prefix", &upstream.prefix);
     for (name, items) in
         [("tools", &upstream.tools), ("prompts", &upstream.prompts), ("resources", &upstream.resources)]
@@ -255,14 +264,8 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
     }
     out.table("policy");
     out.string("default", policy.default.as_str());
-    for RuleSpec { id, effect, upstreams, tools, prompts, resources, callers } in &policy.rules {
-        out.table("[policy.rules]");
-        out.string("id", id);
-        out.string("effect", effect.as_str());
-        let lists = [upstreams, tools, prompts, resources, callers];
-        for (name, list) in ["upstreams", "tools", "prompts", "resources", "callers"].into_iter().zip(lists) {
-            out.patterns(name, list);
-        }
+    for one in &policy.rules {
+        rule(out, one);
     }
     for LimitSpec { id, tools, upstreams, callers, key, rate, burst } in &policy.limits {
         out.table("[policy.limits]");
@@ -279,6 +282,81 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
         out.string("rate", &rate.to_string());
         out.raw("burst", &burst.to_string());
     }
+}
+
+fn rule(out: &mut Out, rule: &RuleSpec) {
+    let RuleSpec { id, effect, upstreams, tools, prompts, resources, callers, profiles, .. } = rule;
+    let RuleSpec { kinds, annotations, arguments, unless, min_evidence, .. } = rule;
+    out.table("[policy.rules]");
+    out.string("id", id);
+    out.string("effect", effect.as_str());
+    let lists = [upstreams, tools, prompts, resources, callers, profiles];
+    for (name, list) in ["upstreams", "tools", "prompts", "resources", "callers", "profiles"].into_iter().zip(lists) {
+        out.patterns(name, list);
+    }
+    out.patterns("kinds", &kinds.iter().map(|kind| kind.as_str().to_owned()).collect::<Vec<_>>());
+    if !annotations.is_empty() {
+        out.raw("annotations", &hints(annotations));
+    }
+    for (name, list) in [("arguments", arguments), ("unless", unless)] {
+        if !list.is_empty() {
+            let entries: Vec<String> = list.iter().map(|one| format!("    {},\n", condition(one))).collect();
+            out.raw(name, &format!("[\n{}]", entries.concat()));
+        }
+    }
+    if let Some(evidence) = min_evidence {
+        out.string("min-evidence", evidence.as_str());
+    }
+}
+
+fn hints(hints: &Hints) -> String {
+    let Hints { read_only, destructive, idempotent, open_world } = hints;
+    let all = [
+        ("read-only", read_only),
+        ("destructive", destructive),
+        ("idempotent", idempotent),
+        ("open-world", open_world),
+    ];
+    let stated = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_ref()?.to_string())));
+    inline(&stated.collect::<Vec<_>>())
+}
+
+fn condition(spec: &ArgumentSpec) -> String {
+    let value = match &spec.matcher {
+        MatcherSpec::Eq(value) | MatcherSpec::Ne(value) => scalar(value),
+        MatcherSpec::In(values) => format!("[{}]", values.iter().map(scalar).collect::<Vec<_>>().join(", ")),
+        MatcherSpec::Prefix(text)
+        | MatcherSpec::Suffix(text)
+        | MatcherSpec::Glob(text)
+        | MatcherSpec::Regex(text)
+        | MatcherSpec::PathUnder(text) => quoted(text),
+        MatcherSpec::UrlHostIn(texts) | MatcherSpec::EmailDomainIn(texts) | MatcherSpec::CidrIn(texts) => array(texts),
+        MatcherSpec::Range { min, max } => {
+            let ends = [("min", min), ("max", max)].into_iter();
+            inline(
+                &ends
+                    .filter_map(|(name, end)| Some((name.to_owned(), number(end.as_ref().copied()?))))
+                    .collect::<Vec<_>>(),
+            )
+        }
+        MatcherSpec::MaxLen(most) | MatcherSpec::MaxItems(most) => most.to_string(),
+        MatcherSpec::Type(kind) => quoted(kind.as_str()),
+        MatcherSpec::Absent | MatcherSpec::Present => "true".to_owned(),
+    };
+    inline(&[("pointer".to_owned(), quoted(&spec.pointer)), (spec.matcher.key().to_owned(), value)])
+}
+
+fn scalar(value: &Scalar) -> String {
+    match value {
+        Scalar::Text(text) => quoted(text),
+        Scalar::Number(value) => number(*value),
+        Scalar::Boolean(value) => value.to_string(),
+    }
+}
+
+/// Whole numbers without a fraction, as they are usually written.
+fn number(value: f64) -> String {
+    value.to_string()
 }
 
 fn profile(out: &mut Out, profile: &Profile) {

@@ -43,7 +43,7 @@ fn an_empty_file_has_the_defaults_and_two_warnings() {
     assert_eq!(config.server.drain_timeout, Duration::from_secs(25));
     assert_eq!(config.metrics, Some("127.0.0.1:9627".parse().unwrap()));
     assert_eq!(config.naming, Naming { uris: Uris::Keep, max_length: 48 });
-    assert_eq!(config.audit.path, Path::new("audit"));
+    assert_eq!(config.audit, Audit::default());
     assert_eq!((config.policy.default, config.policy_stated), (Effect::Allow, false));
     let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
@@ -240,6 +240,10 @@ upstreams = ["a"]
 transparent = true
 [audit]
 path = "/var/log/headend"
+capture-arguments = "full"
+strict = true
+on-failure = "continue"
+max-segment = "1MiB"
 [log]
 filter = "warn,headend::runtime=debug"
 format = "json"

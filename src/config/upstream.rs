@@ -7,13 +7,15 @@ use http::{HeaderName, HeaderValue};
 use url::{Host, Url};
 
 use crate::catalog::name::{UpstreamName, prefix_warnings};
+use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
+use crate::policy::{Annotator, Trust};
 
 use super::build::{repeated, warn_of_literal};
 use super::file::{Node, Table};
 use super::profile::filter;
 use super::secret::{self, Secret};
-use super::{EraChoice, Instance, Start, Target, Transport, Upstream};
+use super::{EraChoice, Instance, OnChange, Start, Target, Transport, Upstream};
 
 /// Silence after which a call is given up; progress starts it again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -114,6 +116,9 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
         roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
+        trust: table.choice("trust", &Trust::ALL.map(|trust| (trust.as_str(), trust))).unwrap_or_default(),
+        on_change: on_change(&mut table),
+        annotations: table.table("annotations").map(annotations).unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),
         tools: filter(&mut table, "tools", true),
         prompts: filter(&mut table, "prompts", true),
@@ -162,6 +167,46 @@ fn roots(node: &Node<'_>) -> Roots {
         Some(uri)
     });
     Roots::Fixed(uris.collect())
+}
+
+fn on_change(table: &mut Table<'_>) -> OnChange {
+    let Some(node) = table.take("on-change") else { return OnChange::Quarantine };
+    let chosen = node.choice(&[("quarantine", OnChange::Quarantine), ("accept", OnChange::Accept)]);
+    if chosen == Some(OnChange::Accept) {
+        node.warning("a server may change what its tools say and do, and nobody is asked");
+    }
+    chosen.unwrap_or(OnChange::Quarantine)
+}
+
+/// The operator's word on tools, by patterns over their original names.
+fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
+    let mut all = Vec::new();
+    for (pattern, node) in table.named() {
+        let Some(mut table) = node.table() else { continue };
+        let hints = hints(&mut table);
+        table.finish();
+        if hints.is_empty() {
+            node.problem("says nothing; write for example { read-only = true }");
+        }
+        if (hints.read_only, hints.destructive) == (Some(true), Some(true)) {
+            node.problem("what only reads is not destructive; write one of the two");
+        }
+        if let Err(message) = Annotator::build(Trust::Standard, &[(pattern.clone(), hints)]) {
+            node.problem(message);
+        }
+        all.push((pattern, hints));
+    }
+    all
+}
+
+/// Hints under the names that configurations use.
+pub(super) fn hints(table: &mut Table<'_>) -> Hints {
+    Hints {
+        read_only: table.boolean("read-only"),
+        destructive: table.boolean("destructive"),
+        idempotent: table.boolean("idempotent"),
+        open_world: table.boolean("open-world"),
+    }
 }
 
 fn instance(table: &mut Table<'_>) -> Instance {

@@ -102,6 +102,16 @@ pub(crate) struct Failure {
     /// For the person: what happened.
     pub(crate) detail: String,
     pub(crate) retry_after: Option<Duration>,
+    /// Where a person has to agree first.
+    pub(crate) approval: Option<Box<Approval>>,
+}
+
+/// The open prompt that a call waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Approval {
+    pub(crate) id: String,
+    /// Its page in the console, where there is one.
+    pub(crate) url: Option<String>,
 }
 
 /// The closed set of reasons for a call that the gateway itself answers. Source: the table of refusals in ARCHITECTURE.md.
@@ -115,6 +125,10 @@ pub(crate) enum Reason {
     Busy,
     Denied,
     Limited,
+    /// A person has to agree first.
+    AwaitingApproval,
+    /// The audit log cannot be written, or a consent's use cannot be kept.
+    Unrecorded,
     ShuttingDown,
 }
 
@@ -129,6 +143,8 @@ impl Reason {
             Self::Busy => "busy",
             Self::Denied => "denied",
             Self::Limited => "limited",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::Unrecorded => "unrecorded",
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -154,7 +170,7 @@ impl Executed {
 
 impl Failure {
     pub(crate) fn new(reason: Reason, executed: Executed, detail: impl Into<String>) -> Self {
-        Self { reason, executed, detail: detail.into(), retry_after: None }
+        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None }
     }
 
     pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
@@ -162,14 +178,25 @@ impl Failure {
         self
     }
 
+    pub(crate) fn approval(mut self, id: String, url: Option<String>) -> Self {
+        self.approval = Some(Box::new(Approval { id, url }));
+        self
+    }
+
     /// The object that tells a program what the text tells a person: `headend/refusal` in `_meta`, or `data` of an error.
     fn facts(&self, call: u64) -> String {
         let retryable = self.executed == Executed::No && self.reason != Reason::Denied;
         let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
+        let approval = self.approval.as_ref().map(|approval| {
+            let url = approval.url.as_ref().map(|url| format!(r#","url":{}"#, RawJson::string(url).text()));
+            let id = RawJson::string(&approval.id);
+            format!(r#","approval":{{"id":{}{}}}"#, id.text(), url.unwrap_or_default())
+        });
         format!(
-            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait},"call-id":"{call:x}"}}"#,
+            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{},"call-id":"{call:x}"}}"#,
             self.reason.as_str(),
-            self.executed.as_str()
+            self.executed.as_str(),
+            approval.unwrap_or_default()
         )
     }
 
@@ -190,12 +217,14 @@ impl Failure {
         let code = match self.reason {
             Reason::Denied => code::DENIED,
             Reason::Limited => code::LIMITED,
+            Reason::AwaitingApproval => code::AWAITING_APPROVAL,
             Reason::UpstreamDown
             | Reason::UpstreamCrashed
             | Reason::UpstreamTimeout
             | Reason::UpstreamProtocol
             | Reason::ResultTooLarge
             | Reason::Busy
+            | Reason::Unrecorded
             | Reason::ShuttingDown => code::INTERNAL,
         };
         let data = RawJson::trusted(self.facts(call));

@@ -256,6 +256,7 @@ mod tests {
             prefix: "fs__",
             inventory: &inventory,
             filters: &filters,
+            annotate: &crate::policy::Annotator::default(),
             needs_headers: false,
             index: 0,
         };

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,7 +23,9 @@ use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
-use crate::policy::{Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide};
+use crate::policy::{
+    Annotations, Annotator, Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
+};
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
@@ -193,15 +196,7 @@ impl World {
     }
 
     fn deny(mut self, pattern: &str) -> Self {
-        let rule = RuleSpec {
-            id: "no".into(),
-            effect: Effect::Deny,
-            tools: vec![pattern.into()],
-            upstreams: vec![],
-            prompts: vec![],
-            resources: vec![],
-            callers: vec![],
-        };
+        let rule = RuleSpec { tools: vec![pattern.into()], ..RuleSpec::new("no", Effect::Deny) };
         let spec = PolicySpec { default: Effect::Allow, rules: vec![rule], limits: Vec::new() };
         self.policy = Policy::build(&spec).unwrap();
         self.limiter = Limiter::new(&self.policy);
@@ -270,6 +265,7 @@ impl World {
 
     fn catalog(&self) -> Catalog {
         let filters = Filters::default();
+        let annotator = Annotator::default();
         let prefixes: Vec<String> = self.upstreams.iter().map(|u| format!("{}__", u.name)).collect();
         let sources: Vec<Source<'_>> = self
             .upstreams
@@ -280,6 +276,7 @@ impl World {
                 prefix: &prefixes[index],
                 inventory: &u.inventory,
                 filters: &filters,
+                annotate: &annotator,
                 needs_headers: false,
                 index,
             })
@@ -296,12 +293,20 @@ impl World {
             .iter()
             .map(|e| self.policy.item_rules(Kind::Tool, e.upstream_name.as_str(), &e.canonical))
             .collect();
-        let visible = |at: usize| !self.policy.hidden(&rules[at], caller);
+        let visible = |at: usize| !self.policy.hidden(&rules[at], caller, "", Annotations::ASSUMED);
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
-        let facts =
-            Facts { caller, upstream: entry.upstream_name.as_str(), canonical: &entry.canonical, kind: Kind::Tool };
-        let decision = decide(&self.policy, &rules[routed.entry], &facts, &self.limiter, Duration::ZERO);
+        let facts = Facts {
+            caller,
+            profile: "",
+            upstream: entry.upstream_name.as_str(),
+            canonical: &entry.canonical,
+            kind: Kind::Tool,
+            annotations: entry.annotations,
+            arguments: routed.outgoing.body.get("arguments"),
+        };
+        let nobody = |_: &Arc<str>, _| None;
+        let decision = decide(&self.policy, &rules[routed.entry], &facts, &nobody, &self.limiter, Duration::ZERO);
         let Decision::Allow(_permit) = decision else { panic!("visible and denied: {decision:?}") };
         self.calls += 1;
         let key = self.calls;

@@ -7,15 +7,15 @@
 use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE64URL_NOPAD;
 
 use crate::mcp::method::Method;
 use crate::wire::canonical::canonical;
+use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
 /// How long a client may take for one round.
-const LIFE: Duration = Duration::from_secs(600);
+pub(crate) const LIFE: Duration = Duration::from_secs(600);
 /// Longest state that is looked at, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 /// Rounds of one call; a server that asks more often is broken.
@@ -41,6 +41,8 @@ pub(crate) struct StateScope<'a> {
     /// Canonical name.
     pub(crate) item: &'a str,
     pub(crate) arguments: Option<&'a RawJson>,
+    /// Of the item's definition: what a person agreed to and what a server asks about are about this one.
+    pub(crate) definition: Digest,
 }
 
 impl StateScope<'_> {
@@ -53,7 +55,8 @@ impl StateScope<'_> {
         }
         // Clients may write the same arguments differently the second time.
         let arguments = self.arguments.map_or_else(|| b"{}".to_vec(), |raw| canonical(raw).unwrap_or_default());
-        bytes.extend_from_slice(digest(&SHA256, &arguments).as_ref());
+        bytes.extend_from_slice(Digest::of(&arguments).bytes());
+        bytes.extend_from_slice(self.definition.bytes());
         bytes
     }
 }
@@ -77,7 +80,12 @@ pub(crate) enum Carried {
     Parked([u8; 16]),
     /// The upstream refused the call until pages were opened; the keys of the questions about them.
     Pages(String),
+    /// A person is asked to agree to the call, by the prompt of this name. Nothing was permitted yet.
+    Consent([u8; 16]),
 }
+
+/// Names one sealed state, so that it can be told whether it was used before.
+pub(crate) type StateId = [u8; NONCE_LEN];
 
 impl Carried {
     fn parts(&self) -> (u8, &[u8]) {
@@ -86,6 +94,7 @@ impl Carried {
             Self::Upstream(state) => (1, state.as_bytes()),
             Self::Parked(id) => (2, id),
             Self::Pages(keys) => (3, keys.as_bytes()),
+            Self::Consent(id) => (4, id),
         }
     }
 
@@ -96,6 +105,7 @@ impl Carried {
             1 => text().map(Self::Upstream),
             2 => bytes.try_into().ok().map(Self::Parked),
             3 => text().map(Self::Pages),
+            4 => bytes.try_into().ok().map(Self::Consent),
             _ => None,
         }
     }
@@ -128,7 +138,7 @@ impl StateKey {
     }
 
     /// Opens a state; `None` when it was not sealed here for exactly this scope, or is too old. Which of these is not told.
-    pub(crate) fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<Opened> {
+    pub(crate) fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<(Opened, StateId)> {
         if sealed.len() > MAX_BYTES {
             return None;
         }
@@ -142,7 +152,7 @@ impl StateKey {
         if now.as_secs() >= u64::from_be_bytes(*until) {
             return None;
         }
-        Some(Opened { round: *round, carried: Carried::of(*kind, carried)? })
+        Some((Opened { round: *round, carried: Carried::of(*kind, carried)? }, *nonce))
     }
 }
 
@@ -159,6 +169,10 @@ mod tests {
         (key, text)
     }
 
+    fn open(key: &StateKey, scope: &StateScope<'_>, text: &str) -> Option<Opened> {
+        key.open(scope, text, NOW).map(|(opened, _)| opened)
+    }
+
     #[test]
     fn a_state_opens_only_where_it_was_sealed() {
         let arguments = RawJson::trusted(r#"{"a":1,"b":2}"#);
@@ -169,13 +183,14 @@ mod tests {
             method: Method::ToolsCall,
             item: "git__push",
             arguments: Some(&arguments),
+            definition: Digest::of(b"d"),
         };
         let (key, text) = sealed(&scope, Carried::Upstream("theirs".to_owned()));
         let opened = Opened { round: 2, carried: Carried::Upstream("theirs".to_owned()) };
-        assert_eq!(key.open(&scope, &text, NOW), Some(opened.clone()));
+        assert_eq!(open(&key, &scope, &text), Some(opened.clone()));
         let rewritten = RawJson::trusted(r#"{ "b":2, "a":1 }"#);
         let same = StateScope { arguments: Some(&rewritten), ..scope.clone() };
-        assert_eq!(key.open(&same, &text, NOW), Some(opened), "the same arguments written differently");
+        assert_eq!(open(&key, &same, &text), Some(opened), "the same arguments written differently");
         let other = RawJson::trusted(r#"{"a":1,"b":3}"#);
         for (label, foreign) in [
             ("caller", StateScope { caller: "dev", ..scope.clone() }),
@@ -185,6 +200,7 @@ mod tests {
             ("item", StateScope { item: "git__pull", ..scope.clone() }),
             ("arguments", StateScope { arguments: Some(&other), ..scope.clone() }),
             ("no arguments", StateScope { arguments: None, ..scope.clone() }),
+            ("definition", StateScope { definition: Digest::of(b"e"), ..scope.clone() }),
         ] {
             assert_eq!(key.open(&foreign, &text, NOW), None, "another {label}");
         }
@@ -201,13 +217,14 @@ mod tests {
             method: Method::PromptsGet,
             item: "u__p",
             arguments: None,
+            definition: Digest::of(b"d"),
         };
-        for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned())] {
+        for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned()), Carried::Consent([3; 16])] {
             let (key, text) = sealed(&scope, carried.clone());
-            assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, carried }));
+            assert_eq!(open(&key, &scope, &text), Some(Opened { round: 2, carried }));
         }
         let (key, text) = sealed(&scope, Carried::Nothing);
-        assert_eq!(key.open(&scope, &text, NOW), Some(Opened { round: 2, carried: Carried::Nothing }));
+        assert_eq!(open(&key, &scope, &text), Some(Opened { round: 2, carried: Carried::Nothing }));
         for at in 0..text.len() {
             let mut forged = text.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };

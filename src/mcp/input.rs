@@ -2,6 +2,7 @@
 //!
 //! Source: MCP 2026-07-28, basic/patterns/mrtr.
 
+use crate::mcp::imitation::{imitates, is_reserved_key};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -195,6 +196,9 @@ pub(crate) fn requests(
     if let Some(requests) = result.remove("inputRequests") {
         let requests = RawObject::parse(&requests).map_err(|_| InputError::Malformed)?;
         for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
+            if is_reserved_key(&key) {
+                return Err(InputError::Imitates);
+            }
             asked_for.push(InputRequest::read(key, &asked(&request, offered, upstream)?)?);
         }
     }
@@ -266,6 +270,8 @@ pub(crate) enum InputError {
     Malformed,
     #[error("The server asked for input that the client did not offer.")]
     NotOffered,
+    #[error("The server asked for input in the gateway's name.")]
+    Imitates,
 }
 
 /// The upstream's `input_required` result as our client gets it. `reseal` makes our state of the upstream's.
@@ -299,6 +305,14 @@ pub(crate) fn passed_on(
 /// [`InputError`]: none of them may reach the client then.
 pub(crate) fn gated(requests: &RawJson, offered: Kinds, upstream: &str) -> Result<RawJson, InputError> {
     let mut requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
+    let mut is_reserved = false;
+    requests.retain(|key| {
+        is_reserved |= is_reserved_key(key);
+        true
+    });
+    if is_reserved {
+        return Err(InputError::Imitates);
+    }
     requests.try_map(|request| asked(request, offered, upstream))?;
     Ok(requests.encode())
 }
@@ -334,6 +348,9 @@ fn asked(request: &RawJson, offered: Kinds, upstream: &str) -> Result<RawJson, I
     let mut params = params.map_err(|_| InputError::Malformed)?;
     let is_offered = match method.as_str() {
         "elicitation/create" => {
+            if imitates(&params.encode()) {
+                return Err(InputError::Imitates);
+            }
             let message = params.string("message").ok_or(InputError::Malformed)?;
             params.set("message", RawJson::string(&format!("[{upstream}] {message}")));
             match params.string("mode").as_deref() {

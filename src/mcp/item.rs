@@ -1,6 +1,7 @@
 //! Definitions of tools, prompts, resources and templates, read shallowly: the key and the few fields that are acted on.
 
 use crate::mcp::method::List;
+use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
@@ -16,6 +17,8 @@ pub(crate) struct Definition {
     /// What the upstream calls it: name, URI or URI template.
     pub(crate) key: String,
     pub(crate) raw: RawObject,
+    /// Of all that clients could see of it. Pins and consents are bound to it.
+    pub(crate) digest: Digest,
     /// The arguments that an HTTP request of 2026-07-28 repeats in headers; tools only.
     pub(crate) headers: ParamHeaders,
     /// Its server shows it only to clients that can be asked for input.
@@ -81,7 +84,16 @@ impl Definition {
         let schema = object.get("inputSchema").filter(|_| list == List::Tools);
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
         let bad_headers = headers.is_err();
-        Ok(Self { list, key, raw: object, headers: headers.unwrap_or_default(), needs_input: false, bad_headers })
+        let digest = Digest::of_json(&object.encode());
+        Ok(Self {
+            list,
+            key,
+            raw: object,
+            digest,
+            headers: headers.unwrap_or_default(),
+            needs_input: false,
+            bad_headers,
+        })
     }
 }
 

@@ -1,20 +1,161 @@
 //! What a tool is held to do: its upstream's hints, which are claims, under what the operator says.
 
-/// The hints that policy and clients go by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Annotations {
-    pub(crate) read_only: bool,
-    pub(crate) destructive: bool,
-    pub(crate) idempotent: bool,
-    pub(crate) open_world: bool,
-    /// Its upstream or the operator says that it is destructive, rather than nobody saying anything. Only then does it need
-    /// the evidence of a destructive tool.
-    pub(crate) known_destructive: bool,
+use globset::{Glob, GlobMatcher};
+
+use super::{Annotations, Hints};
+use crate::catalog::merge::Annotate;
+
+/// How far the word of an upstream goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Trust {
+    /// Its hints can only tighten, and whatever is new of it waits for the operator.
+    Untrusted,
+    /// Its hints can only tighten.
+    #[default]
+    Standard,
+    /// Its hints are believed.
+    Trusted,
 }
 
-impl Default for Annotations {
-    /// What the protocol assumes of a tool without hints.
-    fn default() -> Self {
-        Self { read_only: false, destructive: true, idempotent: false, open_world: true, known_destructive: false }
+impl Trust {
+    pub(crate) const ALL: [Self; 3] = [Self::Untrusted, Self::Standard, Self::Trusted];
+
+    /// As the configuration writes it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Untrusted => "untrusted",
+            Self::Standard => "standard",
+            Self::Trusted => "trusted",
+        }
+    }
+}
+
+/// Makes the effective annotations of one upstream's tools.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Annotator {
+    trust: Trust,
+    /// The operator's word, by globs over the upstream's own names.
+    stated: Vec<(GlobMatcher, Hints)>,
+}
+
+impl Annotator {
+    /// Compiles the operator's word.
+    ///
+    /// # Errors
+    /// A sentence about the first pattern that is no glob.
+    pub(crate) fn build(trust: Trust, stated: &[(String, Hints)]) -> Result<Self, String> {
+        let compile = |(pattern, hints): &(String, Hints)| {
+            let glob = Glob::new(pattern).map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
+            Ok((glob.compile_matcher(), *hints))
+        };
+        Ok(Self { trust, stated: stated.iter().map(compile).collect::<Result<_, String>>()? })
+    }
+
+    /// What the operator says of a tool. Where several patterns match, the stricter word holds: their order means nothing.
+    fn stated(&self, original: &str) -> Hints {
+        let mut all = Hints::default();
+        for (_, hints) in self.stated.iter().filter(|(glob, _)| glob.is_match(original)) {
+            all.read_only = stricter(all.read_only, hints.read_only, false);
+            all.destructive = stricter(all.destructive, hints.destructive, true);
+            all.idempotent = stricter(all.idempotent, hints.idempotent, false);
+            all.open_world = stricter(all.open_world, hints.open_world, true);
+        }
+        all
+    }
+}
+
+/// `strict` where either says so.
+fn stricter(one: Option<bool>, other: Option<bool>, strict: bool) -> Option<bool> {
+    if one == Some(strict) { one } else { other.or(one) }
+}
+
+impl Annotate for Annotator {
+    fn annotate(&self, original: &str, claims: &Hints) -> Annotations {
+        effective(self.trust, claims, &self.stated(original))
+    }
+}
+
+fn effective(trust: Trust, claims: &Hints, operator: &Hints) -> Annotations {
+    let assumed = Annotations::ASSUMED;
+    // A claim that frees is believed of a trusted upstream only; one that binds repeats what is assumed anyway.
+    let believed = if trust == Trust::Trusted { *claims } else { Hints::default() };
+    let destructive = operator.destructive.or(claims.destructive.filter(|_| operator.read_only != Some(true)));
+    let known_destructive = destructive == Some(true);
+    // What both only reads and destroys does not only read.
+    let read_only = operator.read_only.or(believed.read_only).unwrap_or(assumed.read_only) && !known_destructive;
+    Annotations {
+        read_only,
+        destructive: !read_only && operator.destructive.or(believed.destructive).unwrap_or(assumed.destructive),
+        idempotent: operator.idempotent.or(believed.idempotent).unwrap_or(assumed.idempotent),
+        open_world: operator.open_world.or(believed.open_world).unwrap_or(assumed.open_world),
+        known_destructive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(text: &str) -> Hints {
+        let mut hints = Hints::default();
+        for word in text.split_whitespace() {
+            let value = Some(!word.starts_with('!'));
+            match word.trim_start_matches('!') {
+                "read" => hints.read_only = value,
+                "destroy" => hints.destructive = value,
+                "same" => hints.idempotent = value,
+                "open" => hints.open_world = value,
+                other => panic!("{other}"),
+            }
+        }
+        hints
+    }
+
+    fn told(annotations: Annotations) -> String {
+        let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = annotations;
+        let words = [
+            (read_only, "read"),
+            (destructive, "destroy"),
+            (idempotent, "same"),
+            (open_world, "open"),
+            (known_destructive, "known"),
+        ];
+        words.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn claims_only_tighten_unless_the_upstream_is_trusted() {
+        let all = "read !destroy same !open";
+        for (label, trust, claims, operator, want) in [
+            ("nothing said", Trust::Standard, "", "", "destroy open"),
+            ("freeing claims", Trust::Standard, all, "", "destroy open"),
+            ("freeing claims, untrusted", Trust::Untrusted, all, "", "destroy open"),
+            ("freeing claims, trusted", Trust::Trusted, all, "", "read same"),
+            ("only reads, trusted", Trust::Trusted, "read", "", "read open"),
+            ("destructive", Trust::Standard, "destroy", "", "destroy open known"),
+            ("destructive, trusted", Trust::Trusted, "destroy", "", "destroy open known"),
+            ("reads and destroys, trusted", Trust::Trusted, "read destroy", "", "destroy open known"),
+            ("the operator frees", Trust::Untrusted, "", "read !open", "read"),
+            ("the operator frees against a claim", Trust::Standard, "destroy", "!destroy", "open"),
+            ("the operator says it only reads", Trust::Standard, "destroy", "read", "read open"),
+            ("the operator binds", Trust::Trusted, "read", "!read", "destroy open"),
+            ("the operator knows", Trust::Trusted, "read", "destroy", "destroy open known"),
+        ] {
+            assert_eq!(told(effective(trust, &hints(claims), &hints(operator))), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn of_several_patterns_the_stricter_word_holds() {
+        let stated = [("*", "read"), ("get_*", "read !open"), ("*_all", "destroy"), ("get_all", "!destroy")];
+        for order in [stated, [stated[3], stated[2], stated[1], stated[0]]] {
+            let stated: Vec<_> = order.iter().map(|(glob, text)| ((*glob).to_owned(), hints(text))).collect();
+            let annotator = Annotator::build(Trust::Standard, &stated).unwrap();
+            let of = |name: &str| told(annotator.annotate(name, &Hints::default()));
+            assert_eq!(of("x"), "read open");
+            assert_eq!(of("get_one"), "read");
+            assert_eq!(of("get_all"), "destroy known");
+        }
+        assert!(Annotator::build(Trust::Standard, &[("a{".to_owned(), Hints::default())]).is_err());
     }
 }

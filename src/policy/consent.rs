@@ -78,6 +78,10 @@ impl PromptId {
         Self(random)
     }
 
+    pub(crate) const fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+
     /// Reads what `Display` wrote, in either case.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         BASE32_NOPAD.decode(text.to_ascii_uppercase().as_bytes()).ok()?.try_into().ok().map(Self)

@@ -3,20 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::arguments::Arguments;
+use super::consent::Consented;
 use super::limit::{Limited, Limiter};
 use super::permit::Permit;
-use super::rule::Rule;
-use super::{Effect, ItemRules, Kind, Policy};
+use super::rule::{Rule, Truth};
+use super::{Annotations, Effect, Evidence, ItemRules, Kind, Policy};
+use crate::wire::raw::RawJson;
 
 /// What is known about a call when it is decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     /// Who the client is, after authentication. Never empty.
     pub(crate) caller: &'a str,
+    /// The view that the client looks through; empty where it has none.
+    pub(crate) profile: &'a str,
     pub(crate) upstream: &'a str,
     /// Canonical name of the item, see [`Policy::item_rules`].
     pub(crate) canonical: &'a str,
     pub(crate) kind: Kind,
+    /// The effective ones of a tool. Nothing else has any.
+    pub(crate) annotations: Annotations,
+    /// The same text that the upstream gets.
+    pub(crate) arguments: Option<&'a RawJson>,
 }
 
 /// What becomes of a call.
@@ -24,14 +33,16 @@ pub(crate) struct Facts<'a> {
 pub(crate) enum Decision {
     Allow(Permit),
     /// `rule` is a rule's id, [`DEFAULT_RULE`](super::DEFAULT_RULE) or
-    /// [`DOUBT_RULE`](super::DOUBT_RULE). When `hidden`, the answer is that of an unknown item.
+    /// [`DOUBT_RULE`](super::DOUBT_RULE). When `hidden`, the answer is that of an unknown item: it is denied whatever the
+    /// arguments are.
     Deny {
         rule: Arc<str>,
         hidden: bool,
     },
-    /// Someone has to consent first.
+    /// Someone has to consent first, with at least that evidence.
     Ask {
         rule: Arc<str>,
+        need: Evidence,
     },
     /// Allowed by the rules, but not before `retry_after` has passed.
     Limit {
@@ -43,79 +54,163 @@ pub(crate) enum Decision {
 /// Decides one call; draws from the limits if, and only if, it is allowed.
 ///
 /// `item` must be of this policy and of the item that `facts` name, and `limiter` of this policy,
-/// else the call is denied: a mixture of snapshots is not decided on. `now` is the time since any
-/// fixed moment, the same for all calls of one process, and does not jump back.
+/// else the call is denied: a mixture of snapshots is not decided on. `consent` is asked for a live consent to what a rule asks
+/// about, with the rule and the evidence that is needed; one that a limit then refuses is dropped unspent. `now` is the time
+/// since any fixed moment, the same for all calls of one process, and does not jump back.
 pub(crate) fn decide(
     policy: &Policy,
     item: &ItemRules,
     facts: &Facts<'_>,
+    consent: &dyn Fn(&Arc<str>, Evidence) -> Option<Consented>,
     limiter: &Limiter,
     now: Duration,
 ) -> Decision {
-    let rule = match ruled(policy, item, facts) {
-        Ok(rule) => rule,
-        Err(refusal) => return refusal,
+    let (rule, consented) = match judge(policy, item, facts) {
+        Verdict::Deny { rule, hidden } => return Decision::Deny { rule: Arc::clone(rule), hidden },
+        Verdict::Allow(rule) => (rule, None),
+        Verdict::Ask { rule, need } => match consent(rule, need) {
+            Some(consented) => (rule, Some(consented)),
+            None => return Decision::Ask { rule: Arc::clone(rule), need },
+        },
     };
     match limiter.take(policy, item, facts, now) {
-        Ok(()) => Decision::Allow(Permit::mint(Arc::clone(rule))),
+        Ok(()) => Decision::Allow(Permit::mint(Arc::clone(rule), consented.map(Consented::spend))),
         Err(Limited::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
         Err(Limited::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
     }
 }
 
-/// Decides a request about a call that was decided before and goes on as a task. The rules of now hold; limits count calls, and
-/// this is none.
+/// Decides a continuation of a call that was permitted, or a request about its task. What denies today holds; who allowed it
+/// does not matter any more, and limits count calls, which this is not.
 pub(crate) fn decide_again(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> Decision {
-    match ruled(policy, item, facts) {
-        Ok(rule) => Decision::Allow(Permit::mint(Arc::clone(rule))),
-        Err(refusal) => refusal,
+    let who = Who::of(facts);
+    if !fits(policy, item, facts) {
+        return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
+    }
+    let arguments = Arguments::new(facts.kind, facts.arguments);
+    match item.deny.iter().find(|rule| rule.fires(&who, &arguments)) {
+        Some(rule) => Decision::Deny { rule: Arc::clone(&rule.id), hidden: rule.conditions.is_none() },
+        None => Decision::Allow(Permit::mint(Arc::clone(&policy.again_id), None)),
     }
 }
 
-/// The rule that allows, or what is decided instead.
-fn ruled<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'_>) -> Result<&'p Arc<str>, Decision> {
-    let fits = item.kind == facts.kind && *item.upstream == *facts.upstream && *item.canonical == *facts.canonical;
-    if !fits {
-        return Err(Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true });
-    }
-    match judge(policy, item, facts.caller) {
-        Verdict::Deny(rule) => Err(Decision::Deny { rule: Arc::clone(rule), hidden: true }),
-        Verdict::Ask(rule) => Err(Decision::Ask { rule: Arc::clone(rule) }),
-        Verdict::Allow(rule) => Ok(rule),
+/// Who asks, in which view, for a tool of which kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who<'a> {
+    pub(super) caller: &'a str,
+    pub(super) profile: &'a str,
+    pub(super) annotations: Annotations,
+}
+
+impl<'a> Who<'a> {
+    fn of(facts: &Facts<'a>) -> Self {
+        Self { caller: facts.caller, profile: facts.profile, annotations: facts.annotations }
     }
 }
 
-/// What the rules say, with the id of the first that says so.
+impl Rule {
+    fn is_about(&self, who: &Who<'_>) -> bool {
+        self.covers(who.caller, who.profile, &who.annotations)
+    }
+
+    /// Whether the rule counts: where that is not known, those that deny or ask do.
+    fn fires(&self, who: &Who<'_>, arguments: &Arguments<'_>) -> bool {
+        if !self.is_about(who) {
+            return false;
+        }
+        let truth = self.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(arguments));
+        match self.effect {
+            Effect::Deny | Effect::Ask => truth != Truth::No,
+            Effect::Allow => truth == Truth::Yes,
+        }
+    }
+}
+
+/// What the rules say, with the id of the one that says so.
 #[derive(Debug)]
 pub(super) enum Verdict<'p> {
-    Deny(&'p Arc<str>),
-    Ask(&'p Arc<str>),
+    Deny { rule: &'p Arc<str>, hidden: bool },
+    Ask { rule: &'p Arc<str>, need: Evidence },
     Allow(&'p Arc<str>),
 }
 
-/// Asks the rules; limits play no part.
-pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, caller: &str) -> Verdict<'p> {
-    if !item.sound || !policy.stamp.is(&item.stamp) || caller.is_empty() {
-        return Verdict::Deny(&policy.doubt_id);
+fn fits(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> bool {
+    let named = item.kind == facts.kind && *item.upstream == *facts.upstream && *item.canonical == *facts.canonical;
+    named && item.sound && policy.stamp.is(&item.stamp) && !facts.caller.is_empty()
+}
+
+/// Asks the rules; consents and limits play no part.
+pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'_>) -> Verdict<'p> {
+    if !fits(policy, item, facts) {
+        return Verdict::Deny { rule: &policy.doubt_id, hidden: true };
     }
-    if let Some(rule) = first(&item.deny, caller) {
-        return Verdict::Deny(&rule.id);
+    let who = Who::of(facts);
+    if let Some(rule) = closed(policy, item, &who) {
+        return Verdict::Deny { rule, hidden: true };
     }
-    if let Some(rule) = first(&item.ask, caller) {
-        return Verdict::Ask(&rule.id);
+    let arguments = Arguments::new(facts.kind, facts.arguments);
+    let fires = |rule: &&Arc<Rule>| rule.fires(&who, &arguments);
+    if let Some(rule) = item.deny.iter().find(fires) {
+        return Verdict::Deny { rule: &rule.id, hidden: false };
     }
-    if let Some(rule) = first(&item.allow, caller) {
+    let least = least_evidence(facts);
+    if facts.kind.can_ask() {
+        // Of all rules that ask, the one that wants the most; the first of equals.
+        let asking =
+            item.ask.iter().filter(fires).map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
+        let strictest = asking.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        if let Some((rule, need)) = strictest {
+            return Verdict::Ask { rule, need };
+        }
+    }
+    if let Some(rule) = item.allow.iter().find(fires) {
         return Verdict::Allow(&rule.id);
     }
-    match policy.default {
-        Effect::Deny => Verdict::Deny(&policy.default_id),
-        Effect::Ask => Verdict::Ask(&policy.default_id),
-        Effect::Allow => Verdict::Allow(&policy.default_id),
+    let rule = &policy.default_id;
+    match facts.kind.otherwise(policy.default) {
+        Effect::Deny => Verdict::Deny { rule, hidden: false },
+        Effect::Ask => Verdict::Ask { rule, need: least },
+        Effect::Allow => Verdict::Allow(rule),
     }
 }
 
-fn first<'r>(rules: &'r [Arc<Rule>], caller: &str) -> Option<&'r Rule> {
-    rules.iter().find(|rule| rule.target.covers(caller)).map(|rule| &**rule)
+/// The least evidence of a consent, whatever a rule says: that of the console for what is known to destroy.
+fn least_evidence(facts: &Facts<'_>) -> Evidence {
+    let destroys = facts.kind == Kind::Tool && facts.annotations.known_destructive;
+    if destroys { Evidence::Page } else { Evidence::Client }
+}
+
+/// Which rule denies the item whatever its arguments are, if one does.
+pub(super) fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<&'p Arc<str>> {
+    if !item.sound || !policy.stamp.is(&item.stamp) || who.caller.is_empty() {
+        return Some(&policy.doubt_id);
+    }
+    let about = |rule: &&Arc<Rule>| rule.is_about(who);
+    // Rules without conditions come first.
+    let plain = item.deny.iter().take_while(|rule| rule.conditions.is_none());
+    if let Some(rule) = plain.into_iter().find(about) {
+        return Some(&rule.id);
+    }
+    let denies = item.kind.otherwise(policy.default) == Effect::Deny;
+    let opened = || {
+        (item.kind.can_ask() && item.ask.iter().any(|rule| about(&rule))) || item.allow.iter().any(|rule| about(&rule))
+    };
+    (denies && !opened()).then_some(&policy.default_id)
+}
+
+/// What becomes of calls that no rule about arguments fires for.
+pub(super) fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
+    if closed(policy, item, who).is_some() {
+        return Effect::Deny;
+    }
+    let plain = |rules: &[Arc<Rule>]| rules.iter().any(|rule| rule.conditions.is_none() && rule.is_about(who));
+    if item.kind.can_ask() && plain(&item.ask) {
+        Effect::Ask
+    } else if plain(&item.allow) {
+        Effect::Allow
+    } else {
+        item.kind.otherwise(policy.default)
+    }
 }
 
 #[cfg(test)]

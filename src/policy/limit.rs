@@ -172,8 +172,8 @@ impl Limit {
             }
             *slot = match (part, facts.kind) {
                 (KeyPart::Caller, _) => facts.caller,
-                (KeyPart::Upstream, _) | (KeyPart::Tool, Kind::Resource | Kind::Completion) => facts.upstream,
-                (KeyPart::Tool, Kind::Tool | Kind::Prompt) => facts.canonical,
+                (KeyPart::Tool, Kind::Tool | Kind::Prompt | Kind::Task) => facts.canonical,
+                (KeyPart::Upstream | KeyPart::Tool, _) => facts.upstream,
             };
         }
         parts

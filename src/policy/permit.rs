@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::consent::Grant;
+
 /// Leave to send one call upstream.
 ///
 /// Only [`decide`](super::decide::decide) and [`decide_again`](super::decide::decide_again) make one, and there is one for
@@ -10,21 +12,28 @@ use std::sync::Arc;
 #[must_use = "a permit that is dropped is a call that was allowed and not sent"]
 pub(crate) struct Permit {
     rule: Arc<str>,
+    grant: Option<Arc<Grant>>,
 }
 
 impl Permit {
     /// For [`decide`](super::decide::decide) alone.
-    pub(in crate::policy) fn mint(rule: Arc<str>) -> Self {
-        Self { rule }
+    pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<Grant>>) -> Self {
+        Self { rule, grant }
     }
 
     /// Leave for the further requests of the same call, which its server wants made.
     pub(crate) fn onward(&self) -> Self {
-        Self { rule: Arc::clone(&self.rule) }
+        Self { rule: Arc::clone(&self.rule), grant: self.grant.clone() }
     }
 
-    /// Id of the rule that allowed the call, or [`DEFAULT_RULE`](super::DEFAULT_RULE).
+    /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::DEFAULT_RULE) or
+    /// [`AGAIN_RULE`](super::AGAIN_RULE).
     pub(crate) fn rule(&self) -> &Arc<str> {
         &self.rule
+    }
+
+    /// The consent that the call was allowed by.
+    pub(crate) fn grant(&self) -> Option<&Arc<Grant>> {
+        self.grant.as_ref()
     }
 }

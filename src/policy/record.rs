@@ -6,15 +6,19 @@ use std::time::Duration;
 use super::decide::{Decision, Facts};
 use super::{DEFAULT_RULE, DOUBT_RULE, Kind};
 
+mod entry;
+
+pub(crate) use self::entry::{Entry, Event};
+
 /// One decision as a value: who, what, decision, rule, why.
 ///
 /// Holds no arguments, and of the client's text nothing at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    caller: Box<str>,
-    upstream: Box<str>,
+    caller: Arc<str>,
+    upstream: Arc<str>,
     kind: Kind,
-    item: Box<str>,
+    item: Arc<str>,
     outcome: Outcome,
     rule: Arc<str>,
     retry_after: Option<Duration>,
@@ -37,15 +41,15 @@ impl Record {
     pub(crate) fn new(facts: &Facts<'_>, item: &str, decision: &Decision) -> Self {
         let (outcome, rule, retry_after) = match decision {
             Decision::Allow(permit) => (Outcome::Allow, permit.rule(), None),
-            Decision::Ask { rule } => (Outcome::Ask, rule, None),
+            Decision::Ask { rule, .. } => (Outcome::Ask, rule, None),
             Decision::Deny { rule, .. } => (Outcome::Deny, rule, None),
             Decision::Limit { limit, retry_after } => (Outcome::Limit, limit, Some(*retry_after)),
         };
         Self {
-            caller: Box::from(facts.caller),
-            upstream: Box::from(facts.upstream),
+            caller: Arc::from(facts.caller),
+            upstream: Arc::from(facts.upstream),
             kind: facts.kind,
-            item: Box::from(item),
+            item: Arc::from(item),
             outcome,
             rule: Arc::clone(rule),
             retry_after,
@@ -92,6 +96,21 @@ impl Record {
 
     pub(crate) const fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The decision as an event of the audit log.
+    pub(crate) fn entry(&self, call: u64) -> Entry {
+        Entry {
+            call: Some(call),
+            caller: Some(Arc::clone(&self.caller)),
+            upstream: Some(Arc::clone(&self.upstream)),
+            kind: Some(self.kind),
+            item: Some(Arc::clone(&self.item)),
+            result: self.decision(),
+            rule: Some(Arc::clone(&self.rule)),
+            why: self.why().into(),
+            ..Entry::new(Event::Decision)
+        }
     }
 
     /// How long a limited call has to wait.

@@ -1,24 +1,31 @@
-//! Matchers: globs over upstreams, canonical names and callers.
+//! Rules: what they are about, as globs over upstreams, canonical names, callers and profiles, kinds and annotations, and the
+//! conditions on arguments.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::arguments::{ArgumentSpec, Conditions};
 use super::uri::{Reading, read, respell};
-use super::{DEFAULT_RULE, DOUBT_RULE, Effect, Kind, PolicyProblem};
+use super::{AGAIN_RULE, Annotations, DEFAULT_RULE, DOUBT_RULE, Effect, Evidence, Hints, Kind, PolicyProblem};
 
+mod kinds;
 mod pattern;
 
-pub(in crate::policy) use self::pattern::{Pattern, is_special};
+pub(in crate::policy) use self::kinds::Kinds;
+pub(in crate::policy) use self::pattern::{Glob, Pattern, is_special};
 
 /// Longest id of a rule or limit, in bytes; ids are written to each line of the audit log.
 const MAX_ID_LENGTH: usize = 64;
 
 /// A rule as the operator wrote it.
 ///
-/// `tools`, `prompts` and `resources` are globs over canonical names, `upstreams` and `callers`
-/// over names. An empty list is one that was not written. Without tools, prompts and resources the
+/// `tools`, `prompts` and `resources` are globs over canonical names, `upstreams`, `callers` and
+/// `profiles` over names. An empty list is one that was not written. Without tools, prompts and resources the
 /// rule is about everything of its upstreams; without upstreams too it is about everything.
-#[derive(Clone, Debug)]
+///
+/// Without kinds a rule is about tools, prompts and resources and what goes with them: completions, subscriptions and tasks.
+/// What servers ask for, and their launch, it is about only where `kinds` says so.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RuleSpec {
     pub(crate) id: String,
     pub(crate) effect: Effect,
@@ -27,6 +34,48 @@ pub(crate) struct RuleSpec {
     pub(crate) prompts: Vec<String>,
     pub(crate) resources: Vec<String>,
     pub(crate) callers: Vec<String>,
+    /// `*` is any view, that without a profile too.
+    pub(crate) profiles: Vec<String>,
+    pub(crate) kinds: Vec<Kind>,
+    /// Effective annotations that a tool must have. Only tools have any.
+    pub(crate) annotations: Hints,
+    /// All must hold.
+    pub(crate) arguments: Vec<ArgumentSpec>,
+    /// The rule does not apply where all of these hold.
+    pub(crate) unless: Vec<ArgumentSpec>,
+    /// For rules that ask: the least evidence that will do, whatever the tool's annotations say.
+    pub(crate) min_evidence: Option<Evidence>,
+}
+
+impl RuleSpec {
+    /// A rule about everything.
+    pub(crate) fn new(id: &str, effect: Effect) -> Self {
+        Self {
+            id: id.to_owned(),
+            effect,
+            upstreams: Vec::new(),
+            tools: Vec::new(),
+            prompts: Vec::new(),
+            resources: Vec::new(),
+            callers: Vec::new(),
+            profiles: Vec::new(),
+            kinds: Vec::new(),
+            annotations: Hints::default(),
+            arguments: Vec::new(),
+            unless: Vec::new(),
+            min_evidence: None,
+        }
+    }
+
+    /// Whether it names tools, prompts or resources.
+    pub(in crate::policy) fn names_items(&self) -> bool {
+        !(self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty())
+    }
+
+    /// Whether it looks at arguments.
+    pub(in crate::policy) fn is_conditional(&self) -> bool {
+        !(self.arguments.is_empty() && self.unless.is_empty())
+    }
 }
 
 /// The list that a pattern stands in.
@@ -37,6 +86,7 @@ pub(crate) enum Field {
     Prompts,
     Resources,
     Callers,
+    Profiles,
 }
 
 impl Field {
@@ -48,6 +98,7 @@ impl Field {
             Self::Prompts => "prompts",
             Self::Resources => "resources",
             Self::Callers => "callers",
+            Self::Profiles => "profiles",
         }
     }
 }
@@ -58,23 +109,57 @@ pub(in crate::policy) struct Rule {
     pub(in crate::policy) id: Arc<str>,
     pub(in crate::policy) effect: Effect,
     pub(in crate::policy) target: Target,
+    pub(in crate::policy) profiles: Patterns,
+    pub(in crate::policy) kinds: Kinds,
+    pub(in crate::policy) annotations: Hints,
+    pub(in crate::policy) conditions: Option<Conditions>,
+    pub(in crate::policy) min_evidence: Option<Evidence>,
 }
 
 impl Rule {
     pub(in crate::policy) fn compile(spec: &RuleSpec, index: usize, problems: &mut Problems) -> Self {
         let path = format!("policy.rules[{index}]");
         let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
+        let target = Target {
+            upstreams: list(Field::Upstreams, &spec.upstreams),
+            tools: list(Field::Tools, &spec.tools),
+            prompts: list(Field::Prompts, &spec.prompts),
+            resources: list(Field::Resources, &spec.resources),
+            callers: list(Field::Callers, &spec.callers),
+        };
+        let profiles = list(Field::Profiles, &spec.profiles);
         Self {
             id: Arc::from(spec.id.as_str()),
             effect: spec.effect,
-            target: Target {
-                upstreams: list(Field::Upstreams, &spec.upstreams),
-                tools: list(Field::Tools, &spec.tools),
-                prompts: list(Field::Prompts, &spec.prompts),
-                resources: list(Field::Resources, &spec.resources),
-                callers: list(Field::Callers, &spec.callers),
-            },
+            target,
+            profiles,
+            kinds: Kinds::of(spec),
+            annotations: spec.annotations,
+            conditions: Conditions::compile(&path, spec.effect, &spec.arguments, &spec.unless, problems),
+            min_evidence: spec.min_evidence,
         }
+    }
+
+    /// Whether this is about that item, caller, profile, annotations and arguments aside.
+    pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
+        if self.kinds.has(subject.kind, subject.field) { self.target.matches(subject) } else { Truth::No }
+    }
+
+    /// Whether this is about that caller, in that view, and a tool with these annotations.
+    pub(in crate::policy) fn covers(&self, caller: &str, profile: &str, annotations: &Annotations) -> bool {
+        let Hints { read_only, destructive, idempotent, open_world } = self.annotations;
+        let agrees = |wanted: Option<bool>, value: bool| wanted.is_none_or(|wanted| wanted == value);
+        self.target.covers(caller)
+            && (self.profiles.is_empty() || self.profiles.matches(profile))
+            && agrees(read_only, annotations.read_only)
+            && agrees(destructive, annotations.destructive)
+            && agrees(idempotent, annotations.idempotent)
+            && agrees(open_world, annotations.open_world)
+    }
+
+    /// All patterns with the list they stand in.
+    pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
+        self.target.patterns().chain(self.profiles.0.iter().map(|pattern| (Field::Profiles, pattern)))
     }
 }
 
@@ -95,7 +180,7 @@ impl Problems {
                 "must not be empty".to_owned()
             } else if MAX_ID_LENGTH < id.len() || !id.chars().all(is_id_character) {
                 format!("must be up to {MAX_ID_LENGTH} letters, digits, `-`, `_` or `.`")
-            } else if id == DEFAULT_RULE || id == DOUBT_RULE {
+            } else if [DEFAULT_RULE, DOUBT_RULE, AGAIN_RULE].contains(&id) {
                 format!("`{id}` is what the audit log says where no rule decided; choose another")
             } else if !seen.insert(id) {
                 format!("`{id}` is used more than once")
@@ -112,12 +197,28 @@ fn is_id_character(c: char) -> bool {
 }
 
 /// Whether a matcher matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::policy) enum Truth {
     No,
-    /// The same text may mean things that the patterns tell apart.
+    /// The same text may mean things that the matchers tell apart.
     Unknown,
     Yes,
+}
+
+impl Truth {
+    pub(in crate::policy) const fn not(self) -> Self {
+        match self {
+            Self::No => Self::Yes,
+            Self::Unknown => Self::Unknown,
+            Self::Yes => Self::No,
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(value: bool) -> Self {
+        if value { Self::Yes } else { Self::No }
+    }
 }
 
 /// An item in the form in which it is matched.
@@ -125,7 +226,9 @@ pub(in crate::policy) enum Truth {
 pub(in crate::policy) struct Subject<'n> {
     upstream: &'n str,
     canonical: &'n str,
-    field: Field,
+    kind: Kind,
+    /// `None` for what is about a whole upstream.
+    field: Option<Field>,
     reading: Reading,
 }
 
@@ -136,17 +239,18 @@ impl<'n> Subject<'n> {
         let name = rest.strip_prefix("__").filter(|name| !name.is_empty());
         let uri = rest.strip_prefix('+').filter(|uri| !uri.is_empty());
         let field = match (kind, name, uri) {
-            (Kind::Tool, Some(_), _) => Field::Tools,
-            (Kind::Prompt | Kind::Completion, Some(_), _) => Field::Prompts,
-            (Kind::Resource | Kind::Completion, None, Some(_)) => Field::Resources,
-            (Kind::Tool | Kind::Prompt | Kind::Resource | Kind::Completion, _, _) => return None,
+            (Kind::Tool | Kind::Task, Some(_), _) => Some(Field::Tools),
+            (Kind::Prompt | Kind::Completion, Some(_), _) => Some(Field::Prompts),
+            (Kind::Resource | Kind::Subscription | Kind::Completion, None, Some(_)) => Some(Field::Resources),
+            (Kind::Sampling | Kind::Elicitation | Kind::Launch, None, None) if rest.is_empty() => None,
+            (_, _, _) => return None,
         };
         let reading = match uri.map(read) {
             Some(Reading::Other(other)) => Reading::Other(format!("{upstream}+{other}")),
             Some(reading) => reading,
             None => Reading::Plain,
         };
-        Some(Self { upstream, canonical, field, reading })
+        Some(Self { upstream, canonical, kind, field, reading })
     }
 }
 
@@ -170,10 +274,10 @@ impl Target {
             return Truth::Yes;
         }
         match subject.field {
-            Field::Tools => self.tools.truth(subject),
-            Field::Prompts => self.prompts.truth(subject),
-            Field::Resources => self.resources.truth(subject),
-            Field::Upstreams | Field::Callers => Truth::No,
+            Some(Field::Tools) => self.tools.truth(subject),
+            Some(Field::Prompts) => self.prompts.truth(subject),
+            Some(Field::Resources) => self.resources.truth(subject),
+            Some(Field::Upstreams | Field::Callers | Field::Profiles) | None => Truth::No,
         }
     }
 
@@ -215,8 +319,12 @@ impl Patterns {
         Self(patterns.into_boxed_slice())
     }
 
-    fn is_empty(&self) -> bool {
+    pub(in crate::policy) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(in crate::policy) fn iter(&self) -> impl Iterator<Item = &Pattern> {
+        self.0.iter()
     }
 
     fn matches(&self, text: &str) -> bool {

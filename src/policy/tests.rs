@@ -25,13 +25,11 @@ fn every_problem_is_reported_with_its_place() {
     let mut places: Vec<_> = problems.iter().map(|problem| problem.path.as_str()).collect();
     places.sort_unstable();
     let expected = [
-        "policy.default",
         "policy.limits[0].rate",
         "policy.limits[1].burst",
         "policy.limits[2].key",
         "policy.limits[3].key",
         "policy.limits[4].burst",
-        "policy.rules[1].effect",
         "policy.rules[1].id",
         "policy.rules[1].tools[0]",
         "policy.rules[1].tools[2]",
@@ -43,14 +41,6 @@ fn every_problem_is_reported_with_its_place() {
     ];
     assert_eq!(places, expected);
     assert!(problems.iter().all(|problem| !problem.message.is_empty()));
-}
-
-#[test]
-fn ask_is_refused_with_what_to_write() {
-    let problems = Policy::build(&PolicySpec { default: Effect::Ask, ..spec(vec![]) }).unwrap_err();
-    let expected = "policy.default: \"ask\" needs consent, which is not available in this release; \
-                    write \"allow\" or \"deny\"";
-    assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
 }
 
 #[test]
@@ -81,7 +71,7 @@ fn a_rule_is_about_what_it_names() {
     for (label, rule, expected) in rows {
         let policy = Policy::build(&spec(vec![rule])).unwrap();
         let hit = all.iter().zip("tprcCb".chars()).filter(|((kind, upstream, canonical), _)| {
-            policy.hidden(&policy.item_rules(*kind, upstream, canonical), "local")
+            policy.hidden(&policy.item_rules(*kind, upstream, canonical), "local", "", Annotations::ASSUMED)
         });
         assert_eq!(hit.map(|(_, letter)| letter).collect::<String>(), expected, "{label}");
     }
@@ -95,10 +85,13 @@ fn a_doubtful_uri_is_denied_but_not_allowed_by_patterns() {
         let default = if effect == Effect::Allow { Effect::Deny } else { Effect::Allow };
         let policy = Policy::build(&PolicySpec { default, ..spec(vec![named(effect)]) }).unwrap();
         let item = policy.item_rules(Kind::Resource, "fs", doubtful);
-        assert!(policy.hidden(&item, "local"), "{effect:?}");
+        assert!(policy.hidden(&item, "local", "", Annotations::ASSUMED), "{effect:?}");
     }
     let policy = Policy::build(&spec(vec![])).unwrap();
-    assert!(!policy.hidden(&policy.item_rules(Kind::Resource, "fs", doubtful), "local"), "no rule, no doubt");
+    assert!(
+        !policy.hidden(&policy.item_rules(Kind::Resource, "fs", doubtful), "local", "", Annotations::ASSUMED),
+        "no rule, no doubt"
+    );
 }
 
 #[test]
@@ -137,15 +130,7 @@ pub(super) fn spec(rules: Vec<RuleSpec>) -> PolicySpec {
 
 /// A rule about everything.
 pub(super) fn rule(id: &str, effect: Effect) -> RuleSpec {
-    RuleSpec {
-        id: id.to_owned(),
-        effect,
-        upstreams: Vec::new(),
-        tools: Vec::new(),
-        prompts: Vec::new(),
-        resources: Vec::new(),
-        callers: Vec::new(),
-    }
+    RuleSpec::new(id, effect)
 }
 
 /// A limit of one call a second on everything, with a bucket for each caller.
@@ -163,4 +148,20 @@ pub(super) fn limit(id: &str, burst: u32) -> LimitSpec {
 
 pub(super) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// What a client with no profile asks of a tool that says nothing.
+pub(super) const FACTS: Facts<'static> = Facts {
+    caller: "local",
+    profile: "",
+    upstream: "a",
+    canonical: "a__x",
+    kind: Kind::Tool,
+    annotations: Annotations::ASSUMED,
+    arguments: None,
+};
+
+/// Nobody has consented to anything.
+pub(super) fn nobody(_: &Arc<str>, _: Evidence) -> Option<Consented> {
+    None
 }

@@ -25,6 +25,8 @@ use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
+mod consents;
+
 /// Version of the hello; a newer major one is refused.
 const HELLO: u64 = 1;
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
@@ -189,6 +191,9 @@ async fn admin(
 }
 
 async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+    if let Some(outcome) = consents::operate(gateway, caller, request).await {
+        return outcome;
+    }
     match request.method.as_str() {
         "status" => Ok(status(gateway)),
         "tools" => Ok(tools(gateway, caller)),
@@ -272,7 +277,7 @@ fn tools(gateway: &Gateway, caller: &str) -> RawJson {
         .filter(|(_, entry)| entry.list == List::Tools)
         .filter_map(|(at, _)| view.item(at))
         .map(|(entry, rules)| {
-            let effect = Policy::effect(&snapshot.policy, rules, caller);
+            let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry.annotations);
             object(&[
                 ("name", &entry.exposed),
                 ("upstream", entry.upstream_name.as_str()),

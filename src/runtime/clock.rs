@@ -22,6 +22,12 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
+/// Wall time in milliseconds, for what people read; never for a decision about access.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+pub(crate) fn unix_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// `N` random bytes.
 ///
 /// # Panics

@@ -15,7 +15,8 @@ use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::policy::CallerLimiter;
+use crate::policy::{CallerLimiter, Entry};
+use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::console::live_desk::LiveDesk;
 use crate::runtime::console::{self, Console};
@@ -76,6 +77,8 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Audit(#[from] OpenError),
     #[error("the state directory: {0}")]
     State(#[from] DbError),
     #[error("metrics: {0}")]
@@ -108,12 +111,24 @@ pub(crate) struct Addresses {
 }
 
 impl Gateway {
-    /// Starts the upstreams. Nothing listens yet.
+    /// Starts the upstreams. Nothing listens yet. `chain` is that of the audit log, [`audit::MAIN`] for the daemon.
     ///
     /// # Errors
     /// [`StartError`].
-    pub(crate) fn build(config: Config, source: ConfigSource, store: Option<Store>) -> Result<Self, StartError> {
+    pub(crate) fn build(
+        config: Config,
+        source: ConfigSource,
+        store: Option<Store>,
+        chain: &str,
+    ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let audit = match (&store, &db) {
+            (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
+            _ => Audit::none(),
+        };
+        // Without a disk that takes it the gateway starts too, and calls are refused.
+        drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = SessionLimits {
             sessions: limits.sessions,
@@ -131,7 +146,6 @@ impl Gateway {
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
         };
-        let db = store.as_ref().map(Store::db).transpose()?;
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
@@ -145,8 +159,10 @@ impl Gateway {
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
+            audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             ledger: Arc::clone(&ledger),
+            used: std::sync::Mutex::default(),
             tasks,
             draining,
             giving_up,
@@ -292,7 +308,8 @@ impl Gateway {
         let desk = Arc::new(LiveDesk::new(Arc::clone(&self.service)));
         let console = Console::new(desk, &token, local, self.service.draining.clone());
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
-        let base = Arc::clone(self.service.console.get_or_init(|| Arc::clone(console.base())));
+        let base = Arc::clone(console.base());
+        self.service.console.get_or_init(|| base.to_string());
         self.service.tasks.spawn("console", console::serve(console, listener, self.service.tasks.clone()));
         Ok(base)
     }
@@ -375,6 +392,9 @@ impl Gateway {
             () = self.supervised.tasks.join() => {}
             () = hurry.cancelled() => {}
         }
+        // The log says for itself when it takes nothing more.
+        drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
+        self.service.audit.flush().await;
     }
 }
 

@@ -25,6 +25,7 @@ use crate::runtime::clock;
 use crate::runtime::db::{Db, DbError};
 
 pub(crate) mod beside;
+pub(crate) mod json;
 mod keep;
 mod mirror;
 mod rows;
@@ -141,11 +142,19 @@ impl Ledger {
     /// # Errors
     /// Why nobody is asked.
     pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
+        self.ask_for(asked, shown, Duration::from_secs(self.inner.prompt_life))
+    }
+
+    /// [`Self::ask`] for a prompt that is open for that time.
+    ///
+    /// # Errors
+    /// Why nobody is asked.
+    pub(crate) fn ask_for(&self, asked: Asked, shown: Shown, life: Duration) -> Result<PromptId, Refused> {
         let inner = &self.inner;
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
-        let opened = open.desk.open(asked, shown, PromptId::new(clock::random()), now, inner.prompt_life)?;
+        let opened = open.desk.open(asked, shown, PromptId::new(clock::random()), now, life.as_secs())?;
         if !opened.joined {
             open.waiting.insert(opened.id, watch::Sender::new(None));
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {

@@ -15,11 +15,12 @@ use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Permit;
+use crate::policy::{Entry, Event, Kind, Permit};
 use crate::runtime::asker::Asker;
 use crate::runtime::clock;
 use crate::runtime::dialogue::{Dialogue, Step};
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
+use crate::runtime::gate::Gate;
 use crate::runtime::held::{ParkId, ended};
 use crate::runtime::inquiry::{Inquiry, input_required};
 use crate::runtime::queue::Queued;
@@ -32,12 +33,17 @@ use crate::runtime::upstream::handle::{Handle, Slot};
 use crate::runtime::upstream::lane::{LaneUse, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
 use crate::wire::code;
-use crate::wire::message::{encode_notification, error_object};
+use crate::wire::digest::Digest;
+use crate::wire::message::encode_notification;
 use crate::wire::raw::{RawJson, RawObject};
 
+mod outcome;
+mod recheck;
 mod tasked;
 
 pub(crate) use self::tasked::TaskWay;
+
+use self::outcome::{is_complete, is_tool_error, translate};
 
 /// What names a call in metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +72,9 @@ pub(crate) struct LiveCall {
     view: Arc<View>,
     entry: usize,
     permit: Permit,
+    /// What has to be on disk before the call is sent.
+    gate: Option<Gate>,
+    action: Action,
     waiting: Option<Outgoing>,
     running: Option<Running>,
     /// The client is being asked; nothing is in flight upstream meanwhile.
@@ -91,6 +100,37 @@ pub(crate) struct LiveCall {
     inquiry: Inquiry,
 }
 
+/// What the service has decided and prepared for one call.
+pub(crate) struct Permitted {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) wants: Wants,
+    pub(crate) view: Arc<View>,
+    /// Place in the view's catalog.
+    pub(crate) entry: usize,
+    pub(crate) permit: Permit,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) progress: Option<Progress>,
+    pub(crate) revision: Revision,
+    pub(crate) labels: CallLabels,
+    pub(crate) place: InFlight,
+    pub(crate) share: Place,
+    pub(crate) input: Option<Box<InputContext>>,
+    pub(crate) action: Action,
+}
+
+/// What was decided about, to decide about it again.
+#[derive(Debug)]
+pub(crate) struct Action {
+    pub(crate) kind: Kind,
+    /// As rules know it.
+    pub(crate) canonical: Arc<str>,
+    pub(crate) definition: Digest,
+    pub(crate) arguments: Option<RawJson>,
+    /// The snapshot that it was decided in.
+    pub(crate) generation: u64,
+}
+
 /// What it takes to pass a server's request for input on, and to recognise the call when it goes on.
 #[derive(Debug)]
 pub(crate) struct InputContext {
@@ -99,6 +139,8 @@ pub(crate) struct InputContext {
     /// Canonical name.
     pub(crate) item: Arc<str>,
     pub(crate) arguments: Option<RawJson>,
+    /// Of the item's definition.
+    pub(crate) definition: Digest,
     pub(crate) offered: Kinds,
     /// Rounds so far.
     pub(crate) round: u8,
@@ -113,7 +155,8 @@ pub(crate) struct InputContext {
 impl InputContext {
     pub(crate) fn scope<'a>(&'a self, method: Method, upstream: &'a str) -> StateScope<'a> {
         let (caller, profile, item) = (&*self.caller, self.profile.as_deref().unwrap_or_default(), &*self.item);
-        StateScope { caller, profile, upstream, method, item, arguments: self.arguments.as_ref() }
+        let (arguments, definition) = (self.arguments.as_ref(), self.definition);
+        StateScope { caller, profile, upstream, method, item, arguments, definition }
     }
 }
 
@@ -148,22 +191,23 @@ impl std::fmt::Debug for LiveCall {
 }
 
 impl LiveCall {
-    #[expect(clippy::too_many_arguments, reason = "called once, by the service that has decided all of them")]
-    pub(crate) fn new(
-        service: Arc<Service>,
-        handle: Arc<Handle>,
-        wants: Wants,
-        view: Arc<View>,
-        entry: usize,
-        permit: Permit,
-        outgoing: Outgoing,
-        progress: Option<Progress>,
-        revision: Revision,
-        labels: CallLabels,
-        place: InFlight,
-        share: Place,
-        input: Option<Box<InputContext>>,
-    ) -> Self {
+    pub(crate) fn new(service: Arc<Service>, permitted: Permitted) -> Self {
+        let Permitted {
+            handle,
+            wants,
+            view,
+            entry,
+            permit,
+            gate,
+            outgoing,
+            progress,
+            revision,
+            labels,
+            place,
+            share,
+            input,
+            action,
+        } = permitted;
         Self {
             service,
             handle,
@@ -171,6 +215,8 @@ impl LiveCall {
             view,
             entry,
             permit,
+            gate,
+            action,
             log_from: outgoing.log_level,
             waiting: Some(outgoing),
             running: None,
@@ -377,14 +423,20 @@ impl LiveCall {
             None => Box::pin(self.handle.lane(&self.wants)).await?,
         };
         let turn = if lane.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
+        // Until the call is taken out, a wait that is cancelled changes nothing.
+        if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
+            Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.pass().await?;
+            self.gate = None;
+        }
+        self.recheck()?;
         let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
             let text = "The server that asked for input was replaced; start the call again.";
             return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
-        }
-        if let Some(level) = outgoing.log_level {
-            Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
         let sent = clock::now();
         let spec = self.handle.spec.load();
@@ -579,6 +631,8 @@ impl LiveCall {
             Reason::Busy => OutcomeLabel::Busy,
             Reason::Denied => OutcomeLabel::Denied,
             Reason::Limited => OutcomeLabel::Limited,
+            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            Reason::Unrecorded => OutcomeLabel::Unrecorded,
         };
         self.count(outcome);
         self.end();
@@ -591,11 +645,23 @@ impl LiveCall {
         LiveEvent::Done(answer)
     }
 
+    /// Counts and records the end of the call.
     fn count(&self, outcome: OutcomeLabel) {
         let now = clock::now();
         let total = now.duration_since(self.labels.arrived);
         let upstream = self.running.as_ref().map(|running| now.duration_since(running.sent));
         self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
+        let entry = Entry {
+            call: Some(self.labels.call),
+            caller: Some(Arc::clone(&self.wants.caller)),
+            kind: Some(self.action.kind),
+            item: Some(Arc::clone(&self.action.canonical)),
+            result: outcome.as_str(),
+            duration: Some(total),
+            ..Entry::new(Event::Outcome)
+        };
+        // The call has ended: nobody can wait for this record, and nothing hangs on it.
+        drop(self.service.audit.record(entry, false));
     }
 
     /// Ends the exchange: one that has not answered is cancelled by being dropped.
@@ -605,14 +671,14 @@ impl LiveCall {
     }
 
     /// The client has withdrawn its request.
-    pub(crate) fn withdraw(mut self: Box<Self>) {
+    pub(crate) fn withdraw(mut self) {
         if let Some(running) = &mut self.running {
             running.exchange.give_up();
         }
     }
 
     /// Lets the call run on without its client: a legacy client that went away did not cancel.
-    pub(crate) fn detach(mut self: Box<Self>) {
+    pub(crate) fn detach(mut self) {
         if self.done || self.service.draining.is_cancelled() {
             return;
         }
@@ -629,69 +695,4 @@ impl Drop for LiveCall {
             self.count(OutcomeLabel::Cancelled);
         }
     }
-}
-
-/// Whether a modern result is final. The member usually stands first, so the whole result is rarely read for it.
-fn is_complete(raw: &RawJson) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow, default, rename = "resultType")]
-        result_type: Option<std::borrow::Cow<'a, str>>,
-    }
-    if raw.bytes().starts_with(br#"{"resultType":"complete""#) {
-        return true;
-    }
-    raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
-}
-
-fn is_tool_error(raw: &RawJson) -> bool {
-    memchr::memmem::find(raw.bytes(), b"\"isError\"").is_some_and(|_| {
-        RawObject::parse(raw).is_ok_and(|o| o.get("isError").is_some_and(|v| v.bytes().as_ref() == b"true"))
-    })
-}
-
-/// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
-fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds) -> Answer {
-    let Ok(mut object) = RawObject::parse(raw) else {
-        return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
-    };
-    let code = object.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
-    let message = object.string("message").unwrap_or_else(|| "The server gave no message.".to_owned());
-    let not_found = method == Method::ResourcesRead
-        && (code == code::RESOURCE_NOT_FOUND || message.to_ascii_lowercase().contains("not found"));
-    let outward = match code {
-        _ if not_found && revision.era() == Era::Modern => code::INVALID_PARAMS,
-        _ if not_found => code::RESOURCE_NOT_FOUND,
-        code::URL_ELICITATION_REQUIRED if offered.url && revision == Revision::V2025_11_25 => code,
-        code::URL_ELICITATION_REQUIRED => {
-            let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
-            return impossible(method, &text, None, revision);
-        }
-        code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
-        code => code::outward(code),
-    };
-    object.retain(|name| matches!(name, "code" | "message" | "data"));
-    object.set("code", RawJson::trusted(outward.to_string()));
-    object.set("message", RawJson::string(&message));
-    Answer { outcome: Err(object.encode()), status: None }
-}
-
-/// The upstream needs something of the client that this gateway does not relay.
-fn missing_capability(method: Method, error: &RawObject, message: &str, revision: Revision) -> Answer {
-    if revision.era() == Era::Modern {
-        return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
-    }
-    let text = format!("The server needs a client capability for this call: {message}");
-    impossible(method, &text, error.get("data"), revision)
-}
-
-/// What the server needs cannot be had here; a model may find another way.
-fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
-    if method == Method::ToolsCall {
-        let text = RawJson::string(text);
-        let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };
-        let result = format!(r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
-        return Answer::ok(RawJson::trusted(result));
-    }
-    Answer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
 }

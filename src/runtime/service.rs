@@ -1,7 +1,7 @@
 //! What the gateway does with one request, whatever transport it came on.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -9,12 +9,14 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::catalog::merge::Entry;
 use crate::catalog::page::{CursorKey, CursorScope};
 use crate::engine::call::Outgoing;
 use crate::engine::call::{Executed, Failure, Progress, Reason};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::{Carried, StateKey};
 use crate::engine::task_id::TaskKey;
+use crate::engine::used::Used;
 use crate::mcp::capability::{AtPresent, discover_result};
 use crate::mcp::input::{Kinds, Roots, all_accepted, without_roots};
 use crate::mcp::log::{LogLevel, LogSwitch};
@@ -22,10 +24,13 @@ use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
 use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{CallerLimiter, Decision, Facts, ItemRules, Kind, Permit, Record, decide};
+use crate::policy::{self, CallerLimiter, Decision, Facts, Permit, Record};
 use crate::runtime::asker::Asker;
+use crate::runtime::asking::ClientCall;
+use crate::runtime::audit::Audit;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
+use crate::runtime::gate::Gate;
 use crate::runtime::held::Parks;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
@@ -42,6 +47,8 @@ use crate::wire::message::{Request, error_object};
 use crate::wire::raw::{RawJson, RawObject};
 
 mod about_task;
+mod calls;
+mod consent;
 
 /// The caller that exists without any configuration of callers: this user, on this machine.
 pub(crate) const LOCAL: &str = "local";
@@ -53,6 +60,7 @@ pub(crate) struct Service {
     /// Counts snapshots; listeners wait for it to grow.
     pub(crate) generation: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
+    pub(crate) audit: Audit,
     pub(crate) tasks: TaskGroup,
     /// Fires when no new request is accepted any more.
     pub(crate) draining: CancellationToken,
@@ -78,9 +86,11 @@ pub(crate) struct Service {
     pub(crate) calls: AtomicU64,
     /// The last decisions, for the console.
     pub(crate) recent: Recent,
-    /// Where the console is, without a slash at the end; unset where there is none.
-    pub(crate) console: OnceLock<Arc<str>>,
     pub(crate) started: Instant,
+    /// States that calls have gone on with.
+    pub(crate) used: Mutex<Used>,
+    /// Where the console is, once it listens: the beginning of its pages' URLs.
+    pub(crate) console: OnceLock<String>,
 }
 
 /// Who asks, and how its answers must look.
@@ -139,7 +149,7 @@ impl Answer {
 /// What became of a request.
 pub(crate) enum Handled {
     Answer(Answer),
-    Call(Box<LiveCall>),
+    Call(Box<ClientCall>),
     /// An answer that takes a moment.
     Later(BoxFuture<'static, Answer>),
     /// The gateway itself is full; HTTP says 503.
@@ -234,191 +244,17 @@ impl Service {
         )
     }
 
-    /// Finds the item, asks the policy, and prepares the call; nothing has been sent yet.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
-    fn call(
-        self: &Arc<Self>,
-        client: &ClientContext,
-        method: Method,
-        params: &RawObject,
-        meta: Meta,
-        arrived: Instant,
-    ) -> Handled {
-        let snapshot = self.snapshots.load_full();
-        let Some(view) = snapshot.view(client.profile.as_deref()).cloned() else {
-            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
-        };
-        if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
-            // Not declared at present, so it does not exist; a legacy client was told that it does.
-            return Handled::Answer(not_found(method.as_str(), Era::Modern));
-        }
-        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
-        let mut routed = match route(&view.catalog, method, params, meta, visible) {
-            Ok(routed) => routed,
-            Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
-        };
-        let Some((entry, rules)) = view.item(routed.entry) else {
-            return Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
-        };
-        let Some(handle) = snapshot.handles.get(entry.upstream).cloned() else {
-            return Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
-        };
-        if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
-            return Handled::Answer(Answer::ok(no_completions(client.revision)));
-        }
-        let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let labels = CallLabels { method, label: label(method), call, arrived };
-        let upstream = entry.upstream_name.as_str();
-        let kind = match method {
-            Method::ToolsCall => Kind::Tool,
-            Method::PromptsGet => Kind::Prompt,
-            Method::Complete => Kind::Completion,
-            _ => Kind::Resource,
-        };
-        let canonical = routed.canonical.as_deref().unwrap_or(&entry.canonical);
-        // The catalog's rules fit the catalog's items; a completion and a URI that a template covers have their own.
-        let own_rules = (routed.canonical.is_some() || kind == Kind::Completion)
-            .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
-        let rules = own_rules.as_ref().unwrap_or(rules);
-        let facts = Facts { caller: &client.caller, upstream, canonical, kind };
-        if let Some(asker) = &client.asker {
-            routed.outgoing.capabilities = Some(asker.capabilities.clone());
-        }
-        if let Some(log) = &client.log {
-            routed.outgoing.log_level = log.get();
-        }
-        if handle.spec.load().roots != Roots::Client {
-            let capabilities = routed.outgoing.capabilities.take();
-            routed.outgoing.capabilities = capabilities.as_ref().and_then(without_roots);
-        }
-        let has_tasks = method == Method::ToolsCall && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
-        let passes_tasks = has_tasks && routed.outgoing.meta.declares_tasks();
-        let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
-        let mut input = (kind != Kind::Completion && can_ask).then(|| {
-            Box::new(InputContext {
-                caller: Arc::clone(&client.caller),
-                profile: client.profile.clone(),
-                item: Arc::from(canonical),
-                arguments: routed.outgoing.body.get("arguments").cloned(),
-                offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
-                round: 0,
-                asker: client.asker.clone(),
-                parked: None,
-                task: passes_tasks.then_some(TaskWay::Passes),
-            })
-        });
-        if passes_tasks {
-            routed.outgoing.capabilities = Some(task::declaring(routed.outgoing.capabilities.as_ref()));
-        }
-        routed.outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
-        if let Some(resume) = &routed.resume
-            && let Err(error) = self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), upstream)
-        {
-            return Handled::Answer(if error == RouteError::PageDeclined {
-                refused(&Failure::new(Reason::Denied, Executed::No, error.to_string()), &labels, client.revision)
-            } else {
-                unroutable(&error, params, client.revision.era())
-            });
-        }
-        let permit = match self.judge(&snapshot, rules, &facts, &entry.canonical, call) {
-            Ok(permit) => permit,
-            Err(Refusal::Hidden) => {
-                let unknown = match method {
-                    Method::ToolsCall => RouteError::UnknownTool(entry.exposed.to_string()),
-                    Method::PromptsGet => RouteError::UnknownPrompt(entry.exposed.to_string()),
-                    _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
-                };
-                return Handled::Answer(unroutable(&unknown, params, client.revision.era()));
-            }
-            Err(Refusal::Told(failure)) => {
-                let outcome =
-                    if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
-                handle.metrics.count(labels.label, outcome);
-                return Handled::Answer(refused(&failure, &labels, client.revision));
-            }
-        };
-        let Some(place) = self.place() else { return Handled::Overloaded };
-        let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
-        let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        let Routed { outgoing, token, entry, .. } = routed;
-        let progress = token.map(|token| Progress::new(token, client.revision));
-        let view = Arc::clone(&view);
-        Handled::Call(Box::new(LiveCall::new(
-            Arc::clone(self),
-            handle,
-            wants,
-            view,
-            entry,
-            permit,
-            outgoing,
-            progress,
-            client.revision,
-            labels,
-            place,
-            share,
-            input,
-        )))
-    }
-
-    /// A place among all calls, or a turn to get one.
-    fn place(&self) -> Option<InFlight> {
-        match Arc::clone(&self.in_flight).try_acquire_owned() {
-            Ok(permit) => Some(InFlight::Running(permit)),
-            Err(_) => self.queued.enter().map(InFlight::Queued),
-        }
-    }
-
-    /// Opens the state of a call that goes on and gives the upstream its own back.
-    fn resume(
+    /// Writes a decision down, whatever it is. A permit comes with what has to be on disk before it is used.
+    pub(crate) fn judged(
         &self,
-        resume: &Resume,
-        outgoing: &mut Outgoing,
-        input: Option<&mut InputContext>,
-        upstream: &str,
-    ) -> Result<(), RouteError> {
-        // Legacy clients were never given a state.
-        let input = input.filter(|input| input.asker.is_none()).ok_or(RouteError::State)?;
-        let opened = self.states.open(&input.scope(outgoing.method, upstream), &resume.state, clock::uptime());
-        let opened = opened.ok_or(RouteError::State)?;
-        input.round = opened.round;
-        match opened.carried {
-            Carried::Parked(id) => {
-                input.parked = Some((id, resume.responses.clone()));
-                return Ok(());
-            }
-            Carried::Upstream(state) => outgoing.body.set("requestState", RawJson::string(&state)),
-            Carried::Pages(keys) => {
-                // The server refused the call before it began, so this is its first execution.
-                let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
-                return if accepted { Ok(()) } else { Err(RouteError::PageDeclined) };
-            }
-            Carried::Nothing => {}
-        }
-        if let Some(responses) = &resume.responses {
-            outgoing.body.set("inputResponses", responses.clone());
-        }
-        outgoing.resumed = true;
-        Ok(())
-    }
-
-    /// One decision, one audit line.
-    pub(crate) fn judge(
-        &self,
-        snapshot: &Snapshot,
-        rules: &ItemRules,
+        decision: Decision,
         facts: &Facts<'_>,
-        item: &str,
+        entry: &Entry,
+        session: u64,
         call: u64,
-    ) -> Result<Permit, Refusal> {
-        let decision = decide(&snapshot.policy, rules, facts, &snapshot.limiter, clock::uptime());
-        self.judged(decision, facts, item, call)
-    }
-
-    /// Writes a decision down.
-    fn judged(&self, decision: Decision, facts: &Facts<'_>, item: &str, call: u64) -> Result<Permit, Refusal> {
-        let record = Record::new(facts, item, &decision);
-        tracing::info!(
+    ) -> Result<(Permit, Option<Gate>), Refusal> {
+        let record = Record::new(facts, &entry.canonical, &decision);
+        tracing::debug!(
             target: "audit",
             decision = record.decision(),
             rule = record.rule(),
@@ -435,13 +271,31 @@ impl Service {
         if self.console.get().is_some() {
             self.recent.push(&record, clock::unix_seconds());
         }
+        let grant = match &decision {
+            Decision::Allow(permit) => permit.grant(),
+            Decision::Ask { .. } | Decision::Deny { .. } | Decision::Limit { .. } => None,
+        };
+        let is_grave = grant.is_some() || facts.annotations.known_destructive;
+        let written = policy::Entry {
+            session: Some(session),
+            definition: Some(entry.definition_digest),
+            arguments: facts.arguments.cloned(),
+            grant: grant.map(|grant| Arc::clone(grant.id())),
+            evidence: grant.map(|grant| grant.evidence()),
+            by: grant.map(|grant| Arc::clone(grant.by())),
+            ..record.entry(call)
+        };
+        let recorded = self.audit.record(written, is_grave && matches!(decision, Decision::Allow(_)));
         let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
         match decision {
-            Decision::Allow(permit) => Ok(permit),
+            Decision::Allow(permit) => {
+                let gate = Gate::new(&self.ledger, recorded, permit.grant());
+                Ok((permit, gate))
+            }
             Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),
             Decision::Deny { hidden: false, .. } => Err(told(Reason::Denied, "The policy does not allow this call.")),
             Decision::Ask { .. } => {
-                Err(told(Reason::Denied, "This call needs an approval, which this release cannot ask for."))
+                Err(told(Reason::Denied, "This needs an approval, which nobody can be asked for here."))
             }
             Decision::Limit { limit, retry_after } => {
                 self.metrics.limit_hit(&limit);

@@ -91,7 +91,8 @@ impl View {
     /// Whether an item exists for this viewer.
     pub(crate) fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
         let Some((entry, rules)) = self.item(at) else { return false };
-        (viewer.can_be_asked || !entry.needs_input) && !policy.hidden(rules, viewer.caller)
+        (viewer.can_be_asked || !entry.needs_input)
+            && !policy.hidden(rules, viewer.caller, &self.name, entry.annotations)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Target, Upstream, Uris};
 use crate::mcp::version::{Era, Revision};
+use crate::policy::Annotator;
 use crate::policy::Limiter;
 use crate::policy::Policy;
 use crate::runtime::clock;
@@ -293,6 +294,8 @@ impl Supervisor {
         let order: Vec<&Upstream> = self.config.upstreams.iter().collect();
         let empty = Inventory::default();
         let managed: Vec<&Managed> = order.iter().filter_map(|spec| self.managed.get(&spec.name)).collect();
+        let annotators: Vec<Annotator> = order.iter().map(|spec| annotator(spec).unwrap_or_default()).collect();
+        let unknown = Annotator::default();
         let sources: Vec<Source<'_>> = managed
             .iter()
             .enumerate()
@@ -306,6 +309,7 @@ impl Supervisor {
                     prefix: &spec.prefix,
                     inventory: known.map_or(&empty, |(inventory, _)| inventory),
                     filters: &m.filters,
+                    annotate: annotators.get(index).unwrap_or(&unknown),
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
                 }
@@ -389,7 +393,13 @@ fn filters(spec: &Upstream) -> Result<Filters, String> {
         Filter::build(&filter.allow, &filter.deny, &filter.rename)
             .map_err(|error| format!("upstreams.{}: {error}", spec.name))
     };
+    annotator(spec).map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
     Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
+}
+
+/// Says what the upstream's tools are held to do. Checked with the filters, at start and at reload.
+fn annotator(spec: &Upstream) -> Result<Annotator, String> {
+    Annotator::build(spec.trust, &spec.annotations)
 }
 
 fn join(problems: &[crate::policy::PolicyProblem]) -> String {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::engine::route::{RouteError, Routed, route};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::policy::{Facts, Kind};
+use crate::policy::{Facts, Kind, decide};
+use crate::runtime::clock;
 use crate::runtime::service::{Answer, ClientContext, Refusal, Service, unroutable};
 use crate::runtime::upstream::handle::Handle;
 use crate::runtime::upstream::lane::Wants;
@@ -113,14 +114,24 @@ impl Service {
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let routed = route(&view.catalog, Method::ResourcesSubscribe, params, Meta::default(), visible);
         let Routed { entry, canonical, outgoing, .. } = routed.map_err(|error| unroutable(&error, params, era))?;
-        let (entry, rules) = view.item(entry).ok_or_else(inconsistent)?;
+        let (entry, _) = view.item(entry).ok_or_else(inconsistent)?;
         let handle = snapshot.handles.get(entry.upstream).cloned().ok_or_else(inconsistent)?;
         let upstream = entry.upstream_name.as_str();
         let name = canonical.as_deref().unwrap_or(&entry.canonical);
-        let own_rules = canonical.is_some().then(|| snapshot.policy.item_rules(Kind::Resource, upstream, name));
-        let facts = Facts { caller: &client.caller, upstream, canonical: name, kind: Kind::Resource };
+        let rules = snapshot.policy.item_rules(Kind::Subscription, upstream, name);
+        let facts = Facts {
+            caller: &client.caller,
+            profile: &view.name,
+            upstream,
+            canonical: name,
+            kind: Kind::Subscription,
+            annotations: entry.annotations,
+            arguments: None,
+        };
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let judged = self.judge(&snapshot, own_rules.as_ref().unwrap_or(rules), &facts, &entry.canonical, call);
+        let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::uptime());
+        let session = client.tag.as_ref().map_or(0, |tag| tag.number());
+        let judged = self.judged(decision, &facts, entry, session, call).map(|(permit, _)| permit);
         let exposed = params.string("uri").unwrap_or_default();
         let permit = judged.map_err(|refusal| match refusal {
             Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, era),

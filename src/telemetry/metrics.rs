@@ -11,6 +11,8 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
+use crate::policy::Event;
+
 /// From half a millisecond to the longest call that a configuration usually allows, in seconds.
 const CALL_BUCKETS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
@@ -63,6 +65,10 @@ pub(crate) enum OutcomeLabel {
     Error,
     Denied,
     Limited,
+    /// A person has to agree first.
+    AwaitingApproval,
+    /// It could not be recorded.
+    Unrecorded,
     Busy,
     Timeout,
     Cancelled,
@@ -73,7 +79,7 @@ pub(crate) enum OutcomeLabel {
 }
 
 impl OutcomeLabel {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Ok,
         Self::ToolError,
         Self::InputRequired,
@@ -81,6 +87,8 @@ impl OutcomeLabel {
         Self::Error,
         Self::Denied,
         Self::Limited,
+        Self::AwaitingApproval,
+        Self::Unrecorded,
         Self::Busy,
         Self::Timeout,
         Self::Cancelled,
@@ -89,7 +97,8 @@ impl OutcomeLabel {
         Self::Protocol,
     ];
 
-    fn as_str(self) -> &'static str {
+    /// Word for metric labels and the audit log.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
@@ -98,6 +107,8 @@ impl OutcomeLabel {
             Self::Error => "error",
             Self::Denied => "denied",
             Self::Limited => "limited",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::Unrecorded => "unrecorded",
             Self::Busy => "busy",
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
@@ -136,6 +147,8 @@ struct Families {
     auth_failures: IntCounter,
     reload_ok: IntGauge,
     reload_time: Gauge,
+    audit_records: IntCounterVec,
+    audit_failures: IntCounter,
 }
 
 /// Registers families one after the other and keeps the first error.
@@ -269,6 +282,13 @@ impl Metrics {
                 "headend_config_last_reload_success_timestamp_seconds",
                 "When the configuration in force was loaded.",
             )?)?,
+            audit_records: b.counters(
+                "headend_audit_records_total",
+                "Records written to the audit log, by event.",
+                &["event"],
+            )?,
+            audit_failures: b
+                .add(IntCounter::new("headend_audit_failures_total", "Records that the audit log could not take.")?)?,
             registry: b.registry,
         })))
     }
@@ -333,6 +353,14 @@ impl Metrics {
         self.0.limit_hits.with_label_values(&[limit]).inc();
     }
 
+    /// The handles of the audit log.
+    pub(crate) fn audit(&self) -> AuditMetrics {
+        AuditMetrics {
+            records: Event::ALL.map(|event| self.0.audit_records.with_label_values(&[event.as_str()])),
+            failures: self.0.audit_failures.clone(),
+        }
+    }
+
     pub(crate) fn auth_failed(&self) {
         self.0.auth_failures.inc();
     }
@@ -365,6 +393,28 @@ impl Metrics {
         let open = self.0.connections.with_label_values(&[transport]);
         open.inc();
         Connected { open, received: counter("received"), sent: counter("sent") }
+    }
+}
+
+/// The series of the audit log.
+#[derive(Clone, Debug)]
+pub(crate) struct AuditMetrics {
+    /// In the order of [`Event::ALL`].
+    records: [IntCounter; Event::ALL.len()],
+    failures: IntCounter,
+}
+
+impl AuditMetrics {
+    /// A record was written.
+    pub(crate) fn recorded(&self, event: Event) {
+        if let Some(counter) = self.records.get(event as usize) {
+            counter.inc();
+        }
+    }
+
+    /// So many records could not be written.
+    pub(crate) fn failed(&self, records: usize) {
+        self.failures.inc_by(u64::try_from(records).unwrap_or(u64::MAX));
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 pub(crate) const DENIED: i64 = 1001;
 /// Our own: a limit refused the request.
 pub(crate) const LIMITED: i64 = 1002;
+/// Our own: a person has to agree first.
+pub(crate) const AWAITING_APPROVAL: i64 = 1003;
 
 /// What an upstream's error code becomes towards a client: reserved codes without a defined meaning are never passed on.
 ///

@@ -189,7 +189,18 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts `headend ARGS [--config CONFIG]` in that world.
     pub(crate) fn start(world: World, config: Option<PathBuf>, args: &[&str], more: &[(String, String)]) -> Self {
-        let mut command = world.command(headend());
+        let command = world.command(headend());
+        Self::start_by(command, world, config, args, more)
+    }
+
+    /// [`Gateway::start`] by a command that runs the program with the arguments that are added to it.
+    pub(crate) fn start_by(
+        mut command: Command,
+        world: World,
+        config: Option<PathBuf>,
+        args: &[&str],
+        more: &[(String, String)],
+    ) -> Self {
         command.args(args).envs(more.iter().cloned()).process_group(0);
         if let Some(config) = &config {
             command.arg("--config").arg(config);

@@ -16,9 +16,11 @@
 )]
 
 mod asking;
+mod audit;
 mod bridges;
 mod calls;
 mod conformance;
+mod consent;
 mod console;
 mod corpus;
 mod demo;

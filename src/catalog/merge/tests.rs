@@ -15,6 +15,15 @@ fn inventory(list: List, keys: &[&str]) -> Inventory {
     inventory
 }
 
+/// Nobody says anything.
+struct Assumed;
+
+impl Annotate for Assumed {
+    fn annotate(&self, _: &str, _: &Hints) -> Annotations {
+        Annotations::ASSUMED
+    }
+}
+
 const RULES: NamingRules<'static> =
     NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
 
@@ -29,6 +38,7 @@ fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String
             prefix,
             inventory,
             filters: &filters,
+            annotate: &Assumed,
             needs_headers: false,
             index,
         })

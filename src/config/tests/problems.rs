@@ -113,6 +113,13 @@ fn the_server_is_checked() {
         ("metrics at home", "[metrics]\nlisten=\"127.0.0.1:8627\"\n", "is an address of [server] listen too"),
         ("a relative socket", "[admin]\nsocket=\"x\"\n", "admin.socket: must be an absolute path"),
         ("short names", "[naming]\nmax-length=8\n", "naming.max-length: must be from 16 to 128"),
+        (
+            "audit capture",
+            "[audit]\ncapture-arguments=true\n",
+            "audit.capture-arguments: must be one of \"none\", \"full\"",
+        ),
+        ("audit failure", "[audit]\non-failure=\"alow\"\n", "audit.on-failure: must be one of \"deny\", \"continue\""),
+        ("audit segment", "[audit]\nmax-segment=\"1B\"\n", "audit.max-segment: must be a size from 64KiB to 4GiB"),
         ("audit outside", "[audit]\npath=\"../x\"\n", "audit.path: must be a path"),
         ("log filter", "[log]\nfilter=\"loud\"\n", "log.filter: must be a level"),
         ("a table", "[serv]\n", "t:1: serv: unknown key"),

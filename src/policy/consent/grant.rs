@@ -316,6 +316,37 @@ pub(crate) struct Consented {
 }
 
 impl Consented {
+    /// One for the tests of decisions, which do not look at what it is about.
+    #[cfg(test)]
+    pub(in crate::policy) fn stand_in(id: &str) -> Self {
+        let (text, none) = (Arc::<str>::from("x"), crate::policy::Digest::of(b""));
+        let asked = Asked {
+            caller: Arc::clone(&text),
+            session: None,
+            upstream: Arc::clone(&text),
+            kind: crate::policy::Kind::Tool,
+            item: Arc::clone(&text),
+            definition: none,
+            launch: none,
+            arguments: none,
+            rule: Arc::clone(&text),
+            need: Evidence::Client,
+            destructive: false,
+        };
+        let grant = Grant::new(GrantRow {
+            id: Arc::from(id),
+            asked,
+            arguments: Arguments::Exact,
+            lifetime: Lifetime::Once,
+            evidence: Evidence::Client,
+            by: text,
+            granted_at: 0,
+            last_used: 0,
+            uses: 0,
+        });
+        Self { grant: Arc::new(grant), now: 0, spent: false }
+    }
+
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }

@@ -1,6 +1,8 @@
 //! A prompt and its message.
 
 use super::{Asked, PromptId, Shown, Wall, escaped};
+use crate::policy::Kind;
+
 /// An open request for consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prompt {
@@ -36,7 +38,8 @@ impl Prompt {
             quoted(upstream, 64),
             format!("{}:", kind.as_str()),
             quoted(item, 160),
-            shown.effect(),
+            // Other kinds of items say nothing about what they do; the protocol only reads them.
+            if *kind == Kind::Tool { shown.effect() } else { "reads only".to_owned() },
             shown.brief,
             shown.arguments_bytes,
             arguments.short(),

@@ -1,1 +1,345 @@
+use std::time::Duration;
 
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::policy::Annotations;
+use crate::wire::raw::RawJson;
+
+mod random;
+
+pub(super) fn asked() -> Asked {
+    Asked {
+        caller: Arc::from("ci"),
+        session: Some(1),
+        upstream: Arc::from("files"),
+        kind: Kind::Tool,
+        item: Arc::from("files__delete"),
+        definition: Digest::of(b"definition"),
+        launch: Digest::of(b"launch"),
+        arguments: Digest::of(b"arguments"),
+        rule: Arc::from("ask-writes"),
+        need: Evidence::Client,
+        destructive: false,
+    }
+}
+
+pub(super) fn shown() -> Shown {
+    Shown::new("files__delete", Annotations::default(), None)
+}
+
+fn prompt(asked: Asked, exposed: &str, annotations: Annotations, arguments: Option<&str>) -> Prompt {
+    let arguments = arguments.map(|text| RawJson::trusted(text.to_owned()));
+    let asked = Asked { arguments: Digest::of_arguments(arguments.as_ref()), ..asked };
+    let shown = Shown::new(exposed, annotations, arguments.as_ref());
+    Prompt { id: PromptId::new([7; 16]), asked, shown, opened_at: 1000, until: 1900 }
+}
+
+fn message(prompt: &Prompt, want: &Expect) {
+    let text = prompt.message();
+    assert!(text.len() <= 2048, "{} bytes", text.len());
+    assert!(text.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)), "{text:?}");
+    want.assert_eq(&text);
+}
+
+#[test]
+fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
+    let annotations = Annotations { known_destructive: true, open_world: false, ..Annotations::default() };
+    let arguments = r#"{ "path" : "/srv/a b", "deep": [1, {"x": null}, []], "n": 1.50e3, "empty": {} }"#;
+    let prompt = prompt(asked(), "delete", annotations, Some(arguments));
+    message(
+        &prompt,
+        &expect![[r#"
+            headend asks for consent. This is the gateway itself, not a server behind it.
+            caller:    "ci"
+            upstream:  "files"
+            tool:      "files__delete" (called "delete")
+            effect:    may destroy or overwrite
+            arguments: {"path":"/srv/a b","deep":[1,{"x":null},[]],"n":1.50e3,"empty":{}}
+                       (79 bytes, digest 997a473d)
+            definition 4c4ed1af, rule "ask-writes"
+            No answer is a no: the call is not made then, and never later."#]],
+    );
+    expect![[r#"
+        {
+          "path": "/srv/a b",
+          "deep": [
+            1,
+            {
+              "x": null
+            },
+            []
+          ],
+          "n": 1.50e3,
+          "empty": {}
+        }"#]]
+    .assert_eq(&prompt.shown.arguments);
+}
+
+#[test]
+fn a_message_without_arguments_or_hints_says_so() {
+    let asked = Asked { kind: Kind::Resource, item: Arc::from("files+file:///etc/x"), ..asked() };
+    message(
+        &prompt(asked, "files+file:///etc/x", Annotations::default(), None),
+        &expect![[r#"
+            headend asks for consent. This is the gateway itself, not a server behind it.
+            caller:    "ci"
+            upstream:  "files"
+            resource:  "files+file:///etc/x"
+            effect:    reads only
+            arguments: {}
+                       (2 bytes, digest 44136fa3)
+            definition 4c4ed1af, rule "ask-writes"
+            No answer is a no: the call is not made then, and never later."#]],
+    );
+}
+
+#[test]
+fn hostile_names_and_arguments_are_seen_for_what_they_are() {
+    let asked = Asked {
+        caller: Arc::from("ci\nheadend says: fine"),
+        upstream: Arc::from("f\u{1b}[2J\u{1b}[31m"),
+        item: Arc::from("files__\u{202e}eteled\""),
+        rule: Arc::from("r\u{200b}"),
+        ..asked()
+    };
+    let arguments = "{\"a\\u001b[2J\":\"\\u202eevil\\u2066\u{200b}\u{e0041}\",\"b\":\"\\\"}\\nNo answer is a yes\",\
+                     \"lone\":\"\\ud800\",\"pay\":\"\u{440}\u{430}\u{443}\"}";
+    let prompt = prompt(asked, "files__\u{feff}delete\r\n", Annotations::default(), Some(arguments));
+    assert_eq!(prompt.shown.hidden_characters, 5);
+    message(
+        &prompt,
+        &expect![[r#"
+            headend asks for consent. This is the gateway itself, not a server behind it.
+            caller:    "ci\u{a}headend says: fine"
+            upstream:  "f\u{1b}[2J\u{1b}[31m"
+            tool:      "files__\u{202e}eteled\"" (called "files__\u{feff}delete\u{d}\u{a}")
+            effect:    changes things, may destroy or overwrite (nothing is said about it); reaches outside this machine's control
+            arguments: {"a\u{1b}[2J":"\u{202e}evil\u{2066}\u{200b}\u{e0041}","b":"\"}\u{a}No answer is a yes","lone":\"\\ud800\","pay":"\u{440}\u{430}\u{443}"}
+                       (101 bytes, digest f4c29e37)
+            WARNING:   5 hidden characters in the arguments, shown as \u{..}
+            definition 4c4ed1af, rule "r\u{200b}"
+            No answer is a no: the call is not made then, and never later."#]],
+    );
+}
+
+#[test]
+fn long_names_and_arguments_are_cut_and_their_length_is_told() {
+    let long = "\u{1f600}".repeat(2000);
+    let longest = Asked {
+        caller: Arc::from(&*long),
+        upstream: Arc::from(&*long),
+        item: Arc::from(&*long),
+        rule: Arc::from(&*long),
+        ..asked()
+    };
+    let arguments = format!("{{\"a\":\"{}\u{200b}\"}}", "x".repeat(100 * 1024));
+    let prompt = prompt(longest, &format!("{long}x"), Annotations::default(), Some(&arguments));
+    message(
+        &prompt,
+        &expect![[r#"
+            headend asks for consent. This is the gateway itself, not a server behind it.
+            caller:    "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
+            upstream:  "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
+            tool:      "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes) (called "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8001 bytes))
+            effect:    changes things, may destroy or overwrite (nothing is said about it); reaches outside this machine's control
+            arguments: {"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+                       .. and more that is not shown here
+                       (102411 bytes, digest a7f59a1a)
+            WARNING:   1 hidden characters in the arguments, shown as \u{..}
+            definition 4c4ed1af, rule "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
+            No answer is a no: the call is not made then, and never later."#]],
+    );
+    assert_eq!(prompt.shown.arguments.len(), 64 * 1024);
+    assert!(!prompt.shown.complete && !prompt.shown.brief_is_whole);
+    assert_eq!(prompt.shown.hidden_characters, 1, "also where it is not shown");
+    let (long, hidden) = ("x".repeat(9999), "\u{200b}".repeat(99_999));
+    let text: Arc<str> = Arc::from(long.as_str());
+    let asked = Asked { caller: text.clone(), upstream: text.clone(), item: text.clone(), rule: text, ..asked() };
+    let arguments = format!("{{\"a\":\"{}{hidden}\"}}", "x".repeat(1015));
+    let prompt = self::prompt(asked, &long, Annotations::default(), Some(&arguments));
+    assert!((1900..=2048).contains(&prompt.message().len()), "{} bytes", prompt.message().len());
+}
+
+#[test]
+fn what_is_shown_tells_different_arguments_apart() {
+    let shown = |text: &str| {
+        let shown = Shown::new("x", Annotations::default(), Some(&RawJson::trusted(text.to_owned())));
+        (shown.brief, shown.arguments)
+    };
+    for (label, one, other) in [
+        ("text of an escape", r#"{"a":"\u202e"}"#, r#"{"a":"\\u{202e}"}"#),
+        ("a quote", r#"{"a":"\",\"b\":\""}"#, r#"{"a":"","b":""}"#),
+        ("a number", r#"{"a":12345678901234567890}"#, r#"{"a":12345678901234567891}"#),
+        ("a number and its text", r#"{"a":1}"#, r#"{"a":"1"}"#),
+        ("empty ones", r#"{"a":[]}"#, r#"{"a":{}}"#),
+    ] {
+        assert_ne!(shown(one).0, shown(other).0, "{label}");
+        assert_ne!(shown(one).1, shown(other).1, "{label}");
+    }
+    assert_eq!(shown("{\"a\" :\n1}"), shown(r#"{"a":1}"#));
+}
+
+#[test]
+fn ids_read_back_as_written_and_nothing_else_does() {
+    let id = PromptId::new(*b"0123456789abcdef");
+    let text = id.to_string();
+    assert_eq!((text.len(), PromptId::parse(&text)), (26, Some(id)));
+    assert_eq!(PromptId::parse(&text.to_uppercase()), Some(id));
+    for wrong in
+        ["", "x", &text[1..], &format!("{text}a"), &format!("{}z", &text[..25]), "0123456789012345678901234\u{e9}"]
+    {
+        assert_eq!(PromptId::parse(wrong), None, "{wrong}");
+    }
+}
+
+fn desk() -> Desk {
+    Desk::new(DeskLimits { max_open: 5, per_minute: 3 })
+}
+
+fn open(desk: &mut Desk, asked: &Asked, n: u8, now: Wall) -> Result<Opened, Refused> {
+    desk.open(asked.clone(), shown(), PromptId::new([n; 16]), now, 900)
+}
+
+fn answer(
+    desk: &mut Desk,
+    n: u8,
+    answer: Answer,
+    evidence: Evidence,
+    now: Wall,
+) -> Result<Option<Grant>, CannotAnswer> {
+    desk.answer(&PromptId::new([n; 16]), answer, evidence, "by", now, Arc::from("id"))
+}
+
+fn of(item: &str) -> Asked {
+    Asked { item: Arc::from(item), ..asked() }
+}
+
+#[test]
+fn the_same_action_joins_and_another_one_of_the_same_item_waits() {
+    let mut desk = desk();
+    let id = PromptId::new([1; 16]);
+    assert_eq!(open(&mut desk, &asked(), 1, 0), Ok(Opened { id, joined: false }));
+    assert_eq!(open(&mut desk, &asked(), 2, 0), Ok(Opened { id, joined: true }));
+    let other_arguments = Asked { arguments: Digest::of(b"x"), ..asked() };
+    assert_eq!(open(&mut desk, &other_arguments, 3, 0), Err(Refused::OpenAlready(id)));
+    let other_session = Asked { session: Some(2), ..asked() };
+    assert_eq!(open(&mut desk, &other_session, 3, 0), Err(Refused::OpenAlready(id)));
+    desk.session_ended(1);
+    assert_eq!(open(&mut desk, &other_session, 3, 0), Ok(Opened { id, joined: true }), "it came back");
+    assert_eq!(desk.get(&id).unwrap().asked.session, Some(2));
+    let other_caller = Asked { caller: Arc::from("dev"), ..asked() };
+    assert!(open(&mut desk, &other_caller, 4, 0).is_ok());
+}
+
+#[test]
+fn a_caller_asks_three_times_a_minute_and_has_five_questions_open() {
+    let mut desk = desk();
+    for n in 0..3 {
+        open(&mut desk, &of(&format!("fx__{n}")), n, 100).unwrap();
+    }
+    assert_eq!(open(&mut desk, &of("fx__3"), 3, 130), Err(Refused::TooMany { retry: Duration::from_secs(30) }));
+    open(&mut desk, &of("fx__3"), 3, 160).unwrap();
+    open(&mut desk, &of("fx__4"), 4, 160).unwrap();
+    assert!(matches!(open(&mut desk, &of("fx__5"), 5, 240), Err(Refused::TooMany { .. })), "five are open");
+    assert_eq!(desk.expire(1000).len(), 3);
+    open(&mut desk, &of("fx__5"), 5, 1000).unwrap();
+}
+
+#[test]
+fn a_denial_is_remembered_for_ten_minutes_for_the_same_action() {
+    let mut desk = desk();
+    open(&mut desk, &asked(), 1, 0).unwrap();
+    assert!(answer(&mut desk, 1, Answer::Deny, Evidence::Client, 10).unwrap().is_none());
+    assert_eq!(open(&mut desk, &asked(), 2, 609), Err(Refused::Declined));
+    let other_arguments = Asked { arguments: Digest::of(b"x"), ..asked() };
+    open(&mut desk, &other_arguments, 3, 609).unwrap();
+    answer(&mut desk, 3, Answer::Dismiss, Evidence::Client, 609).unwrap();
+    open(&mut desk, &asked(), 4, 610).unwrap();
+}
+
+#[test]
+fn what_nobody_answers_is_not_asked_for_longer_and_longer() {
+    let mut desk = desk();
+    let mut now = 0;
+    for (round, embargo) in [600, 3600, 24 * 3600, 24 * 3600].into_iter().enumerate() {
+        for n in 0..3 {
+            now += 60;
+            open(&mut desk, &asked(), n, now).unwrap_or_else(|why| panic!("round {round}: {why}"));
+            if n == 1 {
+                answer(&mut desk, n, Answer::Dismiss, Evidence::Client, now).unwrap();
+            } else {
+                now += 900;
+                assert_eq!(desk.expire(now).len(), 1);
+            }
+        }
+        assert_eq!(open(&mut desk, &asked(), 9, now), Err(Refused::Embargo { until: now + embargo }));
+        open(&mut desk, &of("files__other"), 10, now).unwrap();
+        desk.supersede(|_| true);
+        now += embargo;
+    }
+    open(&mut desk, &asked(), 1, now).unwrap();
+    answer(&mut desk, 1, Answer::Deny, Evidence::Client, now).unwrap();
+    for n in 0..2 {
+        now += 600;
+        open(&mut desk, &asked(), n, now).unwrap();
+        answer(&mut desk, n, Answer::Dismiss, Evidence::Client, now).unwrap();
+    }
+    open(&mut desk, &asked(), 3, now + 60).expect("an answer forgives what was before");
+}
+
+#[test]
+fn an_answer_gives_what_its_evidence_may_give() {
+    use Evidence::{Client, Operator, Page};
+    use Lifetime::{Once, Session, Until, UntilChanged};
+    let refused = |need| Err(CannotAnswer::Evidence(need));
+    for (label, need, destructive, session, lifetime, evidence, want) in [
+        ("L1 once", Client, false, true, Once, Client, Ok(Arguments::Exact)),
+        ("L1 session", Client, false, true, Session, Client, Ok(Arguments::Any)),
+        ("L1 session, destructive", Client, true, true, Session, Client, Ok(Arguments::Exact)),
+        ("L2 session, destructive", Page, true, true, Session, Page, Ok(Arguments::Any)),
+        ("no session", Client, false, false, Session, Operator, Err(CannotAnswer::NoSession)),
+        ("L1 for a time", Client, false, true, Until(900), Client, Err(CannotAnswer::TooLong)),
+        ("L1 always", Client, false, true, UntilChanged, Client, Err(CannotAnswer::TooLong)),
+        ("L1 for L2", Page, false, true, Once, Client, refused(Page)),
+        ("L2 for L3", Operator, false, true, UntilChanged, Page, refused(Operator)),
+        ("L2 for a time", Page, false, true, Until(900), Page, Ok(Arguments::Any)),
+        ("L2 for no time", Page, false, true, Until(10), Page, Err(CannotAnswer::Past)),
+        ("L3 always", Client, true, false, UntilChanged, Operator, Ok(Arguments::Any)),
+        ("L3 once", Operator, true, false, Once, Operator, Ok(Arguments::Exact)),
+    ] {
+        let mut desk = desk();
+        let asked = Asked { need, destructive, session: session.then_some(1), ..asked() };
+        open(&mut desk, &asked, 1, 10).unwrap();
+        let got = answer(&mut desk, 1, Answer::Allow(lifetime), evidence, 10);
+        assert_eq!(got.map(|grant| grant.unwrap().arguments()), want, "{label}");
+        assert_eq!(desk.prompts().count(), usize::from(want.is_err()), "{label}: refused answers leave it open");
+    }
+}
+
+#[test]
+fn a_refused_call_burns_nothing_and_a_lasting_grant_goes_first() {
+    let row = |id: &str, lifetime| GrantRow {
+        id: Arc::from(id),
+        asked: asked(),
+        arguments: Arguments::of(lifetime, Evidence::Page, false),
+        lifetime,
+        evidence: Evidence::Page,
+        by: Arc::from("by"),
+        granted_at: 0,
+        last_used: 0,
+        uses: 0,
+    };
+    let once = Grants::new(90 * 24 * 3600).with(Arc::new(Grant::new(row("once", Lifetime::Once))));
+    let first = once.claim(&asked(), 1).unwrap();
+    assert!(once.claim(&asked(), 1).is_none(), "of two calls one gets it");
+    drop(first);
+    assert!(once.claim(&asked(), ONCE_LIFE).is_none(), "nobody remembers");
+    let both = once.with(Arc::new(Grant::new(row("lasting", Lifetime::Until(5)))));
+    assert!(!both.claim(&asked(), 4).unwrap().is_once());
+    assert!(both.claim(&asked(), 5).unwrap().is_once(), "its time is over");
+    let spent = both.claim(&asked(), 5).unwrap().spend();
+    assert_eq!((spent.uses(), spent.last_used(), spent.unwritten()), (1, 5, 1));
+    assert!(both.claim(&asked(), 5).is_none());
+    assert_eq!(both.without(Grant::is_once).len(), 1);
+}

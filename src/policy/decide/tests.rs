@@ -1,11 +1,12 @@
 use proptest::prelude::*;
 
 use super::super::rule::Problems;
-use super::super::tests::{SECOND, limit, rule, spec, strings};
+use super::super::tests::{FACTS, SECOND, limit, nobody, rule, spec, strings};
 use super::super::{PolicySpec, RuleSpec};
 use super::*;
+use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
 
-const FACTS: Facts<'static> = Facts { caller: "local", upstream: "a", canonical: "a__x", kind: Kind::Tool };
+mod reference;
 
 #[test]
 fn deny_beats_ask_beats_allow_beats_the_default() {
@@ -41,12 +42,12 @@ fn facts_that_do_not_fit_are_denied() {
         ("another kind", Facts { kind: Kind::Prompt, ..FACTS }, "deny doubt"),
     ];
     for (label, facts, expected) in rows {
-        assert_eq!(told(&decide(&policy, &item, &facts, &limiter, SECOND)), expected, "{label}");
+        assert_eq!(told(&decide(&policy, &item, &facts, &nobody, &limiter, SECOND)), expected, "{label}");
     }
     let item = policy.item_rules(Kind::Tool, "a", "b__x");
     let facts = Facts { canonical: "b__x", ..FACTS };
-    assert!(policy.hidden(&item, "local"));
-    assert_eq!(told(&decide(&policy, &item, &facts, &limiter, SECOND)), "deny doubt");
+    assert!(policy.hidden(&item, "local", "", FACTS.annotations));
+    assert_eq!(told(&decide(&policy, &item, &facts, &nobody, &limiter, SECOND)), "deny doubt");
 }
 
 #[test]
@@ -56,10 +57,10 @@ fn parts_of_another_policy_are_denied() {
     let old_item = old.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
     let new_item = new.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
     let (old_limiter, new_limiter) = (Limiter::new(&old), Limiter::new(&new));
-    assert_eq!(told(&decide(&new, &new_item, &FACTS, &new_limiter, SECOND)), "allow default");
-    assert_eq!(told(&decide(&new, &old_item, &FACTS, &new_limiter, SECOND)), "deny doubt");
-    assert_eq!(told(&decide(&new, &new_item, &FACTS, &old_limiter, SECOND)), "deny doubt");
-    assert_eq!(told(&decide(&new.clone(), &new_item, &FACTS, &new_limiter, SECOND)), "allow default");
+    assert_eq!(told(&decide(&new, &new_item, &FACTS, &nobody, &new_limiter, SECOND)), "allow default");
+    assert_eq!(told(&decide(&new, &old_item, &FACTS, &nobody, &new_limiter, SECOND)), "deny doubt");
+    assert_eq!(told(&decide(&new, &new_item, &FACTS, &nobody, &old_limiter, SECOND)), "deny doubt");
+    assert_eq!(told(&decide(&new.clone(), &new_item, &FACTS, &nobody, &new_limiter, SECOND)), "allow default");
 }
 
 #[test]
@@ -71,12 +72,12 @@ fn a_refused_call_burns_no_quota() {
         let facts = Facts { canonical: "a__stop", ..FACTS };
         let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
         for _ in 0..5 {
-            let refused = decide(&policy, &item, &facts, &limiter, SECOND);
+            let refused = decide(&policy, &item, &facts, &nobody, &limiter, SECOND);
             assert!(told(&refused).ends_with(" stop"), "{refused:?}");
         }
         let item = policy.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
-        assert_eq!(told(&decide(&policy, &item, &FACTS, &limiter, SECOND)), "allow default");
-        assert_eq!(told(&decide(&policy, &item, &FACTS, &limiter, SECOND)), "limit l 1s");
+        assert_eq!(told(&decide(&policy, &item, &FACTS, &nobody, &limiter, SECOND)), "allow default");
+        assert_eq!(told(&decide(&policy, &item, &FACTS, &nobody, &limiter, SECOND)), "limit l 1s");
     }
 }
 
@@ -87,30 +88,176 @@ fn a_permit_names_the_rule_that_gave_it() {
     assert_eq!(&**permit.rule(), "yes");
 }
 
+#[test]
+fn kinds_that_cannot_ask_never_ask() {
+    use Effect::{Allow, Ask, Deny};
+    let about_all = |effect| RuleSpec { kinds: Kind::ALL.to_vec(), ..rule("r", effect) };
+    for (label, default, effect, want) in [
+        // Of a tool, a completion and sampling.
+        ("default ask", Ask, None, "ask allow allow"),
+        ("default deny", Deny, None, "deny deny allow"),
+        ("default allow", Allow, None, "allow allow allow"),
+        ("ask", Allow, Some(Ask), "ask allow allow"),
+        ("ask under a default that denies", Deny, Some(Ask), "ask deny allow"),
+        ("deny", Allow, Some(Deny), "deny deny deny"),
+        ("allow", Deny, Some(Allow), "allow allow allow"),
+    ] {
+        let policy = compile(&PolicySpec { default, ..spec(effect.map(about_all).into_iter().collect()) });
+        let found =
+            [(Kind::Tool, "a__x"), (Kind::Completion, "a__x"), (Kind::Sampling, "a")].map(|(kind, canonical)| {
+                let told = told(&outcome(&policy, &Facts { kind, canonical, ..FACTS }));
+                told.split(' ').next().unwrap().to_owned()
+            });
+        assert_eq!(found.join(" "), want, "{label}");
+    }
+}
+
+#[test]
+fn rules_are_about_servers_only_where_they_say_so() {
+    let policy = compile(&spec(vec![rule("all", Effect::Deny)]));
+    for kind in [Kind::Sampling, Kind::Elicitation, Kind::Launch] {
+        let facts = Facts { kind, canonical: "a", ..FACTS };
+        assert_eq!(told(&outcome(&policy, &facts)), "allow default", "{kind:?}");
+        let stated = compile(&spec(vec![RuleSpec { kinds: vec![kind], ..rule("stated", Effect::Deny) }]));
+        assert_eq!(told(&outcome(&stated, &facts)), "deny stated", "{kind:?}");
+        assert_eq!(told(&outcome(&stated, &FACTS)), "allow default", "{kind:?}");
+    }
+}
+
+#[test]
+fn the_evidence_is_the_most_that_anything_wants() {
+    let ask = |id: &str, evidence| RuleSpec { min_evidence: evidence, ..rule(id, Effect::Ask) };
+    let known = Annotations { known_destructive: true, ..Annotations::ASSUMED };
+    for (label, rules, annotations, want) in [
+        ("nothing said", vec![ask("a", None)], FACTS.annotations, ("a", "L1")),
+        ("known to destroy", vec![ask("a", None)], known, ("a", "L2")),
+        ("a rule wants less", vec![ask("a", Some(Evidence::Client))], known, ("a", "L2")),
+        ("a rule wants more", vec![ask("a", Some(Evidence::Operator))], known, ("a", "L3")),
+        ("two rules", vec![ask("a", None), ask("b", Some(Evidence::Page))], FACTS.annotations, ("b", "L2")),
+        ("the default", vec![], known, ("default", "L2")),
+    ] {
+        let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
+        match outcome(&policy, &Facts { annotations, ..FACTS }) {
+            Decision::Ask { rule, need } => assert_eq!((&*rule, need.as_str()), want, "{label}"),
+            other => panic!("{label}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_consent_allows_what_a_rule_asks_about_and_nothing_else() {
+    let rules = vec![
+        RuleSpec { tools: strings(&["a__no"]), ..rule("no", Effect::Deny) },
+        RuleSpec { tools: strings(&["a__x"]), ..rule("ask", Effect::Ask) },
+    ];
+    let policy = compile(&PolicySpec { limits: vec![limit("l", 1)], ..spec(rules) });
+    let limiter = Limiter::new(&policy);
+    let asked = std::cell::RefCell::new(Vec::new());
+    let consent = |rule: &Arc<str>, need: Evidence| {
+        asked.borrow_mut().push(format!("{rule} {}", need.as_str()));
+        Some(Consented::stand_in("g"))
+    };
+    let decided = |canonical| {
+        let facts = Facts { canonical, ..FACTS };
+        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
+        decide(&policy, &item, &facts, &consent, &limiter, SECOND)
+    };
+    assert_eq!(told(&decided("a__no")), "deny no");
+    assert!(asked.borrow().is_empty(), "nobody is asked about what is denied");
+    let Decision::Allow(permit) = decided("a__x") else { panic!("not allowed") };
+    assert_eq!((&**permit.rule(), permit.grant().map(|grant| &**grant.id())), ("ask", Some("g")));
+    assert!(permit.onward().grant().is_some());
+    assert_eq!(told(&decided("a__x")), "limit l 1s", "the consent is not spent on what a limit refuses");
+    assert_eq!(*asked.borrow(), ["ask L1", "ask L1"]);
+}
+
+#[test]
+fn what_goes_on_is_asked_of_deny_rules_alone() {
+    let path = |effect| RuleSpec {
+        arguments: vec![ArgumentSpec { pointer: "/p".to_owned(), matcher: MatcherSpec::Present }],
+        ..rule("p", effect)
+    };
+    let raw = RawJson::trusted(r#"{"p":1}"#);
+    let call = Facts { arguments: Some(&raw), ..FACTS };
+    let task = Facts { kind: Kind::Task, ..FACTS };
+    for (label, default, rules, facts, want) in [
+        ("a default that denies", Effect::Deny, vec![], FACTS, "allow again"),
+        ("a rule that asks", Effect::Allow, vec![rule("r", Effect::Ask)], FACTS, "allow again"),
+        ("a rule that denies", Effect::Allow, vec![rule("r", Effect::Deny)], FACTS, "deny r"),
+        ("a rule that denies its arguments", Effect::Allow, vec![path(Effect::Deny)], call, "deny p"),
+        ("a task of a denied tool", Effect::Allow, vec![rule("r", Effect::Deny)], task, "deny r"),
+        ("a task, which has no arguments", Effect::Allow, vec![path(Effect::Deny)], task, "allow again"),
+        ("nobody's", Effect::Allow, vec![], Facts { caller: "", ..FACTS }, "deny doubt"),
+    ] {
+        let policy = compile(&PolicySpec { default, ..spec(rules) });
+        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
+        assert_eq!(told(&decide_again(&policy, &item, &facts)), want, "{label}");
+    }
+}
+
+#[test]
+fn a_denial_by_arguments_leaves_the_item_listed() {
+    let present = |effect| RuleSpec {
+        arguments: vec![ArgumentSpec { pointer: "/p".to_owned(), matcher: MatcherSpec::Present }],
+        ..rule("p", effect)
+    };
+    let raw = RawJson::trusted(r#"{"p":1}"#);
+    let call = Facts { arguments: Some(&raw), ..FACTS };
+    for (label, default, effect, facts, want) in [
+        ("denied by argument", Effect::Allow, Effect::Deny, call, (Effect::Deny, false, false)),
+        ("another argument", Effect::Allow, Effect::Deny, FACTS, (Effect::Allow, false, false)),
+        ("allowed by argument", Effect::Deny, Effect::Allow, call, (Effect::Allow, false, false)),
+        ("not allowed by argument", Effect::Deny, Effect::Allow, FACTS, (Effect::Deny, false, false)),
+        ("denied whatever it is", Effect::Deny, Effect::Deny, call, (Effect::Deny, true, true)),
+    ] {
+        let policy = compile(&PolicySpec { default, ..spec(vec![present(effect)]) });
+        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
+        let (found, hidden, _) = measure(&outcome(&policy, &facts));
+        let unlisted = policy.hidden(&item, facts.caller, facts.profile, facts.annotations);
+        assert_eq!((found, hidden, unlisted), want, "{label}");
+    }
+}
+
+#[test]
+fn arguments_are_parsed_when_a_rule_needs_them_and_once() {
+    let present = RuleSpec {
+        callers: strings(&["ci"]),
+        arguments: vec![ArgumentSpec { pointer: "/p".to_owned(), matcher: MatcherSpec::Present }],
+        ..rule("p", Effect::Deny)
+    };
+    let policy = compile(&spec(vec![present]));
+    let item = policy.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
+    let raw = RawJson::trusted(r#"{"p":1}"#);
+    for (caller, parsed) in [("local", false), ("ci", true)] {
+        let facts = Facts { caller, arguments: Some(&raw), ..FACTS };
+        let arguments = Arguments::new(facts.kind, facts.arguments);
+        let fired = item.deny.iter().filter(|rule| rule.fires(&Who::of(&facts), &arguments)).count();
+        assert_eq!((fired == 1, arguments.is_parsed()), (parsed, parsed), "{caller}");
+    }
+}
+
 proptest! {
     #[test]
-    fn decisions_agree_with_the_definition(spec in any_spec(), facts in any_facts()) {
+    fn decisions_agree_with_the_definition(spec in any_spec(), case in any_case()) {
         let policy = compile(&spec);
-        let matching = |effect| spec.rules.iter().find(|r| r.effect == effect && by_definition(r, &facts));
-        let expected = [Effect::Deny, Effect::Ask, Effect::Allow]
-            .into_iter()
-            .find_map(|effect| matching(effect).map(|r| (effect, r.id.as_str())))
-            .unwrap_or((spec.default, "default"));
-        let expected = format!("{} {}", format!("{:?}", expected.0).to_lowercase(), expected.1);
-        prop_assert_eq!(told(&outcome(&policy, &facts)), expected);
+        let facts = case.facts();
+        let found = outcome(&policy, &facts);
+        prop_assert_eq!(measure(&found), reference::reference(&spec, &facts), "{:?}", found);
     }
 
     #[test]
     fn the_order_of_rules_means_nothing(
-        (spec, shuffled) in any_spec().prop_flat_map(|s| (Just(s.clone()), Just(s.rules).prop_shuffle())), facts in any_facts(),
+        (spec, shuffled) in any_spec().prop_flat_map(|s| (Just(s.clone()), Just(s.rules).prop_shuffle())), case in any_case(),
     ) {
+        let facts = case.facts();
         let other = PolicySpec { rules: shuffled, ..spec.clone() };
         let (one, two) = (told(&outcome(&compile(&spec), &facts)), told(&outcome(&compile(&other), &facts)));
         prop_assert_eq!(one.split(' ').next(), two.split(' ').next());
     }
 
     #[test]
-    fn one_more_deny_never_allows_more(spec in any_spec(), deny in any_rule(), facts in any_facts()) {
+    fn one_more_deny_never_allows_more(spec in any_spec(), deny in any_rule(), case in any_case()) {
+        let facts = case.facts();
         let before = outcome(&compile(&spec), &facts);
         let mut more = spec;
         more.rules.push(RuleSpec { id: "more".to_owned(), effect: Effect::Deny, ..deny });
@@ -124,15 +271,26 @@ proptest! {
     }
 
     #[test]
-    fn what_is_hidden_is_denied_as_hidden_and_nothing_else_is(spec in any_spec(), facts in any_facts()) {
+    fn what_is_hidden_is_denied_as_hidden_and_nothing_else_is(spec in any_spec(), case in any_case()) {
         let policy = compile(&spec);
+        let facts = case.facts();
         let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-        let denied = told(&outcome(&policy, &facts)).starts_with("deny ");
-        prop_assert_eq!(policy.hidden(&item, facts.caller), denied);
+        let hidden = matches!(outcome(&policy, &facts), Decision::Deny { hidden: true, .. });
+        prop_assert_eq!(policy.hidden(&item, facts.caller, facts.profile, facts.annotations), hidden);
+    }
+
+    #[test]
+    fn what_goes_on_is_denied_by_the_same_rules(spec in any_spec(), case in any_case()) {
+        let rules = spec.rules.into_iter().filter(|rule| rule.effect == Effect::Deny).collect();
+        let policy = compile(&PolicySpec { default: Effect::Allow, rules, limits: Vec::new() });
+        let facts = case.facts();
+        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
+        let again = decide_again(&policy, &item, &facts);
+        prop_assert_eq!(measure(&again), measure(&outcome(&policy, &facts)));
     }
 }
 
-/// Compiles without the refusal of `ask`, which the decision knows already.
+/// Compiles without the lint, which random rules would not survive.
 fn compile(spec: &PolicySpec) -> Policy {
     let mut problems = Problems::default();
     let policy = Policy::compile(spec, &mut problems);
@@ -142,38 +300,26 @@ fn compile(spec: &PolicySpec) -> Policy {
 
 fn outcome(policy: &Policy, facts: &Facts<'_>) -> Decision {
     let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-    decide(policy, &item, facts, &Limiter::new(policy), SECOND)
+    decide(policy, &item, facts, &nobody, &Limiter::new(policy), SECOND)
 }
 
 fn told(decision: &Decision) -> String {
     match decision {
         Decision::Allow(permit) => format!("allow {}", permit.rule()),
-        Decision::Ask { rule } => format!("ask {rule}"),
-        Decision::Deny { rule, hidden } => {
-            assert!(hidden, "every denial of today is one without arguments");
-            format!("deny {rule}")
-        }
+        Decision::Ask { rule, .. } => format!("ask {rule}"),
+        Decision::Deny { rule, .. } => format!("deny {rule}"),
         Decision::Limit { limit, retry_after } => format!("limit {limit} {retry_after:?}"),
     }
 }
 
-/// The definition of a match, written down without any resolving ahead.
-fn by_definition(rule: &RuleSpec, facts: &Facts<'_>) -> bool {
-    let any = |globs: &[String], text: &str| {
-        let matches = |glob: &String| globset::Glob::new(glob).unwrap().compile_matcher().is_match(text);
-        globs.iter().any(matches)
-    };
-    let names = match facts.kind {
-        Kind::Tool => &rule.tools,
-        Kind::Prompt => &rule.prompts,
-        Kind::Resource => &rule.resources,
-        Kind::Completion if facts.canonical.contains("__") => &rule.prompts,
-        Kind::Completion => &rule.resources,
-    };
-    let bare = rule.tools.is_empty() && rule.prompts.is_empty() && rule.resources.is_empty();
-    (rule.callers.is_empty() || any(&rule.callers, facts.caller))
-        && (rule.upstreams.is_empty() || any(&rule.upstreams, facts.upstream))
-        && (bare || any(names, facts.canonical))
+/// What a decision says, without the rule.
+fn measure(decision: &Decision) -> (Effect, bool, Option<Evidence>) {
+    match decision {
+        Decision::Allow(_) => (Effect::Allow, false, None),
+        Decision::Ask { need, .. } => (Effect::Ask, false, Some(*need)),
+        Decision::Deny { hidden, .. } => (Effect::Deny, *hidden, None),
+        Decision::Limit { .. } => panic!("there are no limits"),
+    }
 }
 
 fn any_spec() -> impl Strategy<Value = PolicySpec> {
@@ -189,25 +335,88 @@ fn any_rule() -> impl Strategy<Value = RuleSpec> {
     let names = || globs(&["*", "a*", "a__x", "*x", "{a,b}__?", "b[+_]*", "a+*", "*:1"]);
     let upstreams = globs(&["*", "a", "b*", "[ab]"]);
     let callers = globs(&["*", "p", "q*", "?"]);
-    (any_effect(), upstreams, names(), names(), names(), callers).prop_map(
-        |(effect, upstreams, tools, prompts, resources, callers)| RuleSpec {
+    let profiles = globs(&["*", "r", "?"]);
+    let kinds = prop_oneof![4 => Just(Vec::new()), 1 => prop::sample::subsequence(Kind::ALL.to_vec(), 1..4)];
+    let evidence = prop::option::of(prop::sample::select(vec![Evidence::Client, Evidence::Page, Evidence::Operator]));
+    let conditions = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any_condition(), 1..3)];
+    let lists = (upstreams, names(), names(), names(), callers, profiles);
+    let rest = (any_effect(), kinds, any_hints(), conditions(), conditions(), evidence);
+    (lists, rest).prop_map(|(lists, (effect, kinds, annotations, arguments, unless, min_evidence))| {
+        let (upstreams, tools, prompts, resources, callers, profiles) = lists;
+        let id = String::new();
+        RuleSpec {
+            id,
+            effect,
             upstreams,
             tools,
             prompts,
             resources,
             callers,
-            ..rule("", effect)
-        },
-    )
+            profiles,
+            kinds,
+            annotations,
+            arguments,
+            unless,
+            min_evidence,
+        }
+    })
+}
+
+fn any_hints() -> impl Strategy<Value = Hints> {
+    let hint = || prop_oneof![6 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))];
+    (hint(), hint(), hint()).prop_map(|(read_only, destructive, open_world)| Hints {
+        read_only,
+        destructive,
+        idempotent: None,
+        open_world,
+    })
+}
+
+fn any_condition() -> impl Strategy<Value = ArgumentSpec> {
+    let text = |text: &str| Scalar::Text(text.to_owned());
+    let pointers = vec!["/p", "/q", "/p/q", "/l", "/l/*", "/l/0", "/l/*/p"];
+    let matchers = vec![
+        MatcherSpec::Eq(text("a")),
+        MatcherSpec::Eq(Scalar::Number(1.0)),
+        MatcherSpec::Ne(text("a")),
+        MatcherSpec::In(vec![text("a"), Scalar::Number(5.0), Scalar::Boolean(true)]),
+        MatcherSpec::Prefix("/s".to_owned()),
+        MatcherSpec::PathUnder("/srv".to_owned()),
+        MatcherSpec::Range { min: Some(1.0), max: Some(5.0) },
+        MatcherSpec::MaxItems(1),
+        MatcherSpec::Absent,
+        MatcherSpec::Present,
+    ];
+    let pair = (prop::sample::select(pointers), prop::sample::select(matchers));
+    pair.prop_map(|(pointer, matcher)| ArgumentSpec { pointer: pointer.to_owned(), matcher })
 }
 
 fn any_effect() -> impl Strategy<Value = Effect> {
     prop::sample::select(vec![Effect::Allow, Effect::Ask, Effect::Deny])
 }
 
-fn any_facts() -> impl Strategy<Value = Facts<'static>> {
-    use Kind::{Completion, Prompt, Resource, Tool};
+/// Facts with arguments of their own.
+#[derive(Clone, Debug)]
+struct Case {
+    caller: &'static str,
+    profile: &'static str,
+    item: (Kind, &'static str, &'static str),
+    annotations: Annotations,
+    arguments: Option<RawJson>,
+}
+
+impl Case {
+    fn facts(&self) -> Facts<'_> {
+        let (kind, upstream, canonical) = self.item;
+        let Self { caller, profile, annotations, .. } = *self;
+        Facts { caller, profile, upstream, canonical, kind, annotations, arguments: self.arguments.as_ref() }
+    }
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    use Kind::{Completion, Elicitation, Launch, Prompt, Resource, Sampling, Subscription, Task, Tool};
     let items = vec![
+        (Tool, "a", "a__x"),
         (Tool, "a", "a__x"),
         (Tool, "b", "b__x"),
         (Prompt, "a", "a__y"),
@@ -215,9 +424,52 @@ fn any_facts() -> impl Strategy<Value = Facts<'static>> {
         (Resource, "b", "b+x:2"),
         (Completion, "a", "a__x"),
         (Completion, "b", "b+x:1"),
+        (Subscription, "a", "a+x:1"),
+        (Task, "a", "a__x"),
+        (Sampling, "a", "a"),
+        (Elicitation, "b", "b"),
+        (Launch, "a", "a"),
     ];
-    let facts = (prop::sample::select(vec!["p", "q", "qq"]), prop::sample::select(items));
-    facts.prop_map(|(caller, (kind, upstream, canonical))| Facts { caller, upstream, canonical, kind })
+    let annotations = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(read_only, destructive, open_world, known_destructive)| Annotations {
+            read_only,
+            destructive,
+            idempotent: false,
+            open_world,
+            known_destructive,
+        },
+    );
+    let who = (prop::sample::select(vec!["p", "q", "qq"]), prop::sample::select(vec!["", "r"]));
+    (who, prop::sample::select(items), annotations, any_arguments()).prop_map(
+        |((caller, profile), item, annotations, arguments)| Case { caller, profile, item, annotations, arguments },
+    )
+}
+
+fn any_arguments() -> impl Strategy<Value = Option<RawJson>> {
+    let values = [
+        "\"a\"",
+        "\"b\"",
+        "\"/srv/x\"",
+        "\"/srv/../x\"",
+        "\"/etc\"",
+        "1",
+        "5.0",
+        "10",
+        "true",
+        "null",
+        "{}",
+        "{\"p\":\"a\"}",
+    ];
+    let value = prop::sample::select(values.to_vec()).prop_map(str::to_owned);
+    let list = prop::collection::vec(value.clone(), 0..3).prop_map(|items| format!("[{}]", items.join(",")));
+    let member = (prop::sample::select(vec!["p", "P", "q", "l", "l", "L"]), prop_oneof![2 => value, 1 => list]);
+    let object = prop::collection::vec(member, 0..4).prop_map(|members| {
+        let mut seen = std::collections::BTreeMap::new();
+        seen.extend(members);
+        let members: Vec<String> = seen.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        Some(RawJson::trusted(format!("{{{}}}", members.join(","))))
+    });
+    prop_oneof![1 => Just(None), 8 => object, 1 => Just(Some(RawJson::trusted("{\"p\":")))]
 }
 
 /// None half of the time: a list that is not written is the case with a meaning of its own.

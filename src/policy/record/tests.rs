@@ -1,17 +1,17 @@
-use super::super::Permit;
+use super::super::{Evidence, Permit};
 use super::*;
 
 const FACTS: Facts<'static> =
-    Facts { caller: "local", upstream: "github", canonical: "github__delete_repo", kind: Kind::Tool };
+    Facts { upstream: "github", canonical: "github__delete_repo", ..super::super::tests::FACTS };
 
 #[test]
 fn each_decision_says_who_what_and_why() {
     let deny = |rule: &str| Decision::Deny { rule: Arc::from(rule), hidden: true };
     let wait = Duration::from_secs(2);
     for (decision, want) in [
-        (Decision::Allow(Permit::mint(Arc::from("reads"))), ("allow", "reads", "rule matches", None)),
-        (Decision::Allow(Permit::mint(Arc::from(DEFAULT_RULE))), ("allow", "default", "no rule matches", None)),
-        (Decision::Ask { rule: Arc::from("writes") }, ("ask", "writes", "rule matches", None)),
+        (Decision::Allow(Permit::mint(Arc::from("reads"), None)), ("allow", "reads", "rule matches", None)),
+        (Decision::Allow(Permit::mint(Arc::from(DEFAULT_RULE), None)), ("allow", "default", "no rule matches", None)),
+        (Decision::Ask { rule: Arc::from("writes"), need: Evidence::Client }, ("ask", "writes", "rule matches", None)),
         (deny("no-deletes"), ("deny", "no-deletes", "rule matches", None)),
         (deny(DOUBT_RULE), ("deny", "doubt", "facts do not fit together", None)),
         (

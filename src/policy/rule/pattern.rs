@@ -5,6 +5,8 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::Truth;
+
 /// One compiled glob. It also matches its own text, so that a template stands for itself:
 /// `docs+file:///{path}`.
 #[derive(Debug)]
@@ -94,6 +96,24 @@ impl Pattern {
         self.form.matches(text) || *text == *self.text
     }
 
+    /// Whether this matches whatever the other matches. Says no in cases that are hard to tell.
+    pub(in crate::policy) fn covers(&self, other: &Self) -> bool {
+        let head = other.head();
+        match &self.form {
+            Form::Any => true,
+            _ if self.text == other.text => true,
+            Form::Prefix(prefix) => head.starts_with(&**prefix),
+            Form::Literal(_) | Form::Stars { .. } | Form::Glob(_) => {
+                head.len() == other.text.len() && self.matches(&other.text)
+            }
+        }
+    }
+
+    /// What stands before the first special character.
+    pub(in crate::policy) fn head(&self) -> &str {
+        self.text.split(is_special).next().unwrap_or_default()
+    }
+
     /// Whether this matches the second reading of a URI.
     pub(super) fn matches_respelled(&self, other: &str) -> bool {
         self.form.matches(other) || self.respelled.as_ref().is_some_and(|form| form.matches(other))
@@ -111,10 +131,33 @@ impl Pattern {
     /// Whether this can match any resource of the upstream, judged by what stands before the first
     /// special character.
     pub(super) fn may_touch(&self, upstream: &str) -> bool {
-        let head = self.text.split(is_special).next().unwrap_or_default();
+        let head = self.head();
         let whole = head.len() == self.text.len();
         let inside = head.strip_prefix(upstream).is_some_and(|rest| rest.starts_with('+'));
         inside || (!whole && is_prefix_of_uris(head, upstream))
+    }
+}
+
+/// A glob over text of a call, which is not taken for a template.
+#[derive(Debug)]
+pub(in crate::policy) struct Glob(Form);
+
+impl Glob {
+    /// Compiles a glob, or says what is wrong with it.
+    pub(in crate::policy) fn compile(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("must not be empty; write \"*\" for any text".to_owned());
+        }
+        Form::compile(text).map(Self)
+    }
+
+    pub(in crate::policy) fn truth(&self, text: &str) -> Truth {
+        match &self.0 {
+            form if form.matches(text) => Truth::Yes,
+            // `?` and classes go by bytes, people by characters.
+            Form::Glob(_) if !text.is_ascii() => Truth::Unknown,
+            Form::Any | Form::Literal(_) | Form::Prefix(_) | Form::Stars { .. } | Form::Glob(_) => Truth::No,
+        }
     }
 }
 

@@ -1,1 +1,170 @@
+use std::os::unix::fs::PermissionsExt as _;
 
+use super::*;
+
+fn file(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("headend.db")
+}
+
+/// The sentence that a file is refused with; it names the file and the way out.
+fn refusal(dir: &tempfile::TempDir) -> String {
+    let text = Db::open(dir.path()).unwrap_err().to_string();
+    assert!(text.contains(&file(dir).display().to_string()), "{text}");
+    text
+}
+
+fn count(db: &Db) -> i64 {
+    db.run_now(|connection| connection.query_row("SELECT count(*) FROM meta", [], |row| row.get(0))).unwrap()
+}
+
+fn put(connection: &Connection, key: &str) -> rusqlite::Result<usize> {
+    connection.execute("INSERT INTO meta (key, value) VALUES (?1, x'00')", [key])
+}
+
+#[test]
+fn a_fresh_store_is_for_its_owner_alone_and_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let pragma = |name: &'static str| {
+        db.run_now(move |c| c.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))).unwrap()
+    };
+    assert_eq!(pragma("journal_mode"), "wal".to_owned().into());
+    assert_eq!((pragma("synchronous"), pragma("trusted_schema")), (2.into(), 0.into()));
+    let key: Vec<u8> =
+        db.run_now(|c| c.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get(0))).unwrap();
+    assert_eq!(key.len(), 32);
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
+    }
+    drop(db);
+    fs::set_permissions(file(&dir), fs::Permissions::from_mode(0o644)).unwrap();
+    let again = Db::open(dir.path()).unwrap();
+    assert_eq!(fs::metadata(file(&dir)).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(count(&again), 1, "the key is made once");
+}
+
+#[test]
+fn jobs_that_wait_share_one_transaction_and_fail_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    // Holds the thread until all others wait.
+    let (go, wait) = mpsc::sync_channel::<()>(0);
+    db.submit(
+        move |_| {
+            wait.recv().unwrap();
+            Ok(())
+        },
+        |_| {},
+    );
+    let (reply, answers) = mpsc::sync_channel(100);
+    for n in 0..100 {
+        let (reply, path) = (reply.clone(), file(&dir));
+        // Every tenth writes and then fails. The others tell what is visible outside of their transaction.
+        let work = move |connection: &Connection| {
+            put(connection, &format!("k{n}"))?;
+            let outside = || Connection::open(path)?.query_row("SELECT count(*) FROM meta", [], |row| row.get(0));
+            if n % 10 == 0 { Err(rusqlite::Error::InvalidQuery) } else { outside() }
+        };
+        db.submit(work, move |outcome: Result<i64, _>| reply.send((n, outcome.ok())).unwrap());
+    }
+    go.send(()).unwrap();
+    for (at, (n, outside)) in answers.iter().take(100).enumerate() {
+        assert_eq!((n, outside), (at, (n % 10 != 0).then_some(1)), "in order, and nothing before everything");
+    }
+    assert_eq!(count(&db), 91);
+}
+
+#[test]
+fn what_is_answered_is_on_the_disk_for_others_to_see() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (Db::open(dir.path()).unwrap(), Db::open(dir.path()).unwrap());
+    one.run_now(|connection| put(connection, "one")).unwrap();
+    other.run_now(|connection| put(connection, "other")).unwrap();
+    assert_eq!((count(&one), count(&other)), (3, 3));
+}
+
+#[test]
+fn many_processes_may_make_the_store_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Db::open(dir.path()).map(|db| count(&db));
+    let counts: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
+    });
+    assert_eq!(counts, [1; 8]);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_with_the_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(file(&dir), "this is text, and long enough to be taken for a header of a database file".repeat(20))
+        .unwrap();
+    let text = refusal(&dir);
+    assert!(text.contains("move it away") && text.contains("asked for again"), "{text}");
+}
+
+#[test]
+fn a_damaged_file_is_refused_with_the_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    for n in 0..200 {
+        db.run_now(move |connection| put(connection, &format!("{n:>200}"))).unwrap();
+    }
+    db.run_now(|c| c.query_row("SELECT count(*) FROM grants", [], |row| row.get::<_, i64>(0))).unwrap();
+    // In the log it would be read from there.
+    close(db, &dir);
+    let mut bytes = fs::read(file(&dir)).unwrap();
+    let length = bytes.len();
+    bytes[length / 2..length / 2 + 8192].fill(0xa5);
+    fs::write(file(&dir), bytes).unwrap();
+    let text = refusal(&dir);
+    assert!(text.contains("damaged") && text.contains("move it away"), "{text}");
+}
+
+#[test]
+fn a_database_of_something_else_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = Connection::open(file(&dir)).unwrap();
+    other.execute_batch("CREATE TABLE precious (x)").unwrap();
+    drop(other);
+    assert!(refusal(&dir).contains("not ours"));
+    let other = Connection::open(file(&dir)).unwrap();
+    assert_eq!(other.query_row("SELECT count(*) FROM precious", [], |row| row.get::<_, i64>(0)), Ok(0));
+}
+
+#[test]
+fn a_store_of_a_newer_program_is_refused_with_both_versions() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    db.run_now(|connection| connection.pragma_update(None, "user_version", 99)).unwrap();
+    close(db, &dir);
+    let text = refusal(&dir);
+    assert!(text.contains("newer headend") && text.contains("99") && text.contains("knows 1"), "{text}");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(file(&dir)).unwrap();
+    assert!(refusal(&dir).contains("cannot be written"));
+}
+
+#[test]
+fn one_daemon_has_a_state_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = StateLock::take(dir.path()).unwrap();
+    let text = StateLock::take(dir.path()).unwrap_err().to_string();
+    assert!(text.contains(&format!("pid {}", std::process::id())), "{text}");
+    assert!(text.contains(&dir.path().display().to_string()), "{text}");
+    drop(lock);
+    StateLock::take(dir.path()).unwrap();
+}
+
+/// Drops it and waits until its thread has closed the file.
+fn close(db: Db, dir: &tempfile::TempDir) {
+    drop(db);
+    while dir.path().join("headend.db-wal").exists() {
+        std::thread::yield_now();
+    }
+}

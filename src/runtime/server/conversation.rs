@@ -8,7 +8,8 @@ use futures_util::stream;
 use http::Response;
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::live::{LiveCall, LiveEvent};
+use crate::runtime::asking::ClientCall;
+use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::legacy::Session;
 use crate::runtime::server::replay::{Ids, Recording};
@@ -43,7 +44,7 @@ impl Drop for Entered {
 
 /// A call and the response that it is answered on.
 pub(crate) struct Conversation {
-    call: Option<Box<LiveCall>>,
+    call: Option<Box<ClientCall>>,
     id: ClientId,
     /// For legacy sessions, whose clients cancel by message and may go away without cancelling.
     entered: Option<Entered>,
@@ -57,7 +58,7 @@ enum Turn {
 }
 
 impl Conversation {
-    pub(crate) fn new(call: Box<LiveCall>, id: ClientId, entered: Option<Entered>, keepalive: Duration) -> Self {
+    pub(crate) fn new(call: Box<ClientCall>, id: ClientId, entered: Option<Entered>, keepalive: Duration) -> Self {
         Self { call: Some(call), id, entered, keepalive }
     }
 
@@ -152,7 +153,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    async fn run(self, mut call: Box<LiveCall>, first: Option<LiveEvent>, draining: CancellationToken) {
+    async fn run(self, mut call: Box<ClientCall>, first: Option<LiveEvent>, draining: CancellationToken) {
         if first.is_some_and(|event| self.write(event)) {
             return;
         }

@@ -20,8 +20,9 @@ use crate::mcp::log::LogSwitch;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
+use crate::runtime::asking::ClientCall;
 use crate::runtime::clock;
-use crate::runtime::live::{LiveCall, LiveEvent};
+use crate::runtime::live::LiveEvent;
 use crate::runtime::server::feed::{Feed, unclaimed, updated_notice};
 use crate::runtime::server::legacy::InFlight;
 use crate::runtime::server::modern::{Wanted, listen_end};
@@ -358,7 +359,7 @@ impl Connection {
         }
     }
 
-    async fn run(&self, mut call: Box<LiveCall>, id: &ClientId, cancelled: CancellationToken) {
+    async fn run(&self, mut call: Box<ClientCall>, id: &ClientId, cancelled: CancellationToken) {
         loop {
             let event = tokio::select! {
                 biased;

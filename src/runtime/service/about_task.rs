@@ -11,8 +11,9 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::task::{declaring, required_data};
 use crate::policy::{Facts, Kind, decide_again};
+use crate::runtime::asking::ClientCall;
 use crate::runtime::clock;
-use crate::runtime::live::{CallLabels, InputContext, LiveCall, TaskWay};
+use crate::runtime::live::{Action, CallLabels, InputContext, LiveCall, Permitted, TaskWay};
 use crate::runtime::service::{Answer, ClientContext, Handled, Refusal, Service, label, refused};
 use crate::runtime::shares::Good;
 use crate::runtime::upstream::lane::Wants;
@@ -77,13 +78,17 @@ impl Service {
         let labels = CallLabels { method, label: label(method), call, arrived };
         let facts = Facts {
             caller: &client.caller,
+            profile: client.profile.as_deref().unwrap_or_default(),
             upstream: entry.upstream_name.as_str(),
             canonical: &entry.canonical,
             kind: Kind::Tool,
+            annotations: entry.annotations,
+            arguments: None,
         };
+        let session = client.tag.as_ref().map_or(0, |tag| tag.number());
         let decision = decide_again(&snapshot.policy, rules, &facts);
-        let permit = match self.judged(decision, &facts, &entry.canonical, call) {
-            Ok(permit) => permit,
+        let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
+            Ok(permitted) => permitted,
             Err(Refusal::Hidden) => return Handled::Answer(unknown()),
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
         };
@@ -98,6 +103,7 @@ impl Service {
             profile: client.profile.clone(),
             item: Arc::clone(&entry.canonical),
             arguments: None,
+            definition: entry.definition_digest,
             offered,
             round: 0,
             asker: None,
@@ -105,21 +111,30 @@ impl Service {
             task: Some(TaskWay::Named { theirs: name.id.clone(), ours }),
         });
         let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        Handled::Call(Box::new(LiveCall::new(
-            Arc::clone(self),
+        let action = Action {
+            kind: Kind::Tool,
+            canonical: Arc::clone(&entry.canonical),
+            definition: entry.definition_digest,
+            arguments: None,
+            generation: snapshot.generation,
+        };
+        let permitted = Permitted {
             handle,
             wants,
-            Arc::clone(view),
-            at,
+            view: Arc::clone(view),
+            entry: at,
             permit,
+            gate,
             outgoing,
-            None,
-            client.revision,
+            progress: None,
+            revision: client.revision,
             labels,
             place,
             share,
-            Some(input),
-        )))
+            input: Some(input),
+            action,
+        };
+        Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::runtime::upstream::http::HttpLink;
 use crate::runtime::upstream::lane::{Choice, Lane, LaneUse, Lanes, Wants};
 use crate::runtime::upstream::stdio::StdioLink;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawJson;
 
@@ -135,6 +136,11 @@ impl Handle {
             incarnation: AtomicU64::new(0),
             last_error: ArcSwap::from_pointee(String::new()),
         }
+    }
+
+    /// What consents are bound to besides the definition: the program or address that answers.
+    pub(crate) fn launch(&self) -> Digest {
+        Digest::of(self.spec.load().launch_identity().as_bytes())
     }
 
     /// Puts changed settings in force; calls in flight keep their places.

@@ -3,12 +3,10 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::super::super::tests::{SECOND, limit, spec, strings};
+use super::super::super::tests::{FACTS, SECOND, limit, nobody, spec, strings};
 use super::super::super::{Decision, Kind, LimitSpec, PolicySpec, decide};
 use super::super::{KeyPart, Per, Rate};
 use super::*;
-
-const FACTS: Facts<'static> = Facts { caller: "local", upstream: "a", canonical: "a__x", kind: Kind::Tool };
 
 #[test]
 fn calls_share_a_bucket_where_the_key_says_so() {
@@ -210,7 +208,7 @@ fn limited(limits: Vec<LimitSpec>) -> Policy {
 /// Makes a call; which limit refused it and for how long, or `None` when it was admitted.
 fn refusal(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Option<(String, Duration)> {
     let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-    match decide(policy, &item, facts, limiter, now) {
+    match decide(policy, &item, facts, &nobody, limiter, now) {
         Decision::Allow(_) => None,
         Decision::Limit { limit, retry_after } => Some((limit.as_ref().to_owned(), retry_after)),
         other @ (Decision::Deny { .. } | Decision::Ask { .. }) => panic!("{other:?}"),

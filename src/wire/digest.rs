@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use crate::wire::canonical::canonical;
@@ -22,6 +22,17 @@ impl Digest {
         Self(out)
     }
 
+    /// Of parts one after the other, as if they were one text.
+    pub(crate) fn of_parts(parts: &[&[u8]]) -> Self {
+        let mut hash = Context::new(&SHA256);
+        parts.iter().for_each(|part| hash.update(part));
+        let mut out = [0; 32];
+        for (to, from) in out.iter_mut().zip(hash.finish().as_ref()) {
+            *to = *from;
+        }
+        Self(out)
+    }
+
     /// Of a JSON value, however it is spelled. Text that is not JSON has a digest of its own bytes, which equals nothing else.
     pub(crate) fn of_json(value: &RawJson) -> Self {
         canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
@@ -34,6 +45,11 @@ impl Digest {
 
     pub(crate) const fn bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// Reads what [`Self::bytes`] gave.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
     }
 
     /// All of it, 64 hexadecimal digits; what is kept.

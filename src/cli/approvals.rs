@@ -1,0 +1,207 @@
+//! `headend approvals`, `headend approve`, `headend deny`: questions for consent that are open, and the operator's answers.
+
+use clap::{Args, Subcommand};
+
+use super::output::{Failure, plain, print};
+use super::{CONFIG, Common, NO, OK, UNAVAILABLE, USAGE, daemon, source};
+use crate::runtime::db::Db;
+use crate::runtime::ledger::{Wish, beside, json};
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// Shorter starts of an id are not taken for it.
+const MIN_PREFIX: usize = 4;
+
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ApprovalsArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// List the questions that are open. The default.
+    List,
+    /// Allow what is asked for.
+    Approve(ApproveArgs),
+    /// Refuse what is asked for.
+    Deny(DenyArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct ApproveArgs {
+    /// The question's id, or enough of its start (4 characters or more).
+    id: String,
+    /// How long: `once` for these very arguments, `session`, a time such as 8h or 30d, or `always`, until the tool changes.
+    #[arg(long = "for", value_name = "HOW-LONG", default_value = "once")]
+    how_long: String,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct DenyArgs {
+    /// The question's id, or enough of its start (4 characters or more).
+    id: String,
+}
+
+pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
+    match args.what.unwrap_or(What::List) {
+        What::List => list(common, args.json),
+        What::Approve(approve_args) => approve(common, &approve_args, args.json),
+        What::Deny(deny_args) => deny(common, &deny_args, args.json),
+    }
+}
+
+pub(super) fn approve(common: &Common, args: &ApproveArgs, json: bool) -> Result<u8, Failure> {
+    let wish = Wish::parse(&args.how_long).filter(|wish| *wish != Wish::Deny);
+    let wish = wish.ok_or_else(|| {
+        let text = format!("--for {:?}: write once, session, always, or a time such as 8h or 30d", args.how_long);
+        Failure::new(USAGE, plain(&text))
+    })?;
+    answer(common, &args.id, wish, json)
+}
+
+pub(super) fn deny(common: &Common, args: &DenyArgs, json: bool) -> Result<u8, Failure> {
+    answer(common, &args.id, Wish::Deny, json)
+}
+
+/// Where consents are: in the daemon, or in the store.
+pub(super) enum Place {
+    Daemon(daemon::Daemon),
+    Store(Db),
+    /// Nobody has ever been asked anything.
+    Nowhere,
+}
+
+impl Place {
+    /// The daemon that answers, else the state directory.
+    ///
+    /// # Errors
+    /// 69 when `--socket` names a daemon that does not answer, 78 for a store that cannot be used.
+    pub(super) fn find(common: &Common) -> Result<Self, Failure> {
+        match daemon::connect(common, "admin", None) {
+            Ok(daemon) => return Ok(Self::Daemon(daemon)),
+            Err(failure) if common.socket.is_some() => return Err(failure),
+            Err(_) => {}
+        }
+        let store = source::existing_store().filter(|store| store.dir().join("headend.db").exists());
+        let Some(store) = store else { return Ok(Self::Nowhere) };
+        store.db().map(Self::Store).map_err(|error| Failure::new(CONFIG, error))
+    }
+
+    /// The objects of a list.
+    pub(super) fn list(&mut self, method: &str, name: &str) -> Result<Vec<RawObject>, Failure> {
+        let failed = |error| Failure::new(CONFIG, error);
+        let answer = match self {
+            Self::Daemon(daemon) => daemon.ask(method, None)?,
+            Self::Nowhere => return Ok(Vec::new()),
+            Self::Store(db) => {
+                let answer = match name {
+                    "grants" => json::list(name, beside::grants(db).map_err(failed)?.iter().map(json::grant)),
+                    _ => json::list(name, beside::prompts(db).map_err(failed)?.iter().map(json::prompt)),
+                };
+                RawObject::parse(&answer).map_err(|error| Failure::new(UNAVAILABLE, error))?
+            }
+        };
+        let rows = answer.get(name).and_then(|raw| elements(raw).ok()).unwrap_or_default();
+        Ok(rows.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect())
+    }
+
+    fn answer(&mut self, id: &str, wish: Wish) -> Result<String, Failure> {
+        match self {
+            Self::Daemon(daemon) => {
+                let mut params = RawObject::default();
+                params.set("id", RawJson::string(id));
+                params.set("answer", RawJson::string(&wish.to_string()));
+                let answer = daemon.ask("approvals.answer", Some(&params.encode().text()))?;
+                Ok(answer.string("outcome").unwrap_or_default())
+            }
+            Self::Store(db) => {
+                let by = format!("uid:{}", rustix::process::getuid().as_raw());
+                beside::answer(db, id, wish, &by).map_err(|why| Failure::new(NO, plain(&why)))
+            }
+            Self::Nowhere => Err(Failure::new(NO, "no question is open")),
+        }
+    }
+}
+
+/// The one object whose id is that text or starts with it.
+pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<&'r RawObject, Failure> {
+    let start = start.to_ascii_lowercase();
+    if start.len() < MIN_PREFIX {
+        return Err(Failure::new(USAGE, format!("write at least {MIN_PREFIX} characters of the {what}'s id")));
+    }
+    let fits = |row: &&RawObject| row.string("id").is_some_and(|id| id.starts_with(&start));
+    let mut found = rows.iter().filter(fits);
+    match (found.next(), found.next()) {
+        (Some(row), None) => Ok(row),
+        (Some(_), Some(_)) => {
+            Err(Failure::new(NO, plain(&format!("more than one {what} starts with {start:?}; write more of its id"))))
+        }
+        (None, _) => Err(Failure::new(NO, plain(&format!("no {what} is there whose id starts with {start:?}")))),
+    }
+}
+
+/// A member as text.
+pub(super) fn field(object: &RawObject, name: &str) -> String {
+    let text = object.string(name).or_else(|| object.get(name).map(|raw| raw.text().into_owned()));
+    plain(&text.unwrap_or_default())
+}
+
+/// A list as JSON.
+pub(super) fn print_json(name: &str, rows: &[RawObject]) -> Result<u8, Failure> {
+    print(&format!("{}\n", json::list(name, rows.iter().map(RawObject::encode)).text()))
+}
+
+fn list(common: &Common, json: bool) -> Result<u8, Failure> {
+    let rows = Place::find(common)?.list("approvals.list", "approvals")?;
+    if json {
+        return print_json("approvals", &rows);
+    }
+    if rows.is_empty() {
+        return print("no question is open\n");
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let id = field(row, "id");
+        text.push_str(&format!("{id}  (needs {})\n", field(row, "min-evidence")));
+        for line in field(row, "message").lines() {
+            text.push_str(&format!("    {line}\n"));
+        }
+        text.push('\n');
+    }
+    text.push_str("answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`\n");
+    print(&text)
+}
+
+fn answer(common: &Common, start: &str, wish: Wish, json: bool) -> Result<u8, Failure> {
+    let mut place = Place::find(common)?;
+    let rows = place.list("approvals.list", "approvals")?;
+    let row = one(&rows, start, "question")?;
+    let outcome = place.answer(&row.string("id").unwrap_or_default(), wish)?;
+    let granted = outcome == "granted";
+    if json {
+        let mut out = RawObject::default();
+        out.set("outcome", RawJson::string(&outcome));
+        if granted {
+            out.set("for", RawJson::string(&wish.to_string()));
+        }
+        for name in ["id", "caller", "upstream", "kind", "item", "rule"] {
+            out.set(name, RawJson::string(&row.string(name).unwrap_or_default()));
+        }
+        print(&format!("{}\n", out.encode().text()))?;
+    } else {
+        let how_long = match wish {
+            Wish::Deny => String::new(),
+            Wish::Once => ", once, with these arguments".to_owned(),
+            Wish::Session => ", for its session, any arguments".to_owned(),
+            Wish::For(_) => format!(", for {wish}, any arguments"),
+            Wish::Always => ", until it or its server changes, any arguments".to_owned(),
+        };
+        let (kind, item, caller) = (field(row, "kind"), field(row, "item"), field(row, "caller"));
+        print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n", plain(&outcome)))?;
+    }
+    let done = granted || wish == Wish::Deny;
+    Ok(if done { OK } else { NO })
+}

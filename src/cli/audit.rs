@@ -1,0 +1,213 @@
+//! `headend audit verify` and `headend audit tail`: both read the files and need no daemon.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::output::{Failure, plain, print};
+use super::{CONFIG, Common, NO, OK, SOFTWARE, USAGE, source};
+use crate::config;
+use crate::runtime::audit::verify::{Anchor, Report, verify};
+use crate::runtime::audit::{Folder, Heads as _, kept_in, tail::Tail};
+
+/// How often `tail -f` looks for new records.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum AuditCommand {
+    /// Check that no record was changed, removed, added or moved; exit 1 names the first bad record.
+    ///
+    /// The log may be written meanwhile. Beside the chain itself, the last record that the store knows of must be there.
+    Verify(VerifyArgs),
+    /// Print the last records.
+    Tail(TailArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// A record that must be in the log, from a checkpoint line in the journal. May be repeated.
+    #[arg(long = "head", value_name = "CHAIN:SEQ:HASH")]
+    heads: Vec<String>,
+    /// The oldest files of a chain may be elsewhere: begin with the first that is there.
+    #[arg(long)]
+    archived: bool,
+    /// Check a copy of the log in this folder; what the store knows is not asked.
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+    /// Print JSON, one object for each chain.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct TailArgs {
+    /// How many records.
+    #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20)]
+    lines: usize,
+    /// Go on with records as they come.
+    #[arg(short, long)]
+    follow: bool,
+    /// Only records about this caller.
+    #[arg(long, value_name = "NAME")]
+    caller: Option<String>,
+    /// Print the records as they are in the file.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failure> {
+    match command {
+        AuditCommand::Verify(args) => check(common, &args),
+        AuditCommand::Tail(args) => show(common, &args),
+    }
+}
+
+/// The state directory, and the folder of the log.
+fn places(common: &Common) -> Result<(PathBuf, PathBuf), Failure> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let state = config::state_dir(&environment)
+        .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
+    let audit = source::quiet(common).map_or_else(config::Audit::default, |config| config.audit);
+    let folder = state.join(audit.path);
+    Ok((state, folder))
+}
+
+fn unreadable(folder: &Path, error: &io::Error) -> Failure {
+    Failure::new(SOFTWARE, format!("read the audit log in {}: {error}", folder.display()))
+}
+
+fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
+    let given: Result<Vec<Anchor>, String> = args.heads.iter().map(|text| text.parse()).collect();
+    let mut known = given.map_err(|why| Failure::new(USAGE, format!("--head: {why}")))?;
+    let folder = match &args.dir {
+        Some(dir) if dir.is_dir() => dir.clone(),
+        Some(dir) => return Err(Failure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
+        None => {
+            let (state, folder) = places(common)?;
+            let kept = kept_in(&state).map_err(|why| Failure::new(SOFTWARE, why))?;
+            known.extend(kept.into_iter().map(Anchor::from));
+            folder
+        }
+    };
+    let reports = verify(&Folder::at(folder.clone()), &known, args.archived);
+    let reports = reports.map_err(|error| unreadable(&folder, &error))?;
+    if reports.is_empty() {
+        print(&if args.json {
+            String::new()
+        } else {
+            format!("no records in {}\n", plain(&folder.display().to_string()))
+        })?;
+        return Ok(OK);
+    }
+    let shown = if args.json { as_json } else { as_text };
+    print(&reports.iter().map(|report| shown(report, &folder)).collect::<String>())?;
+    Ok(if reports.iter().all(|report| report.verdict.is_ok()) { OK } else { NO })
+}
+
+fn as_text(report: &Report, folder: &Path) -> String {
+    let Report { chain, segments, verdict } = report;
+    match verdict {
+        Ok(sound) => {
+            let files = if *segments == 1 { "1 file".to_owned() } else { format!("{segments} files") };
+            let torn = if sound.torn { ", then half a line, as a crash leaves it" } else { "" };
+            format!("{chain}: ok, {files}, last record {}{torn}\n", sound.head)
+        }
+        Err(bad) => {
+            let file = folder.join(&bad.segment);
+            plain(&format!("{chain}: BAD: {}: line {}: record {}: {}\n", file.display(), bad.line, bad.seq, bad.what))
+        }
+    }
+}
+
+fn as_json(report: &Report, folder: &Path) -> String {
+    let object = match &report.verdict {
+        Ok(sound) => json!({
+            "chain": report.chain, "ok": true, "files": report.segments,
+            "seq": sound.head.seq, "hash": sound.head.hash.hex(), "torn": sound.torn,
+        }),
+        Err(bad) => json!({
+            "chain": report.chain, "ok": false, "files": report.segments, "file": folder.join(&bad.segment),
+            "line": bad.line, "seq": bad.seq, "what": bad.what.word(), "text": bad.what.to_string(),
+        }),
+    };
+    format!("{object}\n")
+}
+
+fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
+    let (_, folder) = places(common)?;
+    let failed = |error| unreadable(&folder, &error);
+    let wanted = |line: &str| match &args.caller {
+        None => true,
+        Some(caller) => member(line, "caller").as_ref() == Some(caller),
+    };
+    let (mut tail, mut lines) = Tail::begin(Folder::at(folder.clone()), args.lines, &wanted).map_err(failed)?;
+    // Chains run side by side.
+    lines.sort_by_cached_key(|line| member(line, "ts"));
+    let first = lines.len().saturating_sub(args.lines);
+    let mut fresh = lines.split_off(first);
+    loop {
+        let text: String =
+            fresh.iter().map(|line| if args.json { plain(line) + "\n" } else { readable(line) }).collect();
+        if !text.is_empty() {
+            print(&text)?;
+        }
+        if !args.follow {
+            return Ok(OK);
+        }
+        std::thread::sleep(LOOK);
+        fresh = tail.more().map_err(failed)?;
+        fresh.retain(|line| wanted(line));
+    }
+}
+
+/// A string member of a record.
+fn member(line: &str, name: &str) -> Option<String> {
+    let record: Map<String, Value> = serde_json::from_str(line).ok()?;
+    record.get(name)?.as_str().map(str::to_owned)
+}
+
+/// A record for people: when, what, how it was decided, and the rest by name.
+fn readable(line: &str) -> String {
+    let Ok(mut record) = serde_json::from_str::<Map<String, Value>>(line) else {
+        return format!("not a record: {}\n", one_line(line));
+    };
+    for hidden in ["v", "prev", "hash"] {
+        record.remove(hidden);
+    }
+    let mut take = |name: &str| record.remove(name).map_or_else(|| "-".to_owned(), |value| shown(&value));
+    let mut out = format!("{} {:>6} {:<8} {:<9}", take("ts"), take("seq"), take("event"), take("result"));
+    let order = ["caller", "item", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
+    let first = order.iter().filter_map(|name| Some(((*name).to_owned(), record.remove(*name)?))).collect::<Vec<_>>();
+    for (name, value) in first.into_iter().chain(record) {
+        out.push_str(&format!(" {}={}", one_line(&name), shown(&value)));
+    }
+    format!("{}\n", out.trim_end())
+}
+
+/// A value without anything that could pass for another member or line.
+fn shown(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) if !text.is_empty() && !text.contains([' ', '"', '=', '\t', '\n', '\r']) => one_line(text),
+        _ => one_line(&value.to_string()),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    plain(&text.replace('\n', "\\n").replace('\t', "\\t"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_one_line_that_steers_no_terminal() {
+        let line = r#"{"v":1,"seq":7,"ts":"2026-11-21T10:00:00.000Z","event":"decision","caller":"ci","item":"a__b\u001b[2J\n","result":"deny","why":"rule \"x\" matches","prev":"00","hash":"11"}"#;
+        let want = "2026-11-21T10:00:00.000Z      7 decision deny      caller=ci item=\"a__b\\u001b[2J\\n\" why=\"rule \\\"x\\\" matches\"\n";
+        assert_eq!(readable(line), want);
+        assert_eq!(readable("x\u{1b}"), "not a record: x\\u{1b}\n");
+    }
+}

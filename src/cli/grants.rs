@@ -1,0 +1,95 @@
+//! `headend grants`: remembered consents.
+
+use clap::{Args, Subcommand};
+
+use super::approvals::{Place, field, one, print_json};
+use super::output::{Failure, print, table};
+use super::{CONFIG, Common, NO, OK};
+use crate::runtime::ledger::beside;
+use crate::wire::raw::{RawJson, RawObject};
+
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct GrantsArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// List what is granted. The default.
+    List,
+    /// Take grants back; what they allowed is asked for again.
+    Revoke {
+        /// The grant's id, or enough of its start (4 characters or more).
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        id: Option<String>,
+        /// Every grant.
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
+    let mut place = Place::find(common)?;
+    let rows = place.list("grants.list", "grants")?;
+    match args.what.unwrap_or(What::List) {
+        What::List if args.json => print_json("grants", &rows),
+        What::List => list(&rows),
+        What::Revoke { id, all } => {
+            let id = id.map(|start| one(&rows, &start, "grant").map(|row| row.string("id").unwrap_or_default()));
+            let count = revoke(&mut place, id.transpose()?.as_deref())?;
+            if args.json {
+                print(&format!("{{\"revoked\":{count}}}\n"))?;
+            } else {
+                print(&format!("revoked {count} grant{}\n", if count == 1 { "" } else { "s" }))?;
+            }
+            Ok(if count == 0 && !all { NO } else { OK })
+        }
+    }
+}
+
+fn list(rows: &[RawObject]) -> Result<u8, Failure> {
+    if rows.is_empty() {
+        return print("nothing is granted\n");
+    }
+    let mut lines: Vec<Vec<String>> =
+        vec![["ID", "CALLER", "ITEM", "FOR", "ARGUMENTS", "EVIDENCE", "BY", "USES", "RULE"].map(String::from).to_vec()];
+    for row in rows {
+        let names = ["id", "caller", "item", "lifetime", "arguments", "evidence", "by", "uses", "rule"];
+        lines.push(
+            names
+                .map(|name| match (name, row.get("until")) {
+                    ("lifetime", Some(until)) => format!("until {}", date(&until.text())),
+                    _ => field(row, name),
+                })
+                .to_vec(),
+        );
+    }
+    print(&table(&lines))
+}
+
+/// Seconds since 1970 as a date that people read.
+fn date(seconds: &str) -> String {
+    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]Z");
+    let date = seconds.parse().ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
+    date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())
+}
+
+fn revoke(place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {
+    match place {
+        Place::Nowhere => Ok(0),
+        Place::Store(db) => beside::revoke(db, id).map_err(|error| Failure::new(CONFIG, error)),
+        Place::Daemon(daemon) => {
+            let mut params = RawObject::default();
+            match id {
+                Some(id) => params.set("id", RawJson::string(id)),
+                None => params.set("all", RawJson::trusted("true")),
+            }
+            let answer = daemon.ask("grants.revoke", Some(&params.encode().text()))?;
+            Ok(answer.get("revoked").and_then(|count| count.parse().ok()).unwrap_or(0))
+        }
+    }
+}

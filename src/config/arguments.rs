@@ -1,0 +1,105 @@
+//! The `arguments` and `unless` of a rule.
+
+use std::ops::RangeInclusive;
+
+use crate::policy::{ArgumentSpec, JsonType, MatcherSpec};
+
+use super::file::{Node, Table};
+
+const COUNTS: RangeInclusive<usize> = 0..=1_000_000_000;
+
+const MATCHERS: [&str; 17] = [
+    "eq",
+    "ne",
+    "in",
+    "prefix",
+    "suffix",
+    "glob",
+    "regex",
+    "path-under",
+    "url-host-in",
+    "email-domain-in",
+    "cidr-in",
+    "range",
+    "max-len",
+    "max-items",
+    "type",
+    "absent",
+    "present",
+];
+
+/// The conditions of one key.
+pub(super) fn conditions(table: &mut Table<'_>, key: &'static str) -> Vec<ArgumentSpec> {
+    let Some(node) = table.take(key) else { return Vec::new() };
+    let wanted = "an array such as [{ pointer = \"/path\", path-under = \"/srv/work\" }]";
+    let Some(items) = node.items(wanted) else { return Vec::new() };
+    if items.is_empty() {
+        node.problem("must not be empty; without this key the rule looks at no arguments");
+    }
+    items.iter().filter_map(|item| condition(item.table()?)).collect()
+}
+
+fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
+    let pointer = table.take("pointer");
+    if pointer.is_none() {
+        table.problem("needs `pointer`: which argument is meant, such as \"/path\"");
+    }
+    let found: Vec<_> = MATCHERS.into_iter().filter_map(|key| Some((key, table.take(key)?))).collect();
+    let matcher = match found.as_slice() {
+        [(key, node)] => matcher(key, node),
+        [] => {
+            table.problem(format!("needs a matcher, one of {}", MATCHERS.join(", ")));
+            None
+        }
+        [_, (_, second), ..] => {
+            second.problem("is a second matcher; write another entry with the same pointer, and both must hold");
+            None
+        }
+    };
+    table.finish();
+    Some(ArgumentSpec { pointer: pointer?.string()?, matcher: matcher? })
+}
+
+fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
+    Some(match key {
+        "eq" => MatcherSpec::Eq(node.scalar()?),
+        "ne" => MatcherSpec::Ne(node.scalar()?),
+        "in" => {
+            let items = node.items("an array of strings, numbers, or true and false")?;
+            MatcherSpec::In(items.iter().filter_map(Node::scalar).collect())
+        }
+        "prefix" => MatcherSpec::Prefix(node.string()?),
+        "suffix" => MatcherSpec::Suffix(node.string()?),
+        "glob" => MatcherSpec::Glob(node.string()?),
+        "regex" => MatcherSpec::Regex(node.string()?),
+        "path-under" => MatcherSpec::PathUnder(node.string()?),
+        "url-host-in" => MatcherSpec::UrlHostIn(node.strings()?),
+        "email-domain-in" => MatcherSpec::EmailDomainIn(node.strings()?),
+        "cidr-in" => MatcherSpec::CidrIn(node.strings()?),
+        "range" => {
+            let mut table = node.table()?;
+            let (min, max) = (table.take("min"), table.take("max"));
+            table.finish();
+            MatcherSpec::Range { min: number(min.as_ref())?, max: number(max.as_ref())? }
+        }
+        "max-len" => MatcherSpec::MaxLen(node.count(&COUNTS)?),
+        "max-items" => MatcherSpec::MaxItems(node.count(&COUNTS)?),
+        "type" => MatcherSpec::Type(node.choice(&JsonType::ALL.map(|kind| (kind.as_str(), kind)))?),
+        "absent" => flag(node, MatcherSpec::Absent, "present")?,
+        "present" => flag(node, MatcherSpec::Present, "absent")?,
+        _ => return None,
+    })
+}
+
+/// A number that may be left out.
+fn number(node: Option<&Node<'_>>) -> Option<Option<f64>> {
+    node.map_or(Some(None), |node| node.number().map(Some))
+}
+
+fn flag(node: &Node<'_>, matcher: MatcherSpec, opposite: &str) -> Option<MatcherSpec> {
+    let value = node.boolean()?;
+    if !value {
+        node.problem(format!("must be true; for the opposite write {opposite} = true"));
+    }
+    value.then_some(matcher)
+}

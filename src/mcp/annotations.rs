@@ -1,0 +1,158 @@
+//! What tools say of themselves: the hints of a definition, and what clients are shown in their place.
+
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Where the claims of an upstream are kept when clients are shown something else.
+const CLAIMED: &str = "headend/claimed-annotations";
+
+const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+
+/// The hints that policy and clients go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Annotations {
+    pub(crate) read_only: bool,
+    pub(crate) destructive: bool,
+    pub(crate) idempotent: bool,
+    pub(crate) open_world: bool,
+    /// Its upstream or the operator says that it is destructive, rather than nobody saying anything. Only then does it need
+    /// the evidence of a destructive tool.
+    pub(crate) known_destructive: bool,
+}
+
+impl Annotations {
+    /// What the protocol assumes of a tool without hints.
+    pub(crate) const ASSUMED: Self =
+        Self { read_only: false, destructive: true, idempotent: false, open_world: true, known_destructive: false };
+}
+
+impl Default for Annotations {
+    fn default() -> Self {
+        Self::ASSUMED
+    }
+}
+
+/// Hints as somebody states them: the server in a definition, or the operator in the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hints {
+    pub(crate) read_only: Option<bool>,
+    pub(crate) destructive: Option<bool>,
+    pub(crate) idempotent: Option<bool>,
+    pub(crate) open_world: Option<bool>,
+}
+
+impl Hints {
+    /// The hints of a definition. What is not a boolean states nothing.
+    pub(crate) fn of(definition: &RawObject) -> Self {
+        let stated = annotations(definition).unwrap_or_default();
+        let hint = |name| stated.get(name).and_then(|raw| raw.parse::<bool>().ok());
+        let [read_only, destructive, idempotent, open_world] = NAMES.map(hint);
+        Self { read_only, destructive, idempotent, open_world }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.read_only.is_none() && self.destructive.is_none() && self.idempotent.is_none() && self.open_world.is_none()
+    }
+}
+
+fn annotations(definition: &RawObject) -> Option<RawObject> {
+    RawObject::parse(definition.get("annotations")?).ok()
+}
+
+/// Shows clients the effective hints of a tool that has annotations, and what its server claims in `_meta`. A definition whose
+/// claims come to the same keeps its bytes, and a tool without annotations gets none.
+pub(crate) fn show(definition: &mut RawObject, effective: &Annotations) {
+    let Some(claimed) = definition.get("annotations").cloned() else { return };
+    let Some(mut shown) = annotations(definition) else { return };
+    let values = [effective.read_only, effective.destructive, effective.idempotent, effective.open_world];
+    let assumed = Annotations::ASSUMED;
+    let defaults = [assumed.read_only, assumed.destructive, assumed.idempotent, assumed.open_world];
+    let mut differs = false;
+    // Some readers ignore the case of keys, and would find the claim there.
+    shown.retain(|key| {
+        let kept = NAMES.contains(&key) || !NAMES.iter().any(|name| name.eq_ignore_ascii_case(key));
+        differs |= !kept;
+        kept
+    });
+    for ((name, value), default) in NAMES.into_iter().zip(values).zip(defaults) {
+        // The two say nothing of a tool that only reads.
+        let is_moot = effective.read_only && matches!(name, "destructiveHint" | "idempotentHint");
+        let understood = match shown.get(name) {
+            Some(raw) => raw.parse::<bool>().ok(),
+            None if is_moot => Some(value),
+            None => Some(default),
+        };
+        if understood != Some(value) {
+            shown.set(name, RawJson::trusted(if value { "true" } else { "false" }));
+            differs = true;
+        }
+    }
+    if differs {
+        let meta = definition.get("_meta").and_then(|raw| RawObject::parse(raw).ok());
+        let mut meta = meta.unwrap_or_default();
+        meta.set(CLAIMED, claimed);
+        definition.set("annotations", shown.encode());
+        definition.set("_meta", meta.encode());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(definition: &'static str, effective: Annotations) -> String {
+        let mut object = RawObject::parse(&RawJson::trusted(definition)).unwrap();
+        show(&mut object, &effective);
+        object.encode().text().into_owned()
+    }
+
+    const READS: Annotations = Annotations { read_only: true, destructive: false, ..Annotations::ASSUMED };
+
+    #[test]
+    fn claims_that_come_to_the_same_keep_their_bytes() {
+        for (label, text, effective) in [
+            ("no annotations", r#"{"name":"a"}"#, READS),
+            ("none that count", r#"{"name":"a","annotations": {"title":"A"}}"#, Annotations::ASSUMED),
+            (
+                "the defaults",
+                r#"{"annotations": { "destructiveHint":true, "readOnlyHint" : false }}"#,
+                Annotations::ASSUMED,
+            ),
+            ("read only", r#"{"annotations": {"readOnlyHint":true}}"#, READS),
+            ("no object", r#"{"annotations":7}"#, READS),
+        ] {
+            assert_eq!(shown(text, effective), text, "{label}");
+        }
+    }
+
+    #[test]
+    fn claims_that_differ_are_replaced_and_kept_aside() {
+        for (label, text, effective, want) in [
+            (
+                "a claim that is not believed",
+                r#"{"name":"a","annotations":{"title":"A","readOnlyHint":true}}"#,
+                Annotations::ASSUMED,
+                r#"{"name":"a","annotations":{"title":"A","readOnlyHint":false},"_meta":{"headend/claimed-annotations":{"title":"A","readOnlyHint":true}}}"#,
+            ),
+            (
+                "the operator's word for what is not stated",
+                r#"{"annotations":{"title":"A"},"_meta":{"x":1}}"#,
+                Annotations { destructive: false, ..Annotations::ASSUMED },
+                r#"{"annotations":{"title":"A","destructiveHint":false},"_meta":{"x":1,"headend/claimed-annotations":{"title":"A"}}}"#,
+            ),
+            (
+                "a hint of another type",
+                r#"{"annotations":{"readOnlyHint":"yes"}}"#,
+                Annotations::ASSUMED,
+                r#"{"annotations":{"readOnlyHint":false},"_meta":{"headend/claimed-annotations":{"readOnlyHint":"yes"}}}"#,
+            ),
+            (
+                "a hint in other letters",
+                r#"{"annotations":{"ReadOnlyHint":true}}"#,
+                Annotations::ASSUMED,
+                r#"{"annotations":{},"_meta":{"headend/claimed-annotations":{"ReadOnlyHint":true}}}"#,
+            ),
+        ] {
+            assert_eq!(shown(text, effective), want, "{label}");
+        }
+    }
+}

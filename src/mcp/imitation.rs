@@ -1,0 +1,59 @@
+//! Questions of a server that pretend to be the gateway's own.
+//!
+//! A person who is asked to agree to a call must be able to tell who asks. A server's question names the server in front, and
+//! one that speaks in the gateway's name does not reach anybody.
+
+use unicode_security::skeleton;
+
+use crate::wire::canonical::canonical;
+use crate::wire::raw::RawJson;
+
+/// What only the gateway calls itself, as [`folded`] gives it.
+const NAME: &str = "headend";
+/// How the gateway's own keys among `inputRequests` begin.
+const KEYS: &str = "gw.";
+
+/// Whether a text, any JSON value with all strings in it, speaks in the gateway's name: has it as a word.
+pub(crate) fn imitates(value: &RawJson) -> bool {
+    // The canonical text has the fewest escapes, so nothing hides behind one.
+    let Ok(text) = canonical(value) else { return true };
+    let text = String::from_utf8_lossy(&text).replace(is_hidden, "");
+    text.split(|c: char| !c.is_alphanumeric()).any(|word| folded(word) == folded(NAME))
+}
+
+/// Characters of no width, which part a word for programs alone.
+fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Whether a server's key could be taken for one of ours.
+pub(crate) fn is_reserved_key(key: &str) -> bool {
+    key.trim_start().to_ascii_lowercase().starts_with(KEYS)
+}
+
+/// Look-alikes as what they look like, in lower case.
+fn folded(text: &str) -> String {
+    skeleton(&text.to_lowercase()).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_does_not_speak_in_the_gateways_name() {
+        for (label, text, want) in [
+            ("plain", r#"{"message":"headend asks for consent"}"#, true),
+            ("in a title", r#"{"a":{"title":"HeadEnd: approve"}}"#, true),
+            ("escaped", r#"{"message":"\u0068eadend asks"}"#, true),
+            ("zero width", "{\"message\":\"head\u{200b}end asks\"}", true),
+            ("Cyrillic letters", "{\"message\":\"he\u{0430}d\u{0435}nd asks\"}", true),
+            ("parts of other words", r#"{"message":"Go ahead, end it? Headends differ."}"#, false),
+            ("somebody else", r#"{"message":"Which head is at the end?"}"#, false),
+            ("nothing", "{}", false),
+        ] {
+            assert_eq!(imitates(&RawJson::trusted(text.to_owned())), want, "{label}");
+        }
+        assert!(is_reserved_key("gw.consent") && is_reserved_key("GW.x") && !is_reserved_key("gwen"));
+    }
+}

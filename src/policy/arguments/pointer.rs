@@ -1,0 +1,232 @@
+//! Places in the arguments: JSON pointers of RFC 6901, in which `*` stands for every element of an array.
+
+use super::Truth;
+use super::json::Json;
+
+/// Longest pointer, in bytes.
+const MAX_LENGTH: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Pointer(Box<[Step]>);
+
+#[derive(Debug)]
+enum Step {
+    /// `*`.
+    Each,
+    /// A key of an object, or an index of an array where it is a number.
+    Key { name: Box<str>, index: Option<usize> },
+}
+
+/// How the answers for several elements become one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Quantifier {
+    /// One is enough.
+    Any,
+    /// Each must match; none at all is a match.
+    All,
+    /// Likewise, but unknown where some match and some do not.
+    AllOrUnknown,
+}
+
+/// Which place a step leads to.
+enum Child<'j, 'a> {
+    Here(&'j Json<'a>),
+    Absent,
+    /// Readers differ.
+    Doubt,
+}
+
+impl Pointer {
+    /// Reads a pointer, or says what is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_LENGTH {
+            return Err(format!("must not be longer than {MAX_LENGTH} bytes"));
+        }
+        let Some(rest) = text.strip_prefix('/') else {
+            let better = text.replace('.', "/");
+            return Err(format!("is no JSON pointer: it begins with `/`, such as \"/{better}\""));
+        };
+        rest.split('/').map(step).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Asks `test` at each place that this leads to; `None` stands for a place that is absent.
+    pub(super) fn evaluate(
+        &self,
+        root: &Json<'_>,
+        quantifier: Quantifier,
+        test: &dyn Fn(Option<&Json<'_>>) -> Truth,
+    ) -> Truth {
+        let mut seen = Seen { any: Truth::No, all: Truth::Yes };
+        walk(&self.0, root, &mut seen, test);
+        match quantifier {
+            Quantifier::Any => seen.any,
+            Quantifier::All => seen.all,
+            // Nothing at all matched: every element is a no, or there is none.
+            Quantifier::AllOrUnknown if seen.any == Truth::No => seen.all,
+            Quantifier::AllOrUnknown => seen.all.max(Truth::Unknown),
+        }
+    }
+}
+
+fn step(token: &str) -> Result<Step, String> {
+    if token == "*" {
+        return Ok(Step::Each);
+    }
+    let name = token.replace("~1", "/").replace("~0", "~");
+    if token.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
+        return Err("is no JSON pointer: write `~0` for `~` and `~1` for `/`".to_owned());
+    }
+    let is_index = name == "0" || (!name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit()));
+    let index = if is_index { name.parse().ok() } else { None };
+    Ok(Step::Key { name: Box::from(name), index })
+}
+
+struct Seen {
+    any: Truth,
+    all: Truth,
+}
+
+impl Seen {
+    fn add(&mut self, truth: Truth) {
+        self.any = self.any.max(truth);
+        self.all = self.all.min(truth);
+    }
+}
+
+fn walk(steps: &[Step], value: &Json<'_>, seen: &mut Seen, test: &dyn Fn(Option<&Json<'_>>) -> Truth) {
+    let Some((first, rest)) = steps.split_first() else {
+        return seen.add(test(Some(value)));
+    };
+    match (first, value) {
+        (Step::Each, Json::List(items)) => items.iter().for_each(|item| walk(rest, item, seen, test)),
+        (Step::Each, _) => seen.add(Truth::Unknown),
+        (Step::Key { name, index }, value) => match child(value, name, *index) {
+            Child::Here(child) => walk(rest, child, seen, test),
+            Child::Absent => seen.add(test(None)),
+            Child::Doubt => seen.add(Truth::Unknown),
+        },
+    }
+}
+
+fn child<'j, 'a>(value: &'j Json<'a>, name: &str, index: Option<usize>) -> Child<'j, 'a> {
+    match value {
+        Json::Object(members) => {
+            let mut found = Child::Absent;
+            for (key, value) in members {
+                if **key == *name && matches!(found, Child::Absent) {
+                    found = Child::Here(value);
+                } else if is_alike(key, name) {
+                    return Child::Doubt;
+                }
+            }
+            found
+        }
+        Json::List(items) => match index {
+            Some(index) => items.get(index).map_or(Child::Absent, Child::Here),
+            None => Child::Doubt,
+        },
+        Json::Null | Json::Boolean(_) | Json::Number(_) | Json::Text(_) => Child::Doubt,
+    }
+}
+
+/// Whether a reader that ignores case would take one key for the other.
+pub(super) fn is_alike(one: &str, other: &str) -> bool {
+    if one.is_ascii() && other.is_ascii() {
+        return one.eq_ignore_ascii_case(other);
+    }
+    // By way of capitals, which also joins the long s and the Kelvin sign to their letters.
+    let fold = |text: &str| text.to_uppercase().to_lowercase();
+    fold(one) == fold(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_lead_to_their_places() {
+        let text = r#"{"a":{"b":1},"l":[1,2,3],"n":null,"x/y":1,"t~":1,"":1,"Case":1,"dup":1,"DUP":2,"0":1,"deep":[{"k":1},{"k":2},{}]}"#;
+        let root = Json::read(text.as_bytes()).unwrap();
+        let rows = [
+            ("/a/b", "1"),
+            ("/a/c", "absent"),
+            ("/a/b/c", "doubt"),
+            ("/n", "null"),
+            ("/n/x", "doubt"),
+            ("/l/0", "1"),
+            ("/l/3", "absent"),
+            ("/l/00", "doubt"),
+            ("/l/x", "doubt"),
+            ("/l/*", "1 2 3"),
+            ("/a/*", "doubt"),
+            ("/zzz/*", "absent"),
+            ("/x~1y", "1"),
+            ("/t~0", "1"),
+            ("/", "1"),
+            ("/case", "doubt"),
+            ("/Case", "1"),
+            ("/dup", "doubt"),
+            ("/0", "1"),
+            ("/deep/*/k", "1 2 absent"),
+        ];
+        for (pointer, want) in rows {
+            let found = std::cell::RefCell::new(Vec::new());
+            let pointer = Pointer::parse(pointer).unwrap();
+            let truth = pointer.evaluate(&root, Quantifier::Any, &|value| {
+                found.borrow_mut().push(match value {
+                    Some(Json::Number(text)) => (*text).to_owned(),
+                    Some(_) => "null".to_owned(),
+                    None => "absent".to_owned(),
+                });
+                Truth::No
+            });
+            let found = if truth == Truth::Unknown { "doubt".to_owned() } else { found.into_inner().join(" ") };
+            assert_eq!(found, want, "{pointer:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pointer_is_refused() {
+        for text in ["", "path", "a.b", "/a~", "/a~2"] {
+            assert!(Pointer::parse(text).is_err(), "{text}");
+        }
+        assert!(Pointer::parse(&"/a".repeat(600)).is_err());
+        assert_eq!(Pointer::parse("a.b").unwrap_err(), "is no JSON pointer: it begins with `/`, such as \"/a/b\"");
+    }
+
+    #[test]
+    fn keys_that_some_readers_take_for_one_are_alike() {
+        for (one, other, want) in [
+            ("path", "PATH", true),
+            ("path", "paths", false),
+            ("\u{212a}ey", "key", true),
+            ("\u{17f}rc", "src", true),
+            ("é", "É", true),
+        ] {
+            assert_eq!(is_alike(one, other), want, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn quantifiers_join_the_elements() {
+        use Truth::{No, Unknown, Yes};
+        let root = Json::read(br#"{"l":["y","n"],"e":[],"u":["y","u"],"n":["n"],"y":["y"]}"#).unwrap();
+        for (pointer, any, all, ask) in [
+            ("/l/*", Yes, No, Unknown),
+            ("/e/*", No, Yes, Yes),
+            ("/u/*", Yes, Unknown, Unknown),
+            ("/n/*", No, No, No),
+            ("/y/*", Yes, Yes, Yes),
+        ] {
+            let pointer = Pointer::parse(pointer).unwrap();
+            let test = |value: Option<&Json<'_>>| match value {
+                Some(Json::Text(text)) if text == "y" => Yes,
+                Some(Json::Text(text)) if text == "u" => Unknown,
+                _ => No,
+            };
+            let found = [Quantifier::Any, Quantifier::All, Quantifier::AllOrUnknown]
+                .map(|quantifier| pointer.evaluate(&root, quantifier, &test));
+            assert_eq!(found, [any, all, ask], "{pointer:?}");
+        }
+    }
+}

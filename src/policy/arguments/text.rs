@@ -1,0 +1,153 @@
+//! Texts with a meaning of their own: paths, hosts of URLs, domains of mail addresses.
+//!
+//! Each has one plain spelling that every program reads alike. Whatever is spelled otherwise is unknown.
+
+use std::net::IpAddr;
+
+use super::Truth;
+
+/// A directory in its plain spelling, or what is wrong with it.
+pub(super) fn base(path: &str) -> Result<Box<str>, String> {
+    let trimmed = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
+    if !is_plain_path(trimmed) {
+        return Err(format!(
+            "`{path}` is no plain absolute path: it begins with `/` and has no `..`, `.`, `//`, `%` or `\\`"
+        ));
+    }
+    Ok(Box::from(trimmed))
+}
+
+/// Whether a path is the directory or lies below it, links aside.
+pub(super) fn is_under(path: &str, base: &str) -> Truth {
+    let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
+    if !is_plain_path(path) {
+        return Truth::Unknown;
+    }
+    let below = |path: &str, base: &str| {
+        base == "/" || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if below(path, base) {
+        return Truth::Yes;
+    }
+    // Some file systems ignore case.
+    if below(&path.to_lowercase(), &base.to_lowercase()) { Truth::Unknown } else { Truth::No }
+}
+
+fn is_plain_path(path: &str) -> bool {
+    let odd = |c: char| c.is_control() || matches!(c, '%' | '\\');
+    let Some(rest) = path.strip_prefix('/') else { return false };
+    !path.contains(odd) && (rest.is_empty() || rest.split('/').all(|part| !matches!(part, "" | "." | "..")))
+}
+
+/// A host, or everything below a domain.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Domain {
+    /// In lower case, without `*.`.
+    name: Box<str>,
+    /// Written with `*.`: what lies below, not the domain itself.
+    below: bool,
+}
+
+impl Domain {
+    /// A name or an IP address.
+    pub(super) fn host(text: &str) -> Result<Self, String> {
+        match plain_address(text) {
+            Some(address) => Ok(Self { name: Box::from(address), below: false }),
+            None => Self::name(text),
+        }
+    }
+
+    pub(super) fn name(text: &str) -> Result<Self, String> {
+        let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
+        let lower = name.to_ascii_lowercase();
+        if !is_name(&lower) {
+            return Err(format!(
+                "`{text}` is no domain, such as \"example.com\" or, for all below it, \"*.example.com\""
+            ));
+        }
+        Ok(Self { name: Box::from(lower), below })
+    }
+
+    fn has(&self, host: &str) -> bool {
+        if self.below {
+            host.strip_suffix(&*self.name).is_some_and(|rest| rest.ends_with('.'))
+        } else {
+            *host == *self.name
+        }
+    }
+}
+
+/// Whether the URL's host is one of them.
+pub(super) fn url_host(url: &str, hosts: &[Domain]) -> Truth {
+    host_of(url).map_or(Truth::Unknown, |host| Truth::from(hosts.iter().any(|wanted| wanted.has(&host))))
+}
+
+/// The host of an http or websocket URL that is spelled so that all readers find the same.
+fn host_of(url: &str) -> Option<String> {
+    if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+        return None;
+    }
+    let (scheme, rest) = url.split_once("://")?;
+    if !["http", "https", "ws", "wss"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return None;
+    }
+    let authority = rest.split(['/', '?', '#']).next()?;
+    // Whoever writes `@` may mean it as the end of a user's name, wherever it stands before the path.
+    if authority.contains(['@', '%']) {
+        return None;
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().is_err() || !port.bytes().all(|b| b.is_ascii_digit())) {
+        return None;
+    }
+    let host = host.to_ascii_lowercase();
+    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return plain_address(address).filter(|_| address.contains(':'));
+    }
+    // A last label of digits makes readers take the name for a number in some notation.
+    if plain_address(&host).is_some() {
+        Some(host)
+    } else {
+        Some(host).filter(|host| is_name(host) && !is_numeric(host))
+    }
+}
+
+/// An IP address in its usual spelling.
+fn plain_address(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let address: IpAddr = lower.parse().ok()?;
+    let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+    (!mapped && address.to_string() == lower).then_some(lower)
+}
+
+fn is_numeric(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    last.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// A domain name in lower case, without a dot at its end.
+fn is_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
+        (1..=63).contains(&label.len()) && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+/// Whether the domain of a mail address is one of them.
+pub(super) fn email_domain(address: &str, domains: &[Domain]) -> Truth {
+    let Some((user, domain)) = address.split_once('@') else { return Truth::Unknown };
+    // No comments, quotes, lists, routes or names beside the address.
+    let plain = |b: u8| {
+        b.is_ascii_alphanumeric()
+            || matches!(b, b'.' | b'_' | b'-' | b'+' | b'=' | b'\'' | b'~' | b'#' | b'$' | b'&' | b'*')
+    };
+    let domain = domain.to_ascii_lowercase();
+    if user.is_empty() || !user.bytes().all(plain) || !is_name(&domain) {
+        return Truth::Unknown;
+    }
+    Truth::from(domains.iter().any(|wanted| wanted.has(&domain)))
+}

@@ -1,0 +1,200 @@
+use std::time::Duration;
+
+use expect_test::expect;
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::{Event, Evidence, Kind};
+
+const KEY: [u8; 32] = [7; 32];
+/// 2026-11-21T10:15:00.250Z
+const AT: u64 = 1_795_256_100_250;
+
+fn line(entry: &Entry, form: &Form) -> String {
+    let mut out = Vec::new();
+    Chain::after(Head::none("main")).append(entry, AT, form, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn full() -> Entry {
+    Entry {
+        call: Some(255),
+        caller: Some("ci".into()),
+        session: Some(3),
+        upstream: Some("fs".into()),
+        kind: Some(Kind::Tool),
+        item: Some("fs__\"a\"\n".into()),
+        definition: Some(Digest::of(b"")),
+        arguments: Some(RawJson::trusted(r#"{"b":1, "a":2}"#)),
+        result: "allow",
+        rule: Some("r".into()),
+        grant: Some("g".into()),
+        prompt: Some("p".into()),
+        evidence: Some(Evidence::Page),
+        by: Some("operator".into()),
+        why: "rule matches".into(),
+        duration: Some(Duration::from_millis(2)),
+        ..Entry::new(Event::Decision)
+    }
+}
+
+/// The lines of a chain of so many records.
+fn log(records: u64) -> (Vec<Vec<u8>>, Head) {
+    let mut chain = Chain::after(Head::none("main"));
+    let form = Form::new(&KEY, false);
+    let mut lines = Vec::new();
+    for call in 0..records {
+        let mut out = Vec::new();
+        let entry = Entry { call: Some(call), ..Entry::new(Event::Outcome) };
+        chain.append(&entry, AT + call, &form, &mut out);
+        lines.push(out);
+    }
+    (lines, chain.head())
+}
+
+/// The verdict on a file of those bytes.
+fn verdict(text: &[u8], known: &[Head]) -> Result<Sound, Bad> {
+    let mut reader = Reader::new("main", known.to_vec());
+    reader.segment("file");
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\n") {
+            Some(line) => reader.line(line),
+            None => reader.rest(line),
+        }
+    }
+    reader.end()
+}
+
+#[test]
+fn a_record_has_every_member_once_in_its_order() {
+    let mut got = line(&full(), &Form::new(&KEY, true));
+    got.push_str(&line(&Entry::gateway("started", ""), &Form::new(&KEY, true)));
+    expect![[r#"
+        {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"decision","call":"ff","caller":"ci","session":3,"upstream":"fs","kind":"tool","item":"fs__\"a\"\n","definition":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","args":"2015f92abc192995f01024438788893a","arguments":{"a":2,"b":1},"result":"allow","rule":"r","grant":"g","prompt":"p","evidence":"L2","by":"operator","why":"rule matches","us":2000,"prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"bc96d75cf411206641114f1ede93e6fe5fbdfc40be5f3598b5e160be97a8e4ca"}
+        {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"gateway","result":"started","prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"c10463bffe1ec31a98c59c30b84da09369d3fb67696cd97445b5a7fc69cacde3"}
+    "#]]
+    .assert_eq(&got);
+}
+
+#[test]
+fn arguments_are_a_digest_under_the_key_unless_they_are_wanted() {
+    let of = |arguments: &str, key: [u8; 32]| {
+        let arguments = Some(RawJson::trusted(arguments.to_owned()));
+        line(&Entry { arguments, ..Entry::new(Event::Decision) }, &Form::new(&key, false))
+    };
+    assert_eq!(of(r#"{"a":1,"b":"x"}"#, KEY), of("{ \"b\": \"\\u0078\",\n\"a\": 1 }", KEY));
+    assert_ne!(of(r#"{"a":1}"#, KEY), of(r#"{"a":2}"#, KEY));
+    assert_ne!(of(r#"{"a":1}"#, KEY), of(r#"{"a":1}"#, [8; 32]));
+    assert!(!of(r#"{"a":"secret"}"#, KEY).contains("secret"));
+}
+
+#[test]
+fn long_texts_are_cut_and_the_line_says_so() {
+    let long = "é\n".repeat(MAX_ARGUMENTS);
+    let arguments = RawJson::trusted(serde_json::to_vec(&serde_json::json!({ "a": long })).unwrap());
+    let size = arguments.bytes().len();
+    let entry = Entry { arguments: Some(arguments), item: Some(long.into()), ..full() };
+    let text = line(&entry, &Form::new(&KEY, true));
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(record["arguments-bytes"], size);
+    assert!(record["arguments"].is_string() && record["item"].as_str().unwrap().ends_with('…'));
+    assert!(text.len() < 4 * MAX_ARGUMENTS && text.matches('\n').count() == 1, "{} bytes", text.len());
+    assert_eq!(Head::of_line(text.trim_end().as_bytes()).map(|head| head.seq), Some(1));
+}
+
+#[test]
+fn a_log_that_nobody_touched_is_sound() {
+    let (lines, head) = log(9);
+    let text = lines.concat();
+    let known = [Head::of_line(lines[3].trim_ascii_end()).unwrap(), head];
+    assert_eq!(verdict(&text, &known), Ok(Sound { head, torn: false }));
+    assert_eq!(verdict(b"", &[]), Ok(Sound { head: Head::none("main"), torn: false }));
+    let torn = [&text, &lines[0][..20]].concat();
+    assert_eq!(verdict(&torn, &known), Ok(Sound { head, torn: true }), "a crash after the last kept record");
+    let mut reader = Reader::new("main", known.to_vec()).from_anywhere();
+    lines[5..].iter().for_each(|line| reader.line(line.trim_ascii_end()));
+    assert_eq!(reader.end().map(|sound| sound.head), Ok(head), "the beginning is archived");
+}
+
+#[test]
+fn the_first_bad_record_is_named_for_each_kind_of_damage() {
+    let (lines, head) = log(9);
+    let (mut chain, mut other) = (Chain::after(Head::none("main")), Vec::new());
+    (0..9).for_each(|_| chain.append(&Entry::new(Event::Gateway), AT, &Form::new(&KEY, false), &mut other));
+    let without = |from: usize, to: usize| [&lines[..from], &lines[to..]].concat().concat();
+    let mut flipped = lines.clone();
+    flipped[4][60] ^= 1;
+    let mut swapped = lines.clone();
+    swapped.swap(3, 6);
+    let mut garbage = lines.clone();
+    garbage.insert(2, b"{}\n".to_vec());
+    let mut doubled = lines.clone();
+    doubled.insert(5, lines[4].clone());
+    let mut renumbered = lines.clone();
+    renumbered[3] = String::from_utf8(lines[3].clone()).unwrap().replace("\"seq\":4", "\"seq\":04").into_bytes();
+    let rows: Vec<(&str, Vec<u8>, u64, u64, What)> = vec![
+        ("flipped bit", flipped.concat(), 5, 5, What::Changed),
+        ("removed line", without(4, 5), 5, 6, What::Removed { from: 5 }),
+        ("removed lines", without(0, 3), 1, 4, What::Removed { from: 1 }),
+        ("swapped lines", swapped.concat(), 4, 7, What::Reordered),
+        ("doubled line", doubled.concat(), 6, 5, What::Duplicate),
+        ("foreign line", garbage.concat(), 3, 3, What::NotARecord),
+        ("another spelling of a number", renumbered.concat(), 4, 4, What::NotARecord),
+        ("cut at a line", without(7, 9), 8, 8, What::CutOff { until: 9 }),
+        ("cut in a line", [without(8, 9), lines[8][..50].to_vec()].concat(), 9, 9, What::Torn),
+        ("everything gone", Vec::new(), 1, 1, What::CutOff { until: 9 }),
+        ("written anew", other, 9, 9, What::Changed),
+    ];
+    for (label, text, line, seq, what) in rows {
+        assert_eq!(verdict(&text, &[head]), Err(Bad { segment: "file".to_owned(), line, seq, what }), "{label}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_single_change_of_any_byte_is_found(records in 1_u64..8, at in any::<prop::sample::Index>(), flip in 1_u8..) {
+        let (lines, head) = log(records);
+        let mut text = lines.concat();
+        let at = at.index(text.len());
+        text[at] ^= flip;
+        prop_assert!(verdict(&text, &[head]).is_err());
+    }
+
+    #[test]
+    fn any_removed_or_added_byte_is_found(records in 1_u64..8, at in any::<prop::sample::Index>(), add in any::<Option<u8>>()) {
+        let (lines, head) = log(records);
+        let mut text = lines.concat();
+        let at = at.index(text.len());
+        match add {
+            Some(byte) => text.insert(at, byte),
+            None => drop(text.remove(at)),
+        }
+        prop_assert!(verdict(&text, &[head]).is_err());
+    }
+
+    #[test]
+    fn any_removal_is_found(records in 1_u64..20, a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>()) {
+        let (mut lines, head) = log(records);
+        let (a, b) = (a.index(lines.len()), b.index(lines.len()));
+        lines.drain(a.min(b)..=a.max(b));
+        let bad = verdict(&lines.concat(), &[head]).unwrap_err();
+        prop_assert_eq!(bad.line as usize, a.min(b) + 1);
+    }
+
+    #[test]
+    fn any_swap_is_found(records in 2_u64..20, a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>()) {
+        let (mut lines, head) = log(records);
+        let (a, b) = (a.index(lines.len()), b.index(lines.len()));
+        prop_assume!(a != b);
+        lines.swap(a, b);
+        let bad = verdict(&lines.concat(), &[head]).unwrap_err();
+        prop_assert_eq!((bad.line as usize, bad.what), (a.min(b) + 1, What::Reordered));
+    }
+
+    #[test]
+    fn any_cut_is_found(records in 1_u64..20, at in any::<prop::sample::Index>()) {
+        let (lines, head) = log(records);
+        let text = lines.concat();
+        prop_assert!(verdict(&text[..at.index(text.len())], &[head]).is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! Random histories against what must always hold.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CALLERS: [&str; 2] = ["ci", "dev"];
+const ITEMS: [&str; 3] = ["files__a", "files__b", "files__c"];
+const LIMITS: DeskLimits = DeskLimits { max_open: 2, per_minute: 3 };
+const UNUSED: Wall = 40_000;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(Asked),
+    /// Which of the open prompts, how, over which channel.
+    Answer(usize, Answer, Evidence),
+    /// Whether the call goes on.
+    Claim(Asked, bool),
+    Pass(Wall),
+    /// The definition of this number is another one.
+    Invalidate(u8),
+    End(u64),
+}
+
+fn actions() -> impl Strategy<Value = Asked> {
+    let who = (0..CALLERS.len(), 0..ITEMS.len(), proptest::option::of(1_u64..3));
+    let what = (0_u8..2, 0_u8..2, 0_u8..2, 0_u8..2, evidence(), any::<bool>());
+    (who, what).prop_map(|((caller, item, session), (definition, launch, arguments, rule, need, destructive))| Asked {
+        caller: Arc::from(CALLERS[caller]),
+        session,
+        item: Arc::from(ITEMS[item]),
+        definition: Digest::of(&[definition]),
+        launch: Digest::of(&[launch]),
+        arguments: Digest::of(&[arguments]),
+        rule: Arc::from(["r", "s"][usize::from(rule)]),
+        need,
+        destructive,
+        ..asked()
+    })
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    prop_oneof![Just(Evidence::Client), Just(Evidence::Page), Just(Evidence::Operator)]
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        4 => Just(Answer::Allow(Lifetime::Once)),
+        2 => Just(Answer::Allow(Lifetime::Session)),
+        2 => (0_u64..100_000).prop_map(|until| Answer::Allow(Lifetime::Until(until))),
+        1 => Just(Answer::Allow(Lifetime::UntilChanged)),
+        1 => Just(Answer::Deny),
+        3 => Just(Answer::Dismiss),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        5 => actions().prop_map(Step::Ask),
+        5 => (0_usize..4, answers(), evidence()).prop_map(|(which, answer, by)| Step::Answer(which, answer, by)),
+        8 => (actions(), any::<bool>()).prop_map(|(asked, goes_on)| Step::Claim(asked, goes_on)),
+        4 => prop_oneof![0_u64..100, 0_u64..5000].prop_map(Step::Pass),
+        1 => (0_u8..2).prop_map(Step::Invalidate),
+        1 => (1_u64..3).prop_map(Step::End),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+/// What is known from outside.
+struct World {
+    desk: Desk,
+    grants: Grants,
+    now: Wall,
+    next: u64,
+    open: HashMap<PromptId, Asked>,
+    spent: HashSet<Arc<str>>,
+    gone: HashSet<Arc<str>>,
+    embargoes: HashMap<(Arc<str>, Arc<str>), Wall>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            desk: Desk::new(LIMITS),
+            grants: Grants::new(UNUSED),
+            now: 1,
+            next: 0,
+            open: HashMap::new(),
+            spent: HashSet::new(),
+            gone: HashSet::new(),
+            embargoes: HashMap::new(),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Ask(asked) => self.ask(asked),
+            Step::Answer(which, answer, evidence) => self.answer(which, answer, evidence),
+            Step::Claim(asked, goes_on) => self.claim(&asked, goes_on),
+            Step::Pass(time) => {
+                self.now += time;
+                for id in self.desk.expire(self.now) {
+                    assert!(self.open.remove(&id).is_some(), "closed twice");
+                }
+            }
+            Step::Invalidate(number) => {
+                let changed = |asked: &Asked| asked.definition == Digest::of(&[number]);
+                let dead = self.grants.iter().filter(|grant| changed(grant.asked())).map(|grant| grant.id().clone());
+                self.gone.extend(dead);
+                self.grants = self.grants.without(|grant| changed(grant.asked()));
+                for id in self.desk.supersede(|prompt| changed(&prompt.asked)) {
+                    assert!(self.open.remove(&id).is_some_and(|asked| changed(&asked)));
+                }
+            }
+            Step::End(session) => {
+                self.desk.session_ended(session);
+                let over =
+                    |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().session == Some(session);
+                self.grants = self.grants.without(over);
+            }
+        }
+        let listed: HashSet<PromptId> = self.desk.prompts().map(|prompt| prompt.id).collect();
+        assert_eq!(listed, self.open.keys().copied().collect(), "nothing open is lost");
+        for caller in CALLERS {
+            let mine = self.desk.prompts().filter(|prompt| *prompt.asked.caller == *caller);
+            assert!(mine.count() <= LIMITS.max_open);
+        }
+        let pairs: HashSet<_> = self.desk.prompts().map(|p| (p.asked.caller.clone(), p.asked.item.clone())).collect();
+        assert_eq!(pairs.len(), self.open.len(), "one prompt for each caller and item");
+        assert!(self.desk.largest_memory() <= 64);
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        self.next += 1;
+        let mut random = [0; 16];
+        random[..8].copy_from_slice(&self.next.to_be_bytes());
+        let pair = (asked.caller.clone(), asked.item.clone());
+        match self.desk.open(asked.clone(), shown(), PromptId::new(random), self.now, 900) {
+            Ok(Opened { id, joined: true }) => assert_eq!(self.open[&id].action(), asked.action()),
+            Ok(Opened { id, joined: false }) => {
+                let embargo = self.embargoes.get(&pair).copied().unwrap_or(0);
+                assert!(embargo <= self.now, "asked within an embargo");
+                self.open.insert(id, asked);
+            }
+            Err(Refused::Embargo { until }) => {
+                assert!(until > self.now);
+                let before = self.embargoes.insert(pair, until).unwrap_or(0);
+                assert!(before <= until, "an embargo grew shorter");
+            }
+            Err(Refused::OpenAlready(id)) => assert!(self.open.contains_key(&id)),
+            Err(Refused::Declined | Refused::TooMany { .. }) => {}
+        }
+    }
+
+    fn answer(&mut self, which: usize, answer: Answer, evidence: Evidence) {
+        let mut ids: Vec<PromptId> = self.open.keys().copied().collect();
+        ids.sort_unstable();
+        let Some(id) = ids.get(which).copied() else { return };
+        self.next += 1;
+        let grant_id = Arc::from(format!("{:016x}", self.next));
+        match self.desk.answer(&id, answer, evidence, "by", self.now, grant_id) {
+            Ok(grant) => {
+                self.open.remove(&id);
+                if let Some(grant) = grant {
+                    assert!(evidence >= grant.asked().need);
+                    assert!(
+                        evidence > Evidence::Client || matches!(grant.lifetime(), Lifetime::Once | Lifetime::Session)
+                    );
+                    assert!(!grant.is_once() || grant.arguments() == Arguments::Exact);
+                    self.grants = self.grants.with(Arc::new(grant));
+                }
+                assert!(self.desk.get(&id).is_none());
+            }
+            Err(_) => assert!(self.desk.get(&id).is_some(), "an answer that does not count closes nothing"),
+        }
+    }
+
+    fn claim(&mut self, asked: &Asked, goes_on: bool) {
+        let Some(consented) = self.grants.claim(asked, self.now) else { return };
+        let grant = consented.grant();
+        let given = grant.asked();
+        assert!(!self.spent.contains(grant.id()) && !self.gone.contains(grant.id()));
+        assert!(given.caller == asked.caller && given.item == asked.item && given.kind == asked.kind);
+        assert!(given.definition == asked.definition && given.launch == asked.launch && given.rule == asked.rule);
+        assert!(grant.arguments() == Arguments::Any || given.arguments == asked.arguments);
+        assert!(grant.lifetime() != Lifetime::Session || (asked.session.is_some() && given.session == asked.session));
+        assert!(grant.evidence() >= asked.need && !grant.is_over(self.now, UNUSED));
+        if grant.is_once() {
+            let held = self.grants.claim(asked, self.now);
+            assert!(held.is_none_or(|second| second.grant().id() != grant.id()), "claimed twice at once");
+        }
+        if goes_on && consented.is_once() {
+            self.spent.insert(consented.spend().id().clone());
+        } else if goes_on {
+            drop(consented.spend());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_consent_covers_what_was_consented_to(steps in steps()) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The definition of a decision, written down naively: no resolving ahead, no order, one pass over the rules as written.
+
+use serde_json::Value;
+
+use super::*;
+use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
+
+/// Yes, no, or unknown.
+type Three = Option<bool>;
+
+/// What becomes of the call, with whether it is hidden and what evidence is needed.
+pub(super) fn reference(spec: &PolicySpec, facts: &Facts<'_>) -> (Effect, bool, Option<Evidence>) {
+    let about: Vec<&RuleSpec> = spec.rules.iter().filter(|rule| is_about(rule, facts)).collect();
+    let of = |effect: Effect| about.iter().filter(move |rule| rule.effect == effect);
+    let plain = |rule: &RuleSpec| rule.arguments.is_empty() && rule.unless.is_empty();
+    let can_ask = matches!(facts.kind, Kind::Tool | Kind::Prompt | Kind::Resource);
+    let servers = matches!(facts.kind, Kind::Sampling | Kind::Elicitation | Kind::Launch);
+    let default = match spec.default {
+        _ if servers => Effect::Allow,
+        Effect::Ask if !can_ask => Effect::Allow,
+        default => default,
+    };
+    let opened = of(Effect::Allow).count() > 0 || (can_ask && of(Effect::Ask).count() > 0);
+    if of(Effect::Deny).any(|rule| plain(rule)) || (default == Effect::Deny && !opened) {
+        return (Effect::Deny, true, None);
+    }
+    if of(Effect::Deny).any(|rule| applies(rule, facts) != Some(false)) {
+        return (Effect::Deny, false, None);
+    }
+    let destroys = facts.kind == Kind::Tool && facts.annotations.known_destructive;
+    let least = if destroys { Evidence::Page } else { Evidence::Client };
+    let asking = of(Effect::Ask).filter(|rule| can_ask && applies(rule, facts) != Some(false));
+    if let Some(need) = asking.map(|rule| rule.min_evidence.unwrap_or(least).max(least)).max() {
+        return (Effect::Ask, false, Some(need));
+    }
+    if of(Effect::Allow).any(|rule| applies(rule, facts) == Some(true)) {
+        return (Effect::Allow, false, None);
+    }
+    (default, false, (default == Effect::Ask).then_some(least))
+}
+
+fn any(globs: &[String], text: &str) -> bool {
+    globs.iter().any(|glob| globset::Glob::new(glob).unwrap().compile_matcher().is_match(text))
+}
+
+fn is_about(rule: &RuleSpec, facts: &Facts<'_>) -> bool {
+    let of_uri = !facts.canonical.contains("__");
+    let (names, base) = match facts.kind {
+        Kind::Tool | Kind::Task => (Some(&rule.tools), Kind::Tool),
+        Kind::Prompt => (Some(&rule.prompts), Kind::Prompt),
+        Kind::Resource | Kind::Subscription => (Some(&rule.resources), Kind::Resource),
+        Kind::Completion if of_uri => (Some(&rule.resources), Kind::Resource),
+        Kind::Completion => (Some(&rule.prompts), Kind::Prompt),
+        Kind::Sampling | Kind::Elicitation | Kind::Launch => (None, facts.kind),
+    };
+    let kinds = if rule.kinds.is_empty() {
+        names.is_some()
+    } else {
+        rule.kinds.contains(&facts.kind) || rule.kinds.contains(&base)
+    };
+    let bare = rule.tools.is_empty() && rule.prompts.is_empty() && rule.resources.is_empty();
+    let Hints { read_only, destructive, idempotent, open_world } = rule.annotations;
+    let agrees = |wanted: Option<bool>, is: bool| wanted.is_none() || wanted == Some(is);
+    let held = &facts.annotations;
+    kinds
+        && (rule.callers.is_empty() || any(&rule.callers, facts.caller))
+        && (rule.profiles.is_empty() || any(&rule.profiles, facts.profile))
+        && (rule.upstreams.is_empty() || any(&rule.upstreams, facts.upstream))
+        && (bare || names.is_some_and(|names| any(names, facts.canonical)))
+        && (rule.annotations.is_empty() || base == Kind::Tool)
+        && agrees(read_only, held.read_only)
+        && agrees(destructive, held.destructive)
+        && agrees(idempotent, held.idempotent)
+        && agrees(open_world, held.open_world)
+}
+
+fn applies(rule: &RuleSpec, facts: &Facts<'_>) -> Three {
+    if rule.arguments.is_empty() && rule.unless.is_empty() {
+        return Some(true);
+    }
+    let given = match facts.kind {
+        Kind::Task => return Some(false),
+        Kind::Completion => return None,
+        Kind::Resource | Kind::Subscription | Kind::Launch => None,
+        Kind::Tool | Kind::Prompt | Kind::Sampling | Kind::Elicitation => facts.arguments,
+    };
+    let text = given.map_or("{}".into(), RawJson::text);
+    let root: Value = serde_json::from_str(&text).ok()?;
+    let holds = |list: &[ArgumentSpec], absent: Three| {
+        let each = list.iter().map(|one| holds(one, &root, rule.effect, absent)).collect::<Vec<_>>();
+        and(&each)
+    };
+    let positive = holds(&rule.arguments, Some(false));
+    if rule.unless.is_empty() {
+        return positive;
+    }
+    and(&[positive, holds(&rule.unless, None).map(|held| !held)])
+}
+
+fn and(all: &[Three]) -> Three {
+    if all.contains(&Some(false)) {
+        Some(false)
+    } else if all.contains(&None) {
+        None
+    } else {
+        Some(true)
+    }
+}
+
+/// Each element of a list is looked at on its own; those in doubt, or at odds, put the whole in doubt where that binds.
+fn holds(one: &ArgumentSpec, root: &Value, effect: Effect, absent: Three) -> Three {
+    let in_unless = absent.is_none();
+    let mut answers = Vec::new();
+    visit(root, &one.pointer.split('/').skip(1).collect::<Vec<_>>(), &mut |found| {
+        answers.push(match found {
+            Err(()) => None,
+            Ok(None) => match one.matcher {
+                MatcherSpec::Absent => Some(true),
+                MatcherSpec::Present => Some(false),
+                MatcherSpec::Ne(_) => None,
+                _ => absent,
+            },
+            Ok(Some(value)) => matches(&one.matcher, value),
+        });
+    });
+    let some = if answers.contains(&Some(true)) {
+        Some(true)
+    } else if answers.contains(&None) {
+        None
+    } else {
+        Some(false)
+    };
+    match (effect, in_unless) {
+        (Effect::Deny, false) | (Effect::Allow, true) => some,
+        (Effect::Ask, false) if some == Some(true) && and(&answers) == Some(false) => None,
+        _ => and(&answers),
+    }
+}
+
+fn visit<'v>(value: &'v Value, steps: &[&str], found: &mut dyn FnMut(Result<Option<&'v Value>, ()>)) {
+    let Some((first, rest)) = steps.split_first() else { return found(Ok(Some(value))) };
+    match value {
+        Value::Array(items) if *first == "*" => items.iter().for_each(|item| visit(item, rest, found)),
+        Value::Array(items) => match first.parse::<usize>() {
+            Ok(index) => match items.get(index) {
+                Some(item) => visit(item, rest, found),
+                None => found(Ok(None)),
+            },
+            Err(_) => found(Err(())),
+        },
+        Value::Object(members) if *first != "*" => {
+            let alike: Vec<_> = members.keys().filter(|key| key.to_lowercase() == first.to_lowercase()).collect();
+            match alike.as_slice() {
+                [] => found(Ok(None)),
+                [only] if *only == first => visit(&members[*first], rest, found),
+                _ => found(Err(())),
+            }
+        }
+        _ => found(Err(())),
+    }
+}
+
+fn matches(matcher: &MatcherSpec, value: &Value) -> Three {
+    let equal = |scalar: &Scalar| match (scalar, value) {
+        (Scalar::Text(wanted), Value::String(text)) => Some(wanted == text),
+        (Scalar::Number(wanted), Value::Number(number)) => Some(Some(*wanted) == number.as_f64()),
+        (Scalar::Boolean(wanted), Value::Bool(is)) => Some(wanted == is),
+        _ => None,
+    };
+    match matcher {
+        MatcherSpec::Eq(wanted) => equal(wanted),
+        MatcherSpec::Ne(wanted) => equal(wanted).map(|is| !is),
+        MatcherSpec::In(wanted) => {
+            let answers: Vec<Three> = wanted.iter().map(equal).filter(Option::is_some).collect();
+            if answers.is_empty() { None } else { Some(answers.contains(&Some(true))) }
+        }
+        MatcherSpec::Prefix(prefix) => value.as_str().map(|text| text.starts_with(prefix.as_str())),
+        MatcherSpec::PathUnder(base) => {
+            let path = value.as_str().filter(|path| path.starts_with('/') && !path.contains(".."))?;
+            Some(std::path::Path::new(path).starts_with(base))
+        }
+        MatcherSpec::Range { min, max } => {
+            let number = value.as_f64()?;
+            Some(min.is_none_or(|min| min <= number) && max.is_none_or(|max| number <= max))
+        }
+        MatcherSpec::MaxItems(most) => value.as_array().map(|items| items.len() <= *most),
+        MatcherSpec::Absent | MatcherSpec::Present if value.is_null() => None,
+        MatcherSpec::Absent => Some(false),
+        MatcherSpec::Present => Some(true),
+        other => panic!("{} is not in these tests", other.key()),
+    }
+}

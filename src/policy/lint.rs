@@ -1,0 +1,220 @@
+//! Rules that cannot do what they seem to: that never match, that another rule always goes before, or that contradict
+//! themselves. Such a rule reads like protection and is none, so it refuses the configuration.
+//!
+//! Each finding is certain; rules that are hard to compare are left alone.
+
+use super::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar, takes};
+use super::rule::{Kinds, Pattern, Patterns, Problems, Rule, RuleSpec};
+use super::{Effect, Hints, PolicySpec};
+
+/// Adds what is wrong with rules that compile.
+pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut Problems) {
+    for (index, rule) in spec.rules.iter().enumerate() {
+        alone(&format!("policy.rules[{index}]"), rule, problems);
+    }
+    let all: Vec<(&RuleSpec, &Rule)> = spec.rules.iter().zip(rules.iter().map(AsRef::as_ref)).collect();
+    for (index, (rule, compiled)) in all.iter().enumerate() {
+        let before = all.get(..index).unwrap_or_default();
+        let path = format!("policy.rules[{index}]");
+        if let Some(first) =
+            before.iter().find(|(first, _)| RuleSpec { id: rule.id.clone(), ..(*first).clone() } == **rule)
+        {
+            problems.add(path, format!("says the same as rule `{}`; remove one of the two", first.0.id));
+        } else if let Some((other, _)) = all.iter().find(|other| goes_before(spec.default, other, compiled)) {
+            let verb = if other.effect == Effect::Deny { "denies" } else { "asks about" };
+            let message = format!("never decides anything: rule `{}` {verb} all that this one is about", other.id);
+            problems.add(path, message);
+        }
+    }
+}
+
+/// What is wrong with a rule, whatever the others say.
+fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
+    let mut add = |key: &str, message: &str| problems.add(format!("{path}{key}"), message);
+    let kinds = Kinds::of(rule);
+    let heeded = kinds.that_heed(rule.effect);
+    if kinds.is_empty() {
+        if rule.annotations.is_empty() {
+            add(".kinds", "never matches: `tools`, `prompts` or `resources` of this rule name nothing of these kinds");
+        } else {
+            add(".annotations", "never matches: only tools have annotations, and this rule is about none");
+        }
+    } else if heeded.is_empty() && rule.effect == Effect::Ask {
+        add(".kinds", "cannot wait for a consent: only tools, prompts and resources can");
+    } else if heeded.is_empty() {
+        add(".kinds", "changes nothing: these kinds are allowed unless a rule denies them");
+    }
+    if rule.min_evidence.is_some() && rule.effect != Effect::Ask {
+        add(".min-evidence", "belongs to rules with effect = \"ask\"");
+    }
+    if (rule.annotations.read_only, rule.annotations.destructive) == (Some(true), Some(true)) {
+        add(".annotations", "never matches: a tool that only reads is not held to be destructive");
+    }
+    let key = if rule.arguments.is_empty() { ".unless" } else { ".arguments" };
+    if rule.is_conditional() && !rule.resources.is_empty() {
+        add(key, "resources have no arguments; write the URIs in `resources`, and tools in a rule of their own");
+    } else if rule.is_conditional() && !kinds.is_empty() && !kinds.meets(Kinds::WITH_ARGUMENTS) {
+        add(key, "never matters: what this rule is about has no arguments");
+    }
+    conditions(path, rule, problems);
+}
+
+fn conditions(path: &str, rule: &RuleSpec, problems: &mut Problems) {
+    for (key, list) in [("arguments", &rule.arguments), ("unless", &rule.unless)] {
+        for (later, one) in list.iter().enumerate() {
+            let earlier = list.iter().take(later).position(|other| clash(other, one));
+            if let Some(earlier) = earlier {
+                let message = format!("cannot hold together with {key}[{earlier}], so the two never hold");
+                problems.add(format!("{path}.{key}[{later}]"), message);
+            }
+        }
+    }
+    if !rule.unless.is_empty() && rule.unless.iter().all(|one| rule.arguments.contains(one)) {
+        problems.add(format!("{path}.unless"), "excepts all that `arguments` are about, so the rule never applies");
+    }
+}
+
+/// Whether no value satisfies both.
+fn clash(one: &ArgumentSpec, other: &ArgumentSpec) -> bool {
+    // Of several elements, one may satisfy the first and another the second.
+    if one.pointer != other.pointer || one.pointer.split('/').any(|step| step == "*") {
+        return false;
+    }
+    let (one, other) = (&one.matcher, &other.matcher);
+    if types(one) & types(other) == 0 {
+        return true;
+    }
+    let none_taken = |values: &[Scalar], by| !values.is_empty() && !values.iter().any(|value| takes(by, value));
+    none_taken(values(one), other) || none_taken(values(other), one) || apart(one, other) || apart(other, one)
+}
+
+/// The values of a matcher that lists them.
+fn values(matcher: &MatcherSpec) -> &[Scalar] {
+    match matcher {
+        MatcherSpec::Eq(value) => std::slice::from_ref(value),
+        MatcherSpec::In(values) => values,
+        _ => &[],
+    }
+}
+
+/// Whether the texts or numbers of two matchers have nothing in common.
+fn apart(one: &MatcherSpec, other: &MatcherSpec) -> bool {
+    let diverge = |a: &str, b: &str| !a.starts_with(b) && !b.starts_with(a);
+    let plain = |path: &str| format!("{}/", path.trim_end_matches('/'));
+    match (one, other) {
+        (MatcherSpec::Prefix(a), MatcherSpec::Prefix(b) | MatcherSpec::PathUnder(b)) => {
+            diverge(a, b.trim_end_matches('/'))
+        }
+        (MatcherSpec::PathUnder(a), MatcherSpec::PathUnder(b)) => diverge(&plain(a), &plain(b)),
+        (MatcherSpec::Suffix(a), MatcherSpec::Suffix(b)) => !a.ends_with(b.as_str()) && !b.ends_with(a.as_str()),
+        (MatcherSpec::Range { max: Some(max), .. }, MatcherSpec::Range { min: Some(min), .. }) => max < min,
+        _ => false,
+    }
+}
+
+/// The types that a matcher can say yes to, as bits; nothing being there is one.
+fn types(matcher: &MatcherSpec) -> u16 {
+    const ABSENT: u16 = 1 << 8;
+    const ANY: u16 = !ABSENT;
+    let bit = |kind: JsonType| match kind {
+        // Integers are numbers.
+        JsonType::Integer | JsonType::Number => 1 << (JsonType::Number as u16),
+        kind => 1 << (kind as u16),
+    };
+    let of = |value: &Scalar| match value {
+        Scalar::Text(_) => bit(JsonType::String),
+        Scalar::Number(_) => bit(JsonType::Number),
+        Scalar::Boolean(_) => bit(JsonType::Boolean),
+    };
+    match matcher {
+        MatcherSpec::Eq(value) => of(value),
+        MatcherSpec::In(values) => values.iter().fold(0, |bits, value| bits | of(value)),
+        MatcherSpec::Ne(_) | MatcherSpec::Present => ANY,
+        MatcherSpec::Prefix(_)
+        | MatcherSpec::Suffix(_)
+        | MatcherSpec::Glob(_)
+        | MatcherSpec::Regex(_)
+        | MatcherSpec::PathUnder(_)
+        | MatcherSpec::UrlHostIn(_)
+        | MatcherSpec::EmailDomainIn(_)
+        | MatcherSpec::CidrIn(_)
+        | MatcherSpec::MaxLen(_) => bit(JsonType::String),
+        MatcherSpec::Range { .. } => bit(JsonType::Number),
+        MatcherSpec::MaxItems(_) => bit(JsonType::Array),
+        MatcherSpec::Type(kind) => bit(*kind),
+        MatcherSpec::Absent => ABSENT,
+    }
+}
+
+/// Whether the first rule decides everything that the second is about.
+fn goes_before(default: Effect, (spec, first): &(&RuleSpec, &Rule), second: &Rule) -> bool {
+    let kinds = match (first.effect, second.effect) {
+        (Effect::Deny, Effect::Allow | Effect::Ask) => second.kinds.that_heed(second.effect),
+        // What cannot ask still needs the second rule where the default denies.
+        (Effect::Ask, Effect::Allow) if default == Effect::Deny && second.kinds.meets(Kinds::FOLLOWING) => {
+            return false;
+        }
+        (Effect::Ask, Effect::Allow) => second.kinds.and(Kinds::ASKING),
+        _ => return false,
+    };
+    !spec.is_conditional()
+        && !kinds.is_empty()
+        && first.kinds.contains(kinds)
+        && within(&first.annotations, &second.annotations)
+        && covers(&first.target.callers, &second.target.callers)
+        && covers(&first.profiles, &second.profiles)
+        && covers_upstreams(first, second)
+        && covers_names(first, second)
+}
+
+/// Whether every tool that the second hints describe is one that the first describe.
+fn within(first: &Hints, second: &Hints) -> bool {
+    let pairs = [
+        (first.read_only, second.read_only),
+        (first.destructive, second.destructive),
+        (first.idempotent, second.idempotent),
+        (first.open_world, second.open_world),
+    ];
+    pairs.into_iter().all(|(first, second)| first.is_none() || first == second)
+}
+
+fn covers(first: &Patterns, second: &Patterns) -> bool {
+    let covered = |pattern: &Pattern| first.iter().any(|wider| wider.covers(pattern));
+    first.is_empty()
+        || first.iter().any(|pattern| pattern.text() == "*")
+        || (!second.is_empty() && second.iter().all(covered))
+}
+
+fn covers_upstreams(first: &Rule, second: &Rule) -> bool {
+    if covers(&first.target.upstreams, &second.target.upstreams) {
+        return true;
+    }
+    // The names tell their upstreams.
+    let upstream = |pattern: &Pattern, between: &str| {
+        let name = pattern.head().split_once(between).map(|(name, _)| name.to_owned());
+        name.is_some_and(|name| first.target.upstreams.iter().any(|pattern| pattern.matches(&name)))
+    };
+    let target = &second.target;
+    let mut named = target.tools.iter().chain(target.prompts.iter()).peekable();
+    let some = named.peek().is_some() || !target.resources.is_empty();
+    some && named.all(|pattern| upstream(pattern, "__"))
+        && target.resources.iter().all(|pattern| upstream(pattern, "+"))
+}
+
+fn covers_names(first: &Rule, second: &Rule) -> bool {
+    let lists =
+        |rule: &Rule| [rule.target.tools.is_empty(), rule.target.prompts.is_empty(), rule.target.resources.is_empty()];
+    let (of_first, of_second) = (lists(first), lists(second));
+    if of_first == [true; 3] {
+        return true;
+    }
+    if of_second == [true; 3] {
+        return false;
+    }
+    let (a, b) = (&first.target, &second.target);
+    let pairs = [(&a.tools, &b.tools), (&a.prompts, &b.prompts), (&a.resources, &b.resources)];
+    pairs.into_iter().all(|(wide, narrow)| narrow.is_empty() || (!wide.is_empty() && covers(wide, narrow)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! One event of the audit log as a value. Built where it happens, written down elsewhere.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::policy::{Digest, Evidence, Kind};
+use crate::wire::raw::RawJson;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// A call was decided.
+    Decision,
+    /// A call ended.
+    Outcome,
+    /// A person is asked.
+    Prompt,
+    /// A person answered, or nobody did in time.
+    Answer,
+    /// A grant came to be or was used up.
+    Grant,
+    /// A grant was taken back.
+    Revoke,
+    /// A definition was pinned, approved, rejected or found changed.
+    Pin,
+    /// A program or address of an upstream was pinned, approved, rejected or found changed.
+    Launch,
+    /// The gateway started, stopped, or says something about the log itself.
+    Gateway,
+}
+
+impl Event {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Decision,
+        Self::Outcome,
+        Self::Prompt,
+        Self::Answer,
+        Self::Grant,
+        Self::Revoke,
+        Self::Pin,
+        Self::Launch,
+        Self::Gateway,
+    ];
+
+    /// As the log and metric labels write it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Decision => "decision",
+            Self::Outcome => "outcome",
+            Self::Prompt => "prompt",
+            Self::Answer => "answer",
+            Self::Grant => "grant",
+            Self::Revoke => "revoke",
+            Self::Pin => "pin",
+            Self::Launch => "launch",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
+/// One event. What is not known is left out of its line.
+///
+/// Cloning a shared text is all that building one costs; formatting and digests are the writer's work.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) event: Event,
+    /// The number by which logs and refusals name the call.
+    pub(crate) call: Option<u64>,
+    pub(crate) caller: Option<Arc<str>>,
+    /// The number of the client's session or pipe.
+    pub(crate) session: Option<u64>,
+    pub(crate) upstream: Option<Arc<str>>,
+    pub(crate) kind: Option<Kind>,
+    /// The catalog's name of what was asked for.
+    pub(crate) item: Option<Arc<str>>,
+    /// Of the item's definition.
+    pub(crate) definition: Option<Digest>,
+    /// As received; digested under the install key by the writer.
+    pub(crate) arguments: Option<RawJson>,
+    /// The decision, outcome or answer in one word; empty where the event says it all.
+    pub(crate) result: &'static str,
+    /// The rule or limit that decided.
+    pub(crate) rule: Option<Arc<str>>,
+    /// Id of the grant.
+    pub(crate) grant: Option<Arc<str>>,
+    /// Id of the prompt.
+    pub(crate) prompt: Option<Arc<str>>,
+    pub(crate) evidence: Option<Evidence>,
+    /// Who answered, revoked or approved.
+    pub(crate) by: Option<Arc<str>>,
+    /// For people; empty where there is nothing to say.
+    pub(crate) why: Cow<'static, str>,
+    /// How long it took.
+    pub(crate) duration: Option<Duration>,
+}
+
+impl Entry {
+    /// An event of which nothing else is known; the rest is set by `Entry { .., ..Entry::new(event) }`.
+    pub(crate) const fn new(event: Event) -> Self {
+        Self {
+            event,
+            call: None,
+            caller: None,
+            session: None,
+            upstream: None,
+            kind: None,
+            item: None,
+            definition: None,
+            arguments: None,
+            result: "",
+            rule: None,
+            grant: None,
+            prompt: None,
+            evidence: None,
+            by: None,
+            why: Cow::Borrowed(""),
+            duration: None,
+        }
+    }
+
+    /// What the gateway says about itself and its log.
+    pub(crate) fn gateway(result: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { result, why: why.into(), ..Self::new(Event::Gateway) }
+    }
+}

@@ -1,0 +1,116 @@
+//! Sets of kinds.
+
+use super::super::{Effect, Kind};
+use super::{Field, RuleSpec};
+
+/// The kinds that a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::policy) struct Kinds(u16);
+
+impl Kinds {
+    /// Completions go with two kinds, so they are two.
+    const OF_PROMPTS: u16 = 1 << (Kind::Completion as u16);
+    const OF_TEMPLATES: u16 = 1 << 15;
+
+    /// What can wait for a consent.
+    pub(in crate::policy) const ASKING: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Resource]);
+    /// What goes with items and cannot wait for a consent, tasks aside: their calls were decided.
+    pub(in crate::policy) const FOLLOWING: Self = Self::from_kinds(&[Kind::Completion, Kind::Subscription]);
+    /// What can have arguments to look at.
+    pub(in crate::policy) const WITH_ARGUMENTS: Self =
+        Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Completion, Kind::Sampling, Kind::Elicitation]);
+    /// What is allowed unless a rule denies it.
+    const FREE: Self = Self::from_kinds(&[Kind::Sampling, Kind::Elicitation, Kind::Launch]);
+    const TOOLS: Self = Self::from_kinds(&[Kind::Tool, Kind::Task]);
+    const PROMPTS: Self = Self(Self::bits(Kind::Prompt) | Self::OF_PROMPTS);
+    const RESOURCES: Self = Self(Self::bits(Kind::Resource) | Self::bits(Kind::Subscription) | Self::OF_TEMPLATES);
+    const ITEMS: Self = Self(Self::TOOLS.0 | Self::PROMPTS.0 | Self::RESOURCES.0);
+
+    const fn from_kinds(kinds: &[Kind]) -> Self {
+        let mut bits = 0;
+        let mut rest = kinds;
+        while let [first, others @ ..] = rest {
+            bits |= Self::bits(*first);
+            rest = others;
+        }
+        Self(bits)
+    }
+
+    const fn bits(kind: Kind) -> u16 {
+        match kind {
+            Kind::Completion => Self::OF_PROMPTS | Self::OF_TEMPLATES,
+            _ => 1 << (kind as u16),
+        }
+    }
+
+    /// What the rule is about by its kinds, lists and annotations. What belongs to an item goes with it: who may not call a tool
+    /// may not ask after its tasks.
+    pub(in crate::policy) fn of(spec: &RuleSpec) -> Self {
+        let mut kinds = Self::stated(spec);
+        if spec.names_items() {
+            let lists =
+                [(&spec.tools, Self::TOOLS), (&spec.prompts, Self::PROMPTS), (&spec.resources, Self::RESOURCES)];
+            let named = lists.iter().filter(|(list, _)| !list.is_empty()).fold(0, |bits, (_, kinds)| bits | kinds.0);
+            kinds.0 &= named;
+        }
+        if !spec.annotations.is_empty() {
+            kinds.0 &= Self::TOOLS.0;
+        }
+        kinds
+    }
+
+    fn stated(spec: &RuleSpec) -> Self {
+        if spec.kinds.is_empty() {
+            return Self::ITEMS;
+        }
+        Self(spec.kinds.iter().fold(0, |bits, kind| {
+            bits | match kind {
+                Kind::Tool => Self::TOOLS.0,
+                Kind::Prompt => Self::PROMPTS.0,
+                Kind::Resource => Self::RESOURCES.0,
+                Kind::Completion
+                | Kind::Subscription
+                | Kind::Task
+                | Kind::Sampling
+                | Kind::Elicitation
+                | Kind::Launch => Self::bits(*kind),
+            }
+        }))
+    }
+
+    /// Those of them for which a rule of that effect can make a difference.
+    pub(in crate::policy) const fn that_heed(self, effect: Effect) -> Self {
+        match effect {
+            Effect::Deny => self,
+            Effect::Ask => Self(self.0 & Self::ASKING.0),
+            Effect::Allow => Self(self.0 & !Self::FREE.0),
+        }
+    }
+
+    pub(in crate::policy) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(in crate::policy) const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the two have a kind in common.
+    pub(in crate::policy) const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(in crate::policy) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether a kind is among them, of an item of that list.
+    pub(super) const fn has(self, kind: Kind, field: Option<Field>) -> bool {
+        let bit = match (kind, field) {
+            (Kind::Completion, Some(Field::Resources)) => Self::OF_TEMPLATES,
+            (Kind::Completion, _) => Self::OF_PROMPTS,
+            (kind, _) => Self::bits(kind),
+        };
+        self.0 & bit != 0
+    }
+}

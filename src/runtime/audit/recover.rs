@@ -1,0 +1,156 @@
+//! Where a log goes on after a restart.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+
+use super::files::{Folder, Segment};
+use super::heads::Kept;
+use crate::policy::Entry;
+use crate::policy::chain::{Chain, Head, Reader};
+
+/// How much of the last segment is verified at the start; several times the longest line.
+const TAIL: u64 = 4 << 20;
+
+/// A log that can be written on.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) chain: Chain,
+    pub(super) segment: Segment,
+    pub(super) file: File,
+    /// Bytes in the segment.
+    pub(super) length: u64,
+    /// What the log has to say about itself.
+    pub(super) notes: Vec<Entry>,
+}
+
+/// What one segment ends with.
+#[derive(Debug)]
+struct Scan {
+    /// Its last record, as long as everything before it in the tail is sound.
+    head: Option<Head>,
+    /// Where that record ends.
+    sound: u64,
+    length: u64,
+    /// Whether what follows is less than a line.
+    torn: bool,
+    /// Whether the record that the store kept is among them.
+    has_kept: bool,
+}
+
+/// Finds the end of a chain, or begins it.
+pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::Result<Start> {
+    let segments = folder.chains()?.remove(chain).unwrap_or_default();
+    let Some(last) = segments.last() else {
+        return match kept {
+            None => fresh(folder, chain, 1, Head::none(chain), Vec::new()),
+            Some(kept) => anew(folder, chain, 0, Head::none(chain), kept),
+        };
+    };
+    let mut scan = scan(folder, last, kept)?;
+    let mut head = scan.head;
+    // A segment that was begun and never written: the chain's end is in an earlier one.
+    for earlier in segments.iter().rev().skip(1) {
+        if head.is_some() {
+            break;
+        }
+        let before = self::scan(folder, earlier, kept)?;
+        head = before.head;
+        scan.has_kept |= before.has_kept;
+    }
+    let head = head.unwrap_or_else(|| Head::none(chain));
+    // Everything up to the kept record was on disk, so no crash explains it if that is not sound.
+    if let Some(kept) = kept
+        && !scan.has_kept
+        && (head.seq < kept.head.seq || !stands_in_its_segment(folder, kept)?)
+    {
+        return anew(folder, chain, last.number, head, kept);
+    }
+    let mut notes = Vec::new();
+    if kept.is_none() && head.seq != 0 {
+        let why = format!("nothing is known of records after {}: the store kept no head", head.seq);
+        notes.push(Entry::gateway("no-head", why));
+    }
+    let over = scan.length.saturating_sub(scan.sound);
+    if over == 0 || scan.torn || kept.is_some() {
+        let file = folder.append(last)?;
+        if over != 0 {
+            file.set_len(scan.sound)?;
+            tracing::warn!(segment = %last.name(), bytes = over, "a torn record was cut off the audit log");
+            notes.push(Entry::gateway("recovered", format!("recovered a torn record: {over} bytes were cut off")));
+        }
+        let chain = Chain::after(head);
+        return Ok(Start { chain, segment: last.clone(), file, length: scan.sound, notes });
+    }
+    tracing::error!(segment = %last.name(), "the end of the audit log was changed; `headend audit verify` names the record");
+    notes.push(Entry::gateway("damaged", format!("records after {} are not what was written", head.seq)));
+    fresh(folder, chain, last.number + 1, head, notes)
+}
+
+/// The log is not the one that was left. What is there stays as it is; the chain goes on with what the store expected, which
+/// no record of the log fits.
+fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &Kept) -> io::Result<Start> {
+    let expected = Head { seq: kept.head.seq.max(head.seq), hash: kept.head.hash };
+    tracing::error!(
+        audit.chain = chain,
+        expected = %kept.head,
+        found = %head,
+        "the audit log was cut, changed or rolled back; `headend audit verify` names the place"
+    );
+    let why = format!("the log was cut, changed or rolled back: it ends at {head}, where {} was known", kept.head);
+    let number = Segment::parse(&kept.segment).map_or(0, |segment| segment.number).max(last);
+    fresh(folder, chain, number + 1, expected, vec![Entry::gateway("cut", why)])
+}
+
+fn fresh(folder: &Folder, chain: &str, number: u32, head: Head, notes: Vec<Entry>) -> io::Result<Start> {
+    let segment = Segment { chain: chain.to_owned(), number };
+    let file = folder.create(&segment)?;
+    Ok(Start { chain: Chain::after(head), segment, file, length: 0, notes })
+}
+
+fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<Scan> {
+    let mut file = folder.read(segment)?;
+    let length = file.metadata()?.len();
+    let mut from = length.saturating_sub(TAIL);
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(TAIL).read_to_end(&mut tail)?;
+    let mut rest = tail.as_slice();
+    if from != 0 {
+        let skipped = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
+        rest = rest.get(skipped..).unwrap_or_default();
+        from += skipped as u64;
+    }
+    let mut reader = Reader::new(&segment.chain, Vec::new()).from_anywhere();
+    let mut scan = Scan { head: None, sound: from, length, torn: true, has_kept: false };
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        reader.line(rest.get(..end).unwrap_or_default());
+        if reader.is_broken() {
+            scan.torn = false;
+            break;
+        }
+        let head = reader.head();
+        scan.head = Some(head);
+        scan.sound += end as u64 + 1;
+        scan.has_kept |= kept.is_some_and(|kept| kept.head == head);
+        rest = rest.get(end + 1..).unwrap_or_default();
+    }
+    Ok(scan)
+}
+
+/// Whether the kept record is where it was; for logs that grew by much after it was kept.
+fn stands_in_its_segment(folder: &Folder, kept: &Kept) -> io::Result<bool> {
+    if kept.head.seq == 0 {
+        return Ok(true);
+    }
+    let Some(segment) = Segment::parse(&kept.segment).filter(|segment| segment.chain == kept.chain) else {
+        return Ok(false);
+    };
+    let mut text = Vec::new();
+    match folder.read(&segment) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => {
+            file?.read_to_end(&mut text)?;
+        }
+    }
+    Ok(text.split(|byte| *byte == b'\n').any(|line| Head::of_line(line) == Some(kept.head)))
+}

@@ -1,0 +1,376 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::verify::{Anchor, verify};
+use super::*;
+use crate::policy::Event;
+use crate::telemetry::metrics::Metrics;
+
+mod crash;
+
+/// A state directory.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            folder: self.0.path().join("audit"),
+            chain: MAIN.to_owned(),
+            arguments: false,
+            strict: false,
+            deny: true,
+            max_segment: 64 << 20,
+        }
+    }
+
+    fn open(&self, options: Options) -> Audit {
+        Audit::open(options, self.heads(), Metrics::new().unwrap().audit()).unwrap()
+    }
+
+    fn db(&self) -> Db {
+        Db::open(self.0.path()).unwrap()
+    }
+
+    fn heads(&self) -> Box<dyn Heads> {
+        Box::new(self.db())
+    }
+
+    fn folder(&self) -> Folder {
+        Folder::at(self.0.path().join("audit"))
+    }
+
+    /// One line for each chain: the head's number, or what is wrong.
+    fn verdict(&self) -> String {
+        let known: Vec<Anchor> = self.heads().load().unwrap().into_iter().map(Anchor::from).collect();
+        let reports = verify(&self.folder(), &known, false).unwrap();
+        let one = |report: &verify::Report| match &report.verdict {
+            Ok(sound) => format!("{} {}", report.chain, sound.head.seq),
+            Err(bad) => format!("{} {bad}", report.chain),
+        };
+        reports.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+
+    /// All lines, in order.
+    fn text(&self) -> String {
+        let segments = self.folder().chains().unwrap().remove(MAIN).unwrap_or_default();
+        segments.iter().map(|segment| fs::read_to_string(self.segment(segment.number)).unwrap()).collect()
+    }
+
+    fn segment(&self, number: u32) -> PathBuf {
+        self.0.path().join("audit").join(Segment { chain: MAIN.to_owned(), number }.name())
+    }
+}
+
+fn entry(call: u64) -> Entry {
+    Entry { call: Some(call), caller: Some("ci".into()), ..Entry::new(Event::Decision) }
+}
+
+/// Writes so many records and ends, as a process does.
+async fn session(place: &Place, options: Options, records: u64) {
+    let audit = place.open(options);
+    for call in 0..records {
+        audit.record(entry(call), false).written().await.unwrap();
+    }
+    audit.flush().await;
+}
+
+#[tokio::test]
+async fn a_durable_record_is_on_disk_when_it_says_so() {
+    let place = Place::new();
+    let audit = place.open(place.options());
+    audit.record(entry(7), true).written().await.unwrap();
+    assert!(place.text().contains(r#""call":"7""#));
+    assert_eq!(place.verdict(), "main 1");
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(place.segment(1)), mode(place.folder().path().to_owned())), (0o600, 0o700));
+}
+
+#[tokio::test]
+async fn a_plain_record_and_its_head_are_on_disk_soon() {
+    let place = Place::new();
+    let audit = place.open(place.options());
+    assert!(matches!(audit.record(entry(1), false), Recorded::Accepted));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while place.heads().load().unwrap().first().is_none_or(|kept| kept.head.seq != 1) {
+        assert!(Instant::now() < deadline, "{}", place.text());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_writers_every_record_is_there_and_each_ones_in_order() {
+    const TASKS: u64 = 16;
+    const RECORDS: u64 = 1500;
+    let place = Place::new();
+    let audit = place.open(Options { max_segment: 1 << 20, ..place.options() });
+    let write = |task: u64| {
+        let audit = audit.clone();
+        async move {
+            for n in 0..RECORDS {
+                let entry = Entry { session: Some(task), ..entry(n) };
+                audit.record(entry, n % 100 == 0).written().await.unwrap();
+            }
+        }
+    };
+    futures_util::future::join_all((0..TASKS).map(|task| {
+        let write = write(task);
+        async move { tokio::task::LocalSet::new().run_until(write).await }
+    }))
+    .await;
+    audit.flush().await;
+    assert_eq!(place.verdict(), format!("main {}", TASKS * RECORDS));
+    let mut next = vec![0; TASKS as usize];
+    for line in place.text().lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let call = u64::from_str_radix(record["call"].as_str().unwrap(), 16).unwrap();
+        let task = &mut next[record["session"].as_u64().unwrap() as usize];
+        assert_eq!(call, *task, "{line}");
+        *task += 1;
+    }
+    assert!(place.folder().chains().unwrap()[MAIN].len() > 3, "segments were changed");
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_with_the_chain_and_starts_a_segment_where_one_is_full() {
+    let place = Place::new();
+    for _ in 0..3 {
+        session(&place, Options { max_segment: 100, ..place.options() }, 1).await;
+    }
+    session(&place, place.options(), 5).await;
+    assert_eq!(place.verdict(), "main 8");
+    assert_eq!(place.folder().chains().unwrap()[MAIN].len(), 3);
+    let other = Options { chain: chain_of_its_own(), ..place.options() };
+    session(&place, other, 2).await;
+    assert!(place.verdict().starts_with("main 8; s-"), "{}", place.verdict());
+}
+
+#[tokio::test]
+async fn a_torn_record_is_cut_off_and_that_is_recorded() {
+    let place = Place::new();
+    session(&place, place.options(), 3).await;
+    let whole = place.text();
+    fs::write(place.segment(1), format!("{whole}{}", &whole[..40])).unwrap();
+    assert_eq!(place.verdict(), "main 3", "a crash is no damage");
+    session(&place, place.options(), 1).await;
+    assert_eq!(place.verdict(), "main 5");
+    assert!(place.text().starts_with(&whole) && place.text().contains("recovered a torn record: 40 bytes"));
+}
+
+#[tokio::test]
+async fn a_log_that_was_tampered_with_stays_bad_whatever_is_written_after() {
+    type Damage = fn(&str) -> String;
+    let rows: &[(&str, Damage, &str)] = &[
+        (
+            "cut",
+            |text| text.lines().take(4).map(|line| format!("{line}\n")).collect(),
+            "audit-main-000002.jsonl: line 1: record 7: sequence gap: the records from 5 on were removed",
+        ),
+        (
+            "cut in a line",
+            |text| text[..text.len() - 9].to_owned(),
+            "audit-main-000001.jsonl: line 6: record 6: not a record",
+        ),
+        (
+            "emptied",
+            |_| String::new(),
+            "audit-main-000002.jsonl: line 1: record 7: sequence gap: the records from 1 on were removed",
+        ),
+        (
+            "changed at the end",
+            |text| text.replace(r#""call":"5""#, r#""call":"6""#),
+            "audit-main-000001.jsonl: line 6: record 6: wrong hash: it was changed",
+        ),
+        (
+            "changed at the start",
+            |text| text.replace(r#""call":"0""#, r#""call":"6""#),
+            "audit-main-000001.jsonl: line 1: record 1: wrong hash: it was changed",
+        ),
+    ];
+    for (label, damage, wanted) in rows {
+        let place = Place::new();
+        session(&place, place.options(), 6).await;
+        fs::write(place.segment(1), damage(&place.text())).unwrap();
+        assert!(!place.verdict().starts_with("main 6"), "{label}");
+        session(&place, place.options(), 3).await;
+        session(&place, place.options(), 3).await;
+        let verdict = place.verdict();
+        assert!(verdict.starts_with(&format!("main {wanted}")), "{label}: {verdict}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_gone_are_missed() {
+    let place = Place::new();
+    for _ in 0..4 {
+        session(&place, Options { max_segment: 100, ..place.options() }, 1).await;
+    }
+    let text = fs::read(place.segment(2)).unwrap();
+    fs::remove_file(place.segment(2)).unwrap();
+    let gap = "main audit-main-000003.jsonl: line 1: record 3: sequence gap: the records from 2 on were removed";
+    assert_eq!(place.verdict(), gap);
+    fs::write(place.segment(2), text).unwrap();
+    assert_eq!(place.verdict(), "main 4");
+    fs::remove_file(place.segment(1)).unwrap();
+    let archived = verify(&place.folder(), &[], true).unwrap();
+    assert_eq!(archived[0].verdict.as_ref().unwrap().head.seq, 4, "the oldest may be archived");
+    fs::remove_dir_all(place.folder().path()).unwrap();
+    assert!(place.verdict().ends_with("missing: the log was cut or rolled back, it had records up to 4"));
+    session(&place, place.options(), 1).await;
+    assert!(place.verdict().contains("the records from 1 on were removed"), "{}", place.verdict());
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_refused_until_it_can() {
+    let place = Place::new();
+    let audit = place.open(Options { max_segment: 1, ..place.options() });
+    audit.record(entry(0), true).written().await.unwrap();
+    // The next record needs a new segment.
+    let (folder, aside) = (place.0.path().join("audit"), place.0.path().join("aside"));
+    fs::rename(&folder, &aside).unwrap();
+    assert_eq!(audit.record(entry(1), true).written().await, Err(Unrecorded));
+    for call in 2..5 {
+        assert_eq!(
+            audit.record(entry(call), false).written().await,
+            Err(Unrecorded),
+            "plain ones wait for proof as well"
+        );
+    }
+    fs::rename(&aside, &folder).unwrap();
+    audit.record(entry(5), false).written().await.unwrap();
+    assert!(matches!(audit.record(entry(6), false), Recorded::Accepted), "nobody waits any more");
+    audit.flush().await;
+    assert_eq!(place.verdict(), "main 4");
+    assert!(place.text().contains("4 records before this one could not be written"), "{}", place.text());
+}
+
+#[tokio::test]
+async fn calls_go_on_unrecorded_where_the_operator_says_so() {
+    let place = Place::new();
+    let metrics = Metrics::new().unwrap();
+    let options = Options { max_segment: 1, deny: false, ..place.options() };
+    let audit = Audit::open(options, place.heads(), metrics.audit()).unwrap();
+    audit.record(entry(0), true).written().await.unwrap();
+    let (folder, aside) = (place.0.path().join("audit"), place.0.path().join("aside"));
+    fs::rename(&folder, &aside).unwrap();
+    audit.record(entry(1), true).written().await.unwrap();
+    assert!(matches!(audit.record(entry(2), false), Recorded::Accepted));
+    audit.record(entry(3), true).written().await.unwrap();
+    fs::rename(&aside, &folder).unwrap();
+    audit.record(entry(4), true).written().await.unwrap();
+    assert!(place.text().contains("3 records before this one could not be written"), "{}", place.text());
+    let page = metrics.render();
+    assert!(page.contains("headend_audit_failures_total 3"), "{page}");
+    assert!(page.contains(r#"headend_audit_records_total{event="decision"} 2"#), "{page}");
+}
+
+#[tokio::test]
+async fn a_full_queue_makes_records_wait_and_what_is_given_up_is_counted() {
+    let place = Place::new();
+    let audit = place.open(place.options());
+    let mut given_up = 0;
+    let mut waited = 0;
+    for call in 0..20_000 {
+        match audit.record(entry(call), false) {
+            Recorded::Accepted => {}
+            pending @ Recorded::Pending(_) if waited < 10 => {
+                waited += 1;
+                pending.written().await.unwrap();
+            }
+            pending @ Recorded::Pending(_) => {
+                given_up += 1;
+                drop(pending);
+            }
+        }
+    }
+    audit.record(entry(0), true).written().await.unwrap();
+    audit.flush().await;
+    let text = place.text();
+    let lost = |line: &str| line.split_once("\"why\":\"")?.1.split(' ').next()?.parse::<u64>().ok();
+    let said: u64 = text.lines().filter(|line| line.contains(r#""result":"lost""#)).filter_map(lost).sum();
+    let decisions = text.matches(r#""event":"decision""#).count();
+    assert_eq!((said, decisions), (given_up, 20_001 - usize::try_from(given_up).unwrap()));
+    assert_eq!(place.verdict(), format!("main {}", text.lines().count()));
+}
+
+#[tokio::test]
+async fn links_and_pipes_are_no_segments() {
+    let place = Place::new();
+    session(&place, place.options(), 1).await;
+    let real = place.0.path().join("elsewhere");
+    fs::rename(place.segment(1), &real).unwrap();
+    std::os::unix::fs::symlink(&real, place.segment(1)).unwrap();
+    let opened = Audit::open(place.options(), place.heads(), Metrics::new().unwrap().audit());
+    assert!(matches!(opened, Err(OpenError::Folder { .. })), "{opened:?}");
+    fs::remove_file(place.segment(1)).unwrap();
+    std::process::Command::new("mkfifo").arg(place.segment(1)).status().unwrap();
+    let opened = Audit::open(place.options(), place.heads(), Metrics::new().unwrap().audit());
+    assert!(matches!(opened, Err(OpenError::Folder { .. })), "{opened:?}");
+}
+
+#[tokio::test]
+async fn a_log_is_followed_over_its_segments() {
+    let place = Place::new();
+    session(&place, Options { max_segment: 100, ..place.options() }, 3).await;
+    let (mut tail, lines) = tail::Tail::begin(place.folder(), 2, &|_| true).unwrap();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(tail.more().unwrap(), Vec::<String>::new());
+    let audit = place.open(Options { max_segment: 100, ..place.options() });
+    for call in 0..4 {
+        audit.record(entry(call), true).written().await.unwrap();
+    }
+    let calls: Vec<String> =
+        tail.more().unwrap().iter().map(|line| line.split('"').nth(15).unwrap().to_owned()).collect();
+    assert_eq!(calls, ["0", "1", "2", "3"]);
+    let (_, lines) = tail::Tail::begin(place.folder(), 100, &|line| line.contains(r#""call":"3""#)).unwrap();
+    assert_eq!(lines.len(), 1);
+}
+
+/// Not a check but a figure; `cargo test --lib -- --ignored what_a_record_costs --nocapture`.
+#[tokio::test]
+#[ignore = "prints figures"]
+async fn what_a_record_costs() {
+    const RECORDS: u32 = 100_000;
+    let place = Place::new();
+    let audit = place.open(place.options());
+    let texts: [Arc<str>; 4] = ["local".into(), "fs".into(), "fs__read_file".into(), "default".into()];
+    let full = |call: u64| Entry {
+        call: Some(call),
+        caller: Some(Arc::clone(&texts[0])),
+        upstream: Some(Arc::clone(&texts[1])),
+        item: Some(Arc::clone(&texts[2])),
+        rule: Some(Arc::clone(&texts[3])),
+        definition: Some(crate::policy::Digest::of(b"")),
+        arguments: Some(crate::wire::raw::RawJson::trusted(r#"{"path":"/srv/work/notes.txt","limit":100}"#)),
+        result: "allow",
+        why: "rule matches".into(),
+        ..Entry::new(Event::Decision)
+    };
+    let begun = Instant::now();
+    let mut waiting = Duration::ZERO;
+    for call in 0..RECORDS {
+        match audit.record(full(call.into()), false) {
+            Recorded::Accepted => {}
+            pending @ Recorded::Pending(_) => {
+                let from = Instant::now();
+                pending.written().await.unwrap();
+                waiting += from.elapsed();
+            }
+        }
+    }
+    let path = (begun.elapsed() - waiting) / RECORDS;
+    audit.flush().await;
+    let writer = begun.elapsed() / RECORDS;
+    let begun = Instant::now();
+    for call in 0..200 {
+        audit.record(full(call), true).written().await.unwrap();
+    }
+    let durable = begun.elapsed() / 200;
+    eprintln!("call path {path:?}, writer {writer:?} a record; a durable record alone {durable:?}");
+}

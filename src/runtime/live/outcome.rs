@@ -1,0 +1,74 @@
+//! What an upstream's answer is to a client of this hop.
+
+use crate::mcp::input::Kinds;
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::runtime::service::Answer;
+use crate::wire::code;
+use crate::wire::message::error_object;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Whether a modern result is final. The member usually stands first, so the whole result is rarely read for it.
+pub(super) fn is_complete(raw: &RawJson) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow, default, rename = "resultType")]
+        result_type: Option<std::borrow::Cow<'a, str>>,
+    }
+    if raw.bytes().starts_with(br#"{"resultType":"complete""#) {
+        return true;
+    }
+    raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
+}
+
+pub(super) fn is_tool_error(raw: &RawJson) -> bool {
+    memchr::memmem::find(raw.bytes(), b"\"isError\"").is_some_and(|_| {
+        RawObject::parse(raw).is_ok_and(|o| o.get("isError").is_some_and(|v| v.bytes().as_ref() == b"true"))
+    })
+}
+
+/// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
+pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds) -> Answer {
+    let Ok(mut object) = RawObject::parse(raw) else {
+        return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
+    };
+    let code = object.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
+    let message = object.string("message").unwrap_or_else(|| "The server gave no message.".to_owned());
+    let not_found = method == Method::ResourcesRead
+        && (code == code::RESOURCE_NOT_FOUND || message.to_ascii_lowercase().contains("not found"));
+    let outward = match code {
+        _ if not_found && revision.era() == Era::Modern => code::INVALID_PARAMS,
+        _ if not_found => code::RESOURCE_NOT_FOUND,
+        code::URL_ELICITATION_REQUIRED if offered.url && revision == Revision::V2025_11_25 => code,
+        code::URL_ELICITATION_REQUIRED => {
+            let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
+            return impossible(method, &text, None, revision);
+        }
+        code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
+        code => code::outward(code),
+    };
+    object.retain(|name| matches!(name, "code" | "message" | "data"));
+    object.set("code", RawJson::trusted(outward.to_string()));
+    object.set("message", RawJson::string(&message));
+    Answer { outcome: Err(object.encode()), status: None }
+}
+
+/// The upstream needs something of the client that this gateway does not relay.
+fn missing_capability(method: Method, error: &RawObject, message: &str, revision: Revision) -> Answer {
+    if revision.era() == Era::Modern {
+        return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
+    }
+    let text = format!("The server needs a client capability for this call: {message}");
+    impossible(method, &text, error.get("data"), revision)
+}
+
+/// What the server needs cannot be had here; a model may find another way.
+fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
+    if method == Method::ToolsCall {
+        let text = RawJson::string(text);
+        let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };
+        let result = format!(r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
+        return Answer::ok(RawJson::trusted(result));
+    }
+    Answer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
+}

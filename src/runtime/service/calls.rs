@@ -1,0 +1,272 @@
+//! Calls: found, decided, prepared. Nothing has been sent yet.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::engine::call::{Executed, Failure, Outgoing, Progress, Reason};
+use crate::engine::route::{Resume, RouteError, Routed, route};
+use crate::engine::state::Carried;
+use crate::mcp::input::{Kinds, Roots, all_accepted, without_roots};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::task;
+use crate::mcp::version::Era;
+use crate::policy::consent::{Asked, PromptId, Shown};
+use crate::policy::{Decision, Evidence, Facts, Kind, decide, decide_again};
+use crate::runtime::asking::{CONSENT_KEY, ClientCall, Request};
+use crate::runtime::clock;
+use crate::runtime::live::{Action, CallLabels, InFlight, InputContext, LiveCall, Permitted, TaskWay};
+use crate::runtime::service::{
+    Answer, ClientContext, Handled, Refusal, Service, label, no_completions, not_found, refused, unroutable,
+};
+use crate::runtime::shares::Good;
+use crate::runtime::upstream::lane::Wants;
+use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::code;
+use crate::wire::digest::Digest;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// The session of all clients that have none. It ends with the process.
+const STATELESS: u64 = 0;
+
+/// What a request has to do with an earlier one.
+pub(super) enum GoingOn {
+    Anew,
+    /// It continues a call that was permitted: that permit is good for all its rounds.
+    Permitted,
+    /// It answers our own question.
+    Consent {
+        prompt: PromptId,
+        answer: Option<RawJson>,
+    },
+}
+
+impl Service {
+    /// Finds the item, asks the policy, and prepares the call.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+    ) -> Handled {
+        let snapshot = self.snapshots.load_full();
+        let Some(view) = snapshot.view(client.profile.as_deref()).cloned() else {
+            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
+        };
+        if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
+            // Not declared at present, so it does not exist; a legacy client was told that it does.
+            return Handled::Answer(not_found(method.as_str(), Era::Modern));
+        }
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        let mut routed = match route(&view.catalog, method, params, meta, visible) {
+            Ok(routed) => routed,
+            Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
+        };
+        let inconsistent = || Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
+        let Some((entry, rules)) = view.item(routed.entry) else { return inconsistent() };
+        let Some(handle) = snapshot.handles.get(entry.upstream).cloned() else { return inconsistent() };
+        if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
+            return Handled::Answer(Answer::ok(no_completions(client.revision)));
+        }
+        let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let labels = CallLabels { method, label: label(method), call, arrived };
+        let upstream = entry.upstream_name.as_str();
+        let kind = match method {
+            Method::ToolsCall => Kind::Tool,
+            Method::PromptsGet => Kind::Prompt,
+            Method::Complete => Kind::Completion,
+            _ => Kind::Resource,
+        };
+        let canonical = routed.canonical.as_deref().unwrap_or(&entry.canonical);
+        // The catalog's rules fit the catalog's items; a completion and a URI that a template covers have their own.
+        let own_rules = (routed.canonical.is_some() || kind == Kind::Completion)
+            .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
+        let rules = own_rules.as_ref().unwrap_or(rules);
+        let arguments = routed.outgoing.body.get("arguments").cloned();
+        let facts = Facts {
+            caller: &client.caller,
+            profile: client.profile.as_deref().unwrap_or_default(),
+            upstream,
+            canonical,
+            kind,
+            annotations: entry.annotations,
+            arguments: arguments.as_ref(),
+        };
+        self.declare(&mut routed.outgoing, client, &handle.spec.load().roots);
+        let has_tasks = method == Method::ToolsCall && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
+        let passes_tasks = has_tasks && routed.outgoing.meta.declares_tasks();
+        let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
+        let mut input = (kind != Kind::Completion && can_ask).then(|| {
+            Box::new(InputContext {
+                caller: Arc::clone(&client.caller),
+                profile: client.profile.clone(),
+                item: Arc::from(canonical),
+                arguments: arguments.clone(),
+                definition: entry.definition_digest,
+                offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
+                round: 0,
+                asker: client.asker.clone(),
+                parked: None,
+                task: passes_tasks.then_some(TaskWay::Passes),
+            })
+        });
+        if passes_tasks {
+            routed.outgoing.capabilities = Some(task::declaring(routed.outgoing.capabilities.as_ref()));
+        }
+        routed.outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
+        let going_on = match &routed.resume {
+            None => GoingOn::Anew,
+            Some(resume) => match self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), upstream) {
+                Ok(going_on) => going_on,
+                Err(RouteError::PageDeclined) => {
+                    let failure = Failure::new(Reason::Denied, Executed::No, RouteError::PageDeclined.to_string());
+                    return Handled::Answer(refused(&failure, &labels, client.revision));
+                }
+                Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
+            },
+        };
+        let session = client.tag.as_ref().map_or(STATELESS, |tag| tag.number());
+        let asked = |rule: &Arc<str>, need: Evidence| Asked {
+            caller: Arc::clone(&client.caller),
+            session: Some(session),
+            upstream: Arc::from(upstream),
+            kind,
+            item: Arc::from(canonical),
+            definition: entry.definition_digest,
+            launch: handle.launch(),
+            arguments: Digest::of_arguments(arguments.as_ref()),
+            rule: Arc::clone(rule),
+            need,
+            destructive: entry.annotations.known_destructive,
+        };
+        let decision = if matches!(going_on, GoingOn::Permitted) {
+            decide_again(&snapshot.policy, rules, &facts)
+        } else {
+            let grants = self.ledger.grants();
+            let consent = |rule: &Arc<str>, need| grants.claim(&asked(rule, need), self.ledger.wall());
+            decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::uptime())
+        };
+        if let Decision::Ask { rule, need } = &decision {
+            let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
+            // The decision is recorded when it is made for good.
+            let mut params = params.clone();
+            params.remove("requestState");
+            params.remove("inputResponses");
+            let meta = routed.outgoing.meta.clone();
+            let request =
+                Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
+            return self.ask(request, input.as_deref(), asked, shown, going_on);
+        }
+        let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
+            Ok(permitted) => permitted,
+            Err(Refusal::Hidden) => {
+                let unknown = match method {
+                    Method::ToolsCall => RouteError::UnknownTool(entry.exposed.to_string()),
+                    Method::PromptsGet => RouteError::UnknownPrompt(entry.exposed.to_string()),
+                    _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
+                };
+                return Handled::Answer(unroutable(&unknown, params, client.revision.era()));
+            }
+            Err(Refusal::Told(failure)) => {
+                let outcome =
+                    if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
+                handle.metrics.count(labels.label, outcome);
+                return Handled::Answer(refused(&failure, &labels, client.revision));
+            }
+        };
+        let Some(place) = self.place() else { return Handled::Overloaded };
+        let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
+        let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
+        let (definition, canonical) = (entry.definition_digest, Arc::from(canonical));
+        let Routed { outgoing, token, entry, .. } = routed;
+        let permitted = Permitted {
+            handle,
+            wants,
+            view: Arc::clone(&view),
+            entry,
+            permit,
+            gate,
+            outgoing,
+            progress: token.map(|token| Progress::new(token, client.revision)),
+            revision: client.revision,
+            labels,
+            place,
+            share,
+            input,
+            action: Action { kind, canonical, definition, arguments, generation: snapshot.generation },
+        };
+        Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
+    }
+
+    /// What the upstream is told of the client: what it can be asked for, and how much it wants to hear.
+    fn declare(&self, outgoing: &mut Outgoing, client: &ClientContext, roots: &Roots) {
+        if let Some(asker) = &client.asker {
+            outgoing.capabilities = Some(asker.capabilities.clone());
+        }
+        if let Some(log) = &client.log {
+            outgoing.log_level = log.get();
+        }
+        if *roots != Roots::Client {
+            let capabilities = outgoing.capabilities.take();
+            outgoing.capabilities = capabilities.as_ref().and_then(without_roots);
+        }
+    }
+
+    /// A place among all calls, or a turn to get one.
+    pub(super) fn place(&self) -> Option<InFlight> {
+        match Arc::clone(&self.in_flight).try_acquire_owned() {
+            Ok(permit) => Some(InFlight::Running(permit)),
+            Err(_) => self.queued.enter().map(InFlight::Queued),
+        }
+    }
+
+    /// Opens the state of a call that goes on and gives the upstream its own back.
+    fn resume(
+        &self,
+        resume: &Resume,
+        outgoing: &mut Outgoing,
+        input: Option<&mut InputContext>,
+        upstream: &str,
+    ) -> Result<GoingOn, RouteError> {
+        // Legacy clients were never given a state.
+        let input = input.filter(|input| input.asker.is_none()).ok_or(RouteError::State)?;
+        let opened = self.states.open(&input.scope(outgoing.method, upstream), &resume.state, clock::uptime());
+        let (opened, id) = opened.ok_or(RouteError::State)?;
+        input.round = opened.round;
+        match opened.carried {
+            Carried::Parked(id) => {
+                // It joins the call that runs and starts none, however often it comes.
+                input.parked = Some((id, resume.responses.clone()));
+                return Ok(GoingOn::Permitted);
+            }
+            Carried::Consent(prompt) => {
+                let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
+                let answer = responses.and_then(|responses| responses.get(CONSENT_KEY).cloned());
+                return Ok(GoingOn::Consent { prompt: PromptId::new(prompt), answer });
+            }
+            Carried::Upstream(state) => outgoing.body.set("requestState", RawJson::string(&state)),
+            Carried::Pages(keys) => {
+                // The server refused the call before it began, so this is its first execution.
+                let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
+                return if accepted { Ok(self.continued(id)) } else { Err(RouteError::PageDeclined) };
+            }
+            Carried::Nothing => {}
+        }
+        if let Some(responses) = &resume.responses {
+            outgoing.body.set("inputResponses", responses.clone());
+        }
+        outgoing.resumed = true;
+        Ok(self.continued(id))
+    }
+
+    /// A state proves a permit once. Sent again it is a call of its own, which is decided like any other.
+    fn continued(&self, id: crate::engine::state::StateId) -> GoingOn {
+        let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if used.first(id, clock::uptime()) { GoingOn::Permitted } else { GoingOn::Anew }
+    }
+}

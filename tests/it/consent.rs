@@ -1,0 +1,201 @@
+//! Calls that a person has to agree to, with clients of both eras that can be asked, and with those that cannot.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Answer, Era, Mcp, Open};
+use crate::process::eventually;
+use crate::upstream::{Fake, Log};
+
+mod binding;
+mod legacy;
+mod operator;
+
+/// A second caller besides the local one.
+const TOKEN: &str = "token-of-the-second-caller-0123456789";
+
+/// A gateway that asks about everything of one server, `fx`.
+#[derive(Debug)]
+struct Stage {
+    gateway: Gateway,
+    log: Log,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with("", "")
+    }
+
+    /// `consent` are lines of `[policy.consent]`, `more` further tables.
+    fn with(consent: &str, more: &str) -> Self {
+        let setup = Setup::new()
+            .env("SECOND_TOKEN", TOKEN)
+            .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
+            .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).toml(more).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        Self { gateway, log }
+    }
+
+    fn client(&self, era: Era, capabilities: Value) -> Mcp {
+        Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
+    }
+
+    fn second(&self, era: Era, capabilities: Value) -> Mcp {
+        Mcp::http_at(self.gateway.address, Some(TOKEN.to_owned()), era, "/mcp", capabilities)
+    }
+
+    /// What the server was called with, in order.
+    fn called(&self) -> Vec<Value> {
+        let lines = self.log.lines_with(&["\"method\":\"tools/call\""]);
+        let calls = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        calls.map(|call| call["params"]["arguments"].clone()).collect()
+    }
+
+    /// What the audit log says of that event, each as (result, item).
+    fn audit(&self, event: &str) -> Vec<Value> {
+        let read = || {
+            let output = self.gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            records.filter(|record| record["event"] == event).collect::<Vec<_>>()
+        };
+        read()
+    }
+}
+
+/// A client that can show forms.
+fn forms() -> Value {
+    json!({"elicitation": {}})
+}
+
+/// Our question in an answer of the modern era, and the state to go on with.
+fn asked(answer: &Answer) -> (Value, Value) {
+    let result = answer.result();
+    assert_eq!(result["resultType"], "input_required", "{}", answer.raw);
+    let requests = result["inputRequests"].as_object().unwrap();
+    assert_eq!(requests.len(), 1, "{}", answer.raw);
+    let question = requests["gw.consent"].clone();
+    assert_eq!(question["method"], "elicitation/create", "{}", answer.raw);
+    (question["params"].clone(), result["requestState"].clone())
+}
+
+/// The same call with a person's answer.
+fn go_on(client: &mut Mcp, name: &str, arguments: &Value, state: &Value, response: &Value) -> Answer {
+    let params = json!({"name": name, "arguments": arguments, "requestState": state,
+        "inputResponses": {"gw.consent": response}});
+    client.request("tools/call", params)
+}
+
+fn allow(how: &str) -> Value {
+    json!({"action": "accept", "content": {"decision": how}})
+}
+
+/// The reason in a refused call's result.
+fn reason(answer: &Answer) -> String {
+    assert!(answer.is_error(), "{}", answer.raw);
+    answer.result()["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_modern_client_is_asked_and_what_its_person_says_holds() {
+    let stage = Stage::new();
+    let mut client = stage.client(Era::Modern, forms());
+    let arguments = json!({"text": "one"});
+    let (question, state) = asked(&client.call("fx__echo", arguments.clone()));
+    let message = question["message"].as_str().unwrap();
+    for part in ["headend asks", "\"local\"", "\"fx\"", "fx__echo", "\"text\"", "one"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let decision = &question["requestedSchema"]["properties"]["decision"];
+    assert_eq!(decision["default"], "deny", "{question}");
+    assert_eq!(stage.called().len(), 0);
+
+    let answer = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
+    assert_eq!(answer.text(), "one", "{}", answer.raw);
+    assert_eq!(stage.called(), [json!({"text": "one"})]);
+
+    // Once is once: the same call asks again, and so does the same answer.
+    let (_, again) = asked(&client.call("fx__echo", arguments.clone()));
+    let replayed = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
+    asked(&replayed);
+    let denied = go_on(&mut client, "fx__echo", &arguments, &again, &allow("deny"));
+    assert_eq!(reason(&denied), "denied", "{}", denied.raw);
+    assert_eq!(stage.called().len(), 1);
+}
+
+#[test]
+fn a_denial_is_remembered_and_a_dismissal_is_no_leave() {
+    let stage = Stage::new();
+    let mut client = stage.client(Era::Modern, forms());
+    for (text, response) in [
+        ("declined", json!({"action": "decline"})),
+        ("denied", allow("deny")),
+        ("accepted without a word", json!({"action": "accept"})),
+        ("something else", allow("always")),
+    ] {
+        let arguments = json!({"text": text});
+        let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
+        let answer = go_on(&mut client, "fx__echo", &arguments, &state, &response);
+        assert_eq!(reason(&answer), "denied", "{text}");
+        let again = client.call("fx__echo", arguments);
+        assert_eq!(reason(&again), "denied", "{text}: nobody is asked the same again at once");
+    }
+    let arguments = json!({"text": "dismissed"});
+    let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
+    let answer = go_on(&mut client, "fx__echo", &arguments, &state, &json!({"action": "cancel"}));
+    assert_eq!(reason(&answer), "denied");
+    asked(&client.call("fx__echo", arguments));
+    assert_eq!(stage.called().len(), 0, "nothing reached the server");
+}
+
+#[test]
+fn an_allowance_for_the_session_covers_other_arguments_but_no_other_tool() {
+    let stage = Stage::new();
+    for era in Era::BOTH {
+        if era != Era::Modern {
+            continue;
+        }
+        let mut client = stage.client(era, forms());
+        let arguments = json!({"text": "first"});
+        let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
+        assert_eq!(go_on(&mut client, "fx__echo", &arguments, &state, &allow("session")).text(), "first");
+        assert_eq!(client.call("fx__echo", json!({"text": "second"})).text(), "second");
+        asked(&client.call("fx__env", json!({})));
+        let mut other = stage.second(era, forms());
+        asked(&other.call("fx__echo", json!({"text": "third"})));
+    }
+    assert_eq!(stage.called().len(), 2);
+}
+
+#[test]
+fn every_step_leaves_its_record() {
+    let stage = Stage::new();
+    let mut client = stage.client(Era::Modern, forms());
+    let arguments = json!({"text": "secret words"});
+    let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
+    assert_eq!(go_on(&mut client, "fx__echo", &arguments, &state, &allow("once")).text(), "secret words");
+    let other = json!({"text": "not this"});
+    let (_, state) = asked(&client.call("fx__echo", other.clone()));
+    assert_eq!(reason(&go_on(&mut client, "fx__echo", &other, &state, &allow("deny"))), "denied");
+    let all = || (stage.audit("decision"), stage.audit("prompt"), stage.audit("answer"), stage.audit("outcome"));
+    eventually("the records", || stage.audit("answer").len() >= 2 && !stage.audit("outcome").is_empty());
+    let (decisions, prompts, answers, outcomes) = all();
+    let results = |records: &[Value]| -> Vec<String> {
+        records.iter().map(|record| record["result"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(results(&decisions), ["ask", "allow", "ask"], "{decisions:#?}");
+    assert_eq!(prompts.len(), 2, "{prompts:#?}");
+    assert_eq!(results(&answers), ["granted", "denied"], "{answers:#?}");
+    assert_eq!(results(&outcomes), ["ok"], "{outcomes:#?}");
+    let allowed = &decisions[1];
+    assert_eq!(allowed["evidence"], "L1", "{allowed}");
+    assert!(allowed["grant"].is_string() && allowed["args"].is_string(), "{allowed}");
+    assert_eq!(allowed["by"], "client", "{allowed}");
+    let text = serde_json::to_string(&[decisions, prompts, answers, outcomes]).unwrap();
+    assert!(!text.contains("secret words"), "arguments are digests: {text}");
+}

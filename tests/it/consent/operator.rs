@@ -1,0 +1,124 @@
+//! Clients that cannot be asked: the call is refused at once with what a person can do, and a later one finds the consent.
+
+use super::*;
+
+/// The ids of the open prompts.
+pub(super) fn pending(stage: &Stage) -> Vec<String> {
+    let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let approvals = listed["approvals"].as_array().cloned().unwrap_or_default();
+    approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn headend(stage: &Stage, args: &[&str]) -> String {
+    let output = stage.gateway.world.run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_client_that_cannot_be_asked_is_told_how_to_get_an_approval() {
+    let stage = Stage::new();
+    for era in Era::BOTH {
+        let mut client = stage.client(era, json!({}));
+        let arguments = json!({"text": format!("{era:?}")});
+        let refused = client.call("fx__echo", arguments.clone());
+        assert_eq!(reason(&refused), "awaiting_approval", "{era:?}");
+        let facts = &refused.result()["_meta"]["headend/refusal"];
+        let id = facts["approval"]["id"].as_str().unwrap().to_owned();
+        assert_eq!((&facts["executed"], &facts["retryable"]), (&json!("no"), &json!(true)), "{era:?}");
+        assert!(refused.text().contains(&format!("headend approve {id}")), "{era:?}: {}", refused.text());
+        assert_eq!(pending(&stage), [id.as_str()], "{era:?}");
+        let before = stage.called().len();
+
+        // Asking again opens no second prompt.
+        let again = client.call("fx__echo", arguments.clone());
+        assert_eq!(again.result()["_meta"]["headend/refusal"]["approval"]["id"], id.as_str(), "{era:?}");
+
+        headend(&stage, &["approve", &id]);
+        assert_eq!(stage.called().len(), before, "{era:?}: a late approval runs nothing by itself");
+        assert_eq!(client.call("fx__echo", arguments.clone()).text(), format!("{era:?}"));
+        assert_eq!(stage.called().len(), before + 1, "{era:?}");
+        let spent = client.call("fx__echo", arguments.clone());
+        assert_eq!(reason(&spent), "awaiting_approval", "{era:?}: once is once");
+        headend(&stage, &["deny", &pending(&stage)[0]]);
+        assert_eq!(reason(&client.call("fx__echo", arguments)), "denied", "{era:?}");
+    }
+}
+
+#[test]
+fn what_may_destroy_is_allowed_by_the_operator_alone() {
+    let stage = Stage::new();
+    let mut client = stage.client(Era::Modern, forms());
+    let refused = client.call("fx__write", json!({"path": "a"}));
+    assert_eq!(reason(&refused), "awaiting_approval");
+    headend(&stage, &["approve", &pending(&stage)[0], "--for", "1h"]);
+    for path in ["a", "b"] {
+        assert_eq!(client.call("fx__write", json!({"path": path})).text(), "write");
+    }
+    let grants = headend(&stage, &["grants"]);
+    assert!(grants.contains("fx__write"), "{grants}");
+    headend(&stage, &["grants", "revoke", "--all"]);
+    assert_eq!(reason(&client.call("fx__write", json!({"path": "a"}))), "awaiting_approval");
+    assert_eq!(stage.called().len(), 2);
+}
+
+#[test]
+fn a_lasting_approval_outlives_a_restart_and_a_used_one_does_not() {
+    let mut stage = Stage::new();
+    let mut client = stage.client(Era::Modern, json!({}));
+    client.call("fx__env", json!({}));
+    headend(&stage, &["approve", &pending(&stage)[0], "--for", "always"]);
+    client.call("fx__echo", json!({"text": "once"}));
+    headend(&stage, &["approve", &pending(&stage)[0]]);
+    assert_eq!(client.call("fx__echo", json!({"text": "once"})).text(), "once");
+    let world = stage.gateway.world.clone();
+    let config = stage.gateway.config.clone();
+    let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
+    drop(stage.gateway);
+    stage.gateway = Gateway::start(world, Some(config), &["serve"], &environment);
+    stage.gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = stage.client(Era::Modern, json!({}));
+    assert!(!client.call("fx__env", json!({})).is_error(), "allowed until it changes");
+    assert_eq!(reason(&client.call("fx__echo", json!({"text": "once"}))), "awaiting_approval");
+}
+
+#[test]
+fn prompts_and_resources_are_asked_about_as_well() {
+    let stage = Stage::new();
+    let mut client = stage.client(Era::Modern, json!({}));
+    for (method, params) in [
+        ("prompts/get", json!({"name": "fx__p", "arguments": {"a": "x"}})),
+        ("resources/read", json!({"uri": "fx://doc/1"})),
+    ] {
+        let refused = client.request(method, params.clone());
+        assert_eq!(refused.code(), Some(1003), "{method}: {}", refused.raw);
+        let id = refused.message["error"]["data"]["approval"]["id"].as_str().unwrap().to_owned();
+        headend(&stage, &["approve", &id]);
+        let answer = client.request(method, params);
+        assert!(answer.message.get("result").is_some(), "{method}: {}", answer.raw);
+    }
+}
+
+#[test]
+fn only_so_many_questions_are_asked() {
+    let stage = Stage::with("", "").gateway;
+    drop(stage);
+    let setup = Setup::new().policy("default = \"ask\"");
+    let gateway = setup.fake("fx", &Fake::stdio("legacy")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({}));
+    let tools = ["fx__echo", "fx__env", "fx__fail", "fx__denied"];
+    let refusals: Vec<Answer> = tools.iter().map(|tool| client.call(tool, json!({}))).collect();
+    let ids: Vec<bool> = refusals
+        .iter()
+        .map(|answer| answer.result()["_meta"]["headend/refusal"]["approval"]["id"].is_string())
+        .collect();
+    assert_eq!(ids, [true, true, true, false], "three in a minute");
+    let wait = &refusals[3].result()["_meta"]["headend/refusal"]["retry-after-ms"];
+    assert!(wait.as_u64().is_some_and(|ms| ms > 0 && ms <= 60_000), "{}", refusals[3].raw);
+    // Another question about the same tool waits for the first.
+    let second = client.call("fx__echo", json!({"text": "other"}));
+    assert!(second.text().contains("waits for approval"), "{}", second.text());
+}
