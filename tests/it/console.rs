@@ -180,6 +180,52 @@ fn calls_and_upstreams_appear_and_an_open_page_is_told() {
 }
 
 #[test]
+fn a_refused_call_leads_to_its_page_and_passes_once_it_is_allowed_there() {
+    let gateway = setup().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"").start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = gateway.modern();
+    let arguments = json!({"text": "a\u{202e}b <script>"});
+    let refused = client.call("fx__echo", arguments.clone());
+    assert!(refused.is_error(), "{}", refused.raw);
+    let (_, url) =
+        refused.raw.split_once(&format!("http://{}/approvals/", address(&gateway).unwrap())).expect("a page");
+    let id: String = url.chars().take_while(char::is_ascii_alphanumeric).collect();
+    let path = format!("/approvals/{id}");
+
+    let mut browser = Browser::new(&gateway);
+    let to = browser.get(&path);
+    assert_eq!(to.head.header("location"), Some(format!("/sign-in?then={path}").as_str()), "the address shows nothing");
+    browser = Browser::signed_in(&gateway);
+    let page = browser.get(&path).text();
+    for wanted in ["fx__echo</bdi>", "1 hidden character", "\\u{202e}", "&#60;script&#62;", "<bdi>local</bdi>"] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    assert!(browser.get("/").text().contains("1 approval waits for you"));
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert_eq!(browser.post(&path, "answer=once").head.status, 403);
+    assert!(client.call("fx__echo", arguments.clone()).is_error(), "nothing was allowed so far");
+    assert_eq!(browser.post(&path, &format!("csrf={csrf}&answer=once")).head.status, 303);
+    assert!(browser.get("/").text().contains("Allowed once."));
+    assert!(browser.get(&path).text().contains("<h1 id=\"closed-title\">Allowed</h1>"));
+    assert!(browser.get("/grants").text().contains("these arguments only"));
+    assert!(!client.call("fx__echo", arguments.clone()).is_error());
+    assert!(client.call("fx__echo", arguments).is_error(), "once is once");
+    let other = client.call("fx__echo", json!({"text": "other"}));
+    assert!(other.is_error(), "{}", other.raw);
+
+    let page = browser.get("/").text();
+    let open = page.split("action=\"/approvals/").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    browser.post(&format!("/approvals/{open}"), &format!("csrf={csrf}&answer=hour"));
+    let page = browser.get("/grants").text();
+    assert!(page.contains("60 min more") && page.contains("any arguments"), "{page}");
+    assert!(!client.call("fx__echo", json!({"text": "anything"})).is_error());
+    let grant = page.split("name=\"id\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert_eq!(browser.post("/grants", &format!("csrf={csrf}&id={grant}")).head.status, 303);
+    assert!(browser.get("/grants").text().contains("Revoked."));
+    assert!(client.call("fx__echo", json!({"text": "anything"})).is_error());
+}
+
+#[test]
 fn the_default_address_gives_way_and_a_chosen_one_must_be_had() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();

@@ -58,10 +58,8 @@ fn a_client_that_accepts_everything_cannot_allow_what_may_destroy() {
 fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = crate::upstream::Listening::spawn(&crate::upstream::example("conformance-fixture"), &arguments);
-    let gateway = Setup::new()
-        .policy("default = \"ask\"")
-        .toml(&format!("[upstreams.fx]\nurl = \"{}\"", server.url))
-        .start();
+    let gateway =
+        Setup::new().policy("default = \"ask\"").toml(&format!("[upstreams.fx]\nurl = \"{}\"", server.url)).start();
     let name = "fx__test_input_required_result_elicitation";
     gateway.wait_for_tools(&[name]);
     let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", forms());

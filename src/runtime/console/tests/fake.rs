@@ -189,7 +189,8 @@ fn pins() -> Vec<PinView> {
         state,
         approved: approved.map(str::to_owned),
         waiting: waiting.map(str::to_owned),
-        why: if state == PinState::New { "first sight of an untrusted upstream" } else { "listed by its server" }.to_owned(),
+        why: if state == PinState::New { "first sight of an untrusted upstream" } else { "listed by its server" }
+            .to_owned(),
         waiting_digest: waiting.map(|text| crate::policy::Digest::of(text.as_bytes()).hex()).unwrap_or_default(),
         since: NOW - 4000,
     };
