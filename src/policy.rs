@@ -40,7 +40,10 @@ pub(crate) use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
 pub(crate) use self::consent::{Consented, Grant};
 pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
 pub(crate) use self::evidence::Evidence;
-pub(crate) use self::limit::{CallerLimiter, KeyPart, LimitSpec, Limiter, Per, Rate};
+pub(crate) use self::limit::{
+    CallerLimiter, Claim, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used,
+    day_of,
+};
 pub(crate) use self::permit::Permit;
 pub(crate) use self::record::{Entry, Event, Record};
 pub(crate) use self::rule::{Field, RuleSpec};

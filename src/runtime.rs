@@ -20,6 +20,7 @@ pub(crate) mod gate;
 pub(crate) mod gateway;
 pub(crate) mod held;
 pub(crate) mod inquiry;
+pub(crate) mod leases;
 pub(crate) mod ledger;
 pub(crate) mod live;
 pub(crate) mod queue;

@@ -100,8 +100,8 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
 // Goes when the policy's own types have equality.
 pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
     fn limit(limit: &LimitSpec) -> impl PartialEq + '_ {
-        let LimitSpec { id, tools, upstreams, callers, key, rate, burst } = limit;
-        (id, tools, upstreams, callers, key, rate, burst)
+        let LimitSpec { id, tools, upstreams, callers, key, rate, burst, concurrent, per_day } = limit;
+        (id, tools, upstreams, callers, key, rate, burst, concurrent, per_day)
     }
     let PolicySpec { default, rules, limits } = a;
     *default == b.default && *rules == b.rules && limits.iter().map(limit).eq(b.limits.iter().map(limit))

@@ -119,21 +119,26 @@ fn limit(mut table: Table<'_>) -> LimitSpec {
         table.refuse(key, "a limit is about tools; to limit everything of an upstream, write `upstreams`");
     }
     let wanted = table.take("rate");
-    if wanted.is_none() {
-        table.problem("needs `rate`, such as \"30/m\"");
-    }
-    let rate = wanted.and_then(|node| rate(&node)).unwrap_or(Rate { count: 1, per: Per::Second });
+    let has_rate = wanted.is_some();
+    // One that cannot be read has been complained of; the limit itself is complete with it.
+    let rate = wanted.map(|node| rate(&node).unwrap_or(Rate { count: 1, per: Per::Second }));
     let key = table.take("key").and_then(|node| node.items("an array such as [\"caller\", \"tool\"]"));
     let key = key.map(|parts| parts.iter().filter_map(|part| part.choice(&KEY_PARTS)).collect());
-    let burst = table.count("burst", &(1..=1_000_000)).and_then(|burst| u32::try_from(burst).ok());
+    if !has_rate {
+        table.refuse("burst", "means nothing without `rate`, such as \"30/m\"");
+    }
+    let mut calls = |key| table.take(key).map(|node| node.count(&(1..=1_000_000)).and_then(|n| u32::try_from(n).ok()));
+    let (burst, concurrent, per_day) = (calls("burst").flatten(), calls("concurrent"), calls("per-day"));
     let limit = LimitSpec {
         id: table.string("id").unwrap_or_default(),
         tools: patterns(&mut table, "tools"),
         upstreams: patterns(&mut table, "upstreams"),
         callers: patterns(&mut table, "callers"),
         key: key.unwrap_or_else(|| vec![KeyPart::Caller]),
+        burst: burst.unwrap_or(rate.map_or(1, |rate| rate.count)),
         rate,
-        burst: burst.unwrap_or(rate.count),
+        concurrent: concurrent.map(|calls| calls.unwrap_or(1)),
+        per_day: per_day.map(|calls| calls.unwrap_or(1)),
     };
     table.finish();
     limit

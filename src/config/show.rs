@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::{ArgumentSpec, KeyPart, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
+use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
@@ -267,20 +267,23 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
     for one in &policy.rules {
         rule(out, one);
     }
-    for LimitSpec { id, tools, upstreams, callers, key, rate, burst } in &policy.limits {
+    for LimitSpec { id, tools, upstreams, callers, key, rate, burst, concurrent, per_day } in &policy.limits {
         out.table("[policy.limits]");
         out.string("id", id);
         for (name, list) in [("tools", tools), ("upstreams", upstreams), ("callers", callers)] {
             out.patterns(name, list);
         }
-        let parts = key.iter().map(|part| match part {
-            KeyPart::Caller => "caller".to_owned(),
-            KeyPart::Upstream => "upstream".to_owned(),
-            KeyPart::Tool => "tool".to_owned(),
-        });
+        let parts = key.iter().map(|part| part.as_str().to_owned());
         out.strings("key", &parts.collect::<Vec<_>>());
-        out.string("rate", &rate.to_string());
-        out.raw("burst", &burst.to_string());
+        if let Some(rate) = rate {
+            out.string("rate", &rate.to_string());
+            out.raw("burst", &burst.to_string());
+        }
+        for (name, number) in [("concurrent", concurrent), ("per-day", per_day)] {
+            if let Some(number) = number {
+                out.raw(name, &number.to_string());
+            }
+        }
     }
 }
 

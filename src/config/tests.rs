@@ -232,6 +232,11 @@ upstreams = ["*"]
 callers = ["*"]
 key = ["caller", "upstream", "tool"]
 rate = "30/m"
+concurrent = 4
+per-day = 1000
+[[policy.limits]]
+id = "alone"
+concurrent = 1
 [profiles.p]
 upstreams = ["a", "z"]
 tools = { allow = ["a__*"], deny = ["z__x"] }

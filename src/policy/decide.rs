@@ -56,7 +56,7 @@ pub(crate) enum Decision {
 /// `item` must be of this policy and of the item that `facts` name, and `limiter` of this policy,
 /// else the call is denied: a mixture of snapshots is not decided on. `consent` is asked for a live consent to what a rule asks
 /// about, with the rule and the evidence that is needed; one that a limit then refuses is dropped unspent. `now` is the time
-/// since any fixed moment, the same for all calls of one process, and does not jump back.
+/// since 1970 on a clock that never goes back.
 pub(crate) fn decide(
     policy: &Policy,
     item: &ItemRules,
@@ -74,7 +74,7 @@ pub(crate) fn decide(
         },
     };
     match limiter.take(policy, item, facts, now) {
-        Ok(()) => Decision::Allow(Permit::mint(Arc::clone(rule), consented.map(Consented::spend))),
+        Ok(taken) => Decision::Allow(Permit::mint(Arc::clone(rule), consented.map(Consented::spend)).with(taken)),
         Err(Limited::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
         Err(Limited::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
     }

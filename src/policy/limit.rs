@@ -1,24 +1,31 @@
-//! Rate limits: how they are written, and the arithmetic (GCRA: one time stamp for each bucket).
+//! Limits: how they are written and what they count.
 //!
-//! A bucket holds `burst` calls and refills evenly at `rate`. Its whole state is the time at which
-//! it will be full again, in nanoseconds; a time that has passed means full.
+//! A limit has up to three parts: a rate with a burst, a number of calls at once, and a number of calls in each day (UTC). Each
+//! part has buckets of its own, one for each combination of what the limit's key names; a call draws from all parts of all
+//! limits that match it, or from none. `meter` is the arithmetic of one bucket, `buckets` are the live ones, `lease` is what
+//! makes them outlive the process.
+//!
+//! Over a reload a part stays the same part, and so do its buckets, while the limit's id and key stay; a rate, whose buckets
+//! say nothing without their numbers, while rate and burst stay too. So another number of calls a day or at once is in force
+//! at once and refills nothing, and parts that come or go leave the other parts alone.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Kind;
 use super::decide::Facts;
 use super::rule::{Field, Patterns, Problems, Target};
 
 mod buckets;
+mod lease;
+mod meter;
 
-pub(in crate::policy) use self::buckets::Limited;
-pub(crate) use self::buckets::{CallerLimiter, Limiter};
-
-/// Longest time that an empty bucket may take to fill: a hundred years, far from overflow.
-const MAX_FILL: u64 = 100 * 366 * Per::Day.nanos();
+pub(crate) use self::buckets::{CallerLimiter, Limiter, RowId, Used};
+pub(in crate::policy) use self::buckets::{Held, Limited, Taken};
+pub(crate) use self::lease::{Claim, Granted, Lease, Overdrawn};
+use self::meter::{Admission, Meter, MeterError};
+pub(crate) use self::meter::{Stored, day_of};
 
 /// A limit as the operator wrote it. Lists as in [`RuleSpec`](super::RuleSpec).
 #[derive(Clone, Debug)]
@@ -29,9 +36,13 @@ pub(crate) struct LimitSpec {
     pub(crate) callers: Vec<String>,
     /// What gets a bucket of its own; all calls that agree in these share one.
     pub(crate) key: Vec<KeyPart>,
-    pub(crate) rate: Rate,
-    /// How many calls may come at once.
+    pub(crate) rate: Option<Rate>,
+    /// How many calls of a rate may come in one moment; means nothing without one.
     pub(crate) burst: u32,
+    /// How many calls may be under way.
+    pub(crate) concurrent: Option<u32>,
+    /// How many calls a day of UTC has.
+    pub(crate) per_day: Option<u32>,
 }
 
 /// What tells buckets apart.
@@ -42,6 +53,17 @@ pub(crate) enum KeyPart {
     /// The tool or prompt. All resources of one upstream count as one, since a client can make up
     /// any number of URIs that match a template.
     Tool,
+}
+
+impl KeyPart {
+    /// The word for it in the configuration.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Upstream => "upstream",
+            Self::Tool => "tool",
+        }
+    }
 }
 
 /// A number of calls in a unit of time, written `30/m`.
@@ -122,22 +144,48 @@ pub(crate) enum RateError {
 pub(in crate::policy) struct Limit {
     pub(in crate::policy) id: Arc<str>,
     pub(in crate::policy) target: Target,
-    identity: Identity,
-    quota: Quota,
+    key: Vec<KeyPart>,
+    parts: Vec<Part>,
 }
 
-/// What makes a limit the same limit after a reload: while this stays, so do its buckets.
+/// One of the numbers that a limit has.
+#[derive(Debug)]
+struct Part {
+    identity: Identity,
+    meter: Meter,
+}
+
+/// What makes a part the same part after a reload or a restart: while this stays, so do its buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     id: Arc<str>,
     /// Sorted: the order in which they are written means nothing.
     key: Vec<KeyPart>,
-    rate: Rate,
-    burst: u32,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Counts {
+    Rate { rate: Rate, burst: u32 },
+    Day,
+    Concurrent,
+}
+
+/// The form in which rows on disk are found again: `id caller+tool 30/m*10`. An id has no spaces.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key: Vec<&str> = self.key.iter().map(|part| part.as_str()).collect();
+        write!(f, "{} {} ", self.id, key.join("+"))?;
+        match self.counts {
+            Counts::Rate { rate, burst } => write!(f, "{rate}*{burst}"),
+            Counts::Day => f.write_str("day"),
+            Counts::Concurrent => f.write_str("concurrent"),
+        }
+    }
 }
 
 impl Limit {
-    /// `None` when the quota has problems.
+    /// `None` when the numbers have problems.
     pub(in crate::policy) fn compile(spec: &LimitSpec, index: usize, problems: &mut Problems) -> Option<Self> {
         let path = format!("policy.limits[{index}]");
         let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
@@ -154,20 +202,32 @@ impl Limit {
         } else if spec.key.iter().collect::<HashSet<_>>().len() < spec.key.len() {
             problems.add(format!("{path}.key"), "must not name the same part twice");
         }
-        let quota = Quota::new(spec.rate, spec.burst);
-        let quota = quota.map_err(|e| problems.add(format!("{path}.{}", e.key()), e.to_string()));
         let id: Arc<str> = Arc::from(spec.id.as_str());
         let mut key = spec.key.clone();
         key.sort_unstable();
-        let identity = Identity { id: Arc::clone(&id), key, rate: spec.rate, burst: spec.burst };
-        Some(Self { id, target, identity, quota: quota.ok()? })
+        let mut parts = Vec::new();
+        for (counts, meter) in meters(spec) {
+            let identity = Identity { id: Arc::clone(&id), key: key.clone(), counts };
+            match meter {
+                Ok(meter) => parts.push(Part { identity, meter }),
+                Err(error) => {
+                    problems.add(format!("{path}.{}", error.key()), error.to_string());
+                    return None;
+                }
+            }
+        }
+        if parts.is_empty() {
+            problems.add(path, "needs `rate`, `concurrent` or `per-day`, for example rate = \"30/m\"");
+            return None;
+        }
+        Some(Self { id, target, key, parts })
     }
 
     /// Which of the limit's buckets a call draws from; unused parts are empty.
     fn bucket<'f>(&self, facts: &Facts<'f>) -> [&'f str; 3] {
         let mut parts = [""; 3];
         for (slot, part) in parts.iter_mut().zip([KeyPart::Caller, KeyPart::Upstream, KeyPart::Tool]) {
-            if !self.identity.key.contains(&part) {
+            if !self.key.contains(&part) {
                 continue;
             }
             *slot = match (part, facts.kind) {
@@ -180,68 +240,13 @@ impl Limit {
     }
 }
 
-/// The two numbers of the arithmetic, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::policy) struct Quota {
-    /// What one call costs. Rounded up, so that the rate is never exceeded.
-    interval: u64,
-    /// How far ahead the bucket's time may be for a call to be admitted: `burst - 1` intervals.
-    tolerance: u64,
-}
-
-impl Quota {
-    fn new(rate: Rate, burst: u32) -> Result<Self, QuotaError> {
-        if rate.count == 0 {
-            return Err(QuotaError::NoRate);
-        }
-        let further = burst.checked_sub(1).ok_or(QuotaError::NoBurst)?;
-        let interval = rate.per.nanos().div_ceil(u64::from(rate.count));
-        match interval.checked_mul(u64::from(further)) {
-            Some(tolerance) if tolerance <= MAX_FILL => Ok(Self { interval, tolerance }),
-            Some(_) | None => Err(QuotaError::Endless),
-        }
-    }
-}
-
-/// Why rate and burst make no quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum QuotaError {
-    #[error("must not be zero; to forbid the calls, write a rule with effect = \"deny\"")]
-    NoRate,
-    #[error("must be at least 1, else no call is ever admitted")]
-    NoBurst,
-    #[error("would take over a hundred years to refill at this rate")]
-    Endless,
-}
-
-impl QuotaError {
-    const fn key(self) -> &'static str {
-        match self {
-            Self::NoRate => "rate",
-            Self::NoBurst | Self::Endless => "burst",
-        }
-    }
-}
-
-/// Answer of [`admit`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::policy) enum Admission {
-    Admit,
-    /// Refused; the same call would be admitted after this time, if no other comes first.
-    RetryAfter(Duration),
-}
-
-/// One call against one bucket: its state after the call, and whether the call is admitted.
-///
-/// `state` is the time at which the bucket is full again and `now` the present, in nanoseconds
-/// since the same moment; a new bucket's state is zero. A refused call leaves the state as it is.
-pub(in crate::policy) fn admit(state: u64, quota: Quota, now: u64) -> (u64, Admission) {
-    let wait = state.saturating_sub(quota.tolerance).saturating_sub(now);
-    if wait == 0 {
-        (state.max(now).saturating_add(quota.interval), Admission::Admit)
-    } else {
-        (state, Admission::RetryAfter(Duration::from_nanos(wait)))
-    }
+/// The parts that were written, with how they count.
+fn meters(spec: &LimitSpec) -> impl Iterator<Item = (Counts, Result<Meter, MeterError>)> {
+    let burst = spec.burst;
+    let rate = spec.rate.map(|rate| (Counts::Rate { rate, burst }, Meter::rate(rate, burst)));
+    let concurrent = spec.concurrent.map(|places| (Counts::Concurrent, Meter::concurrent(places)));
+    let per_day = spec.per_day.map(|quota| (Counts::Day, Meter::per_day(quota)));
+    [rate, concurrent, per_day].into_iter().flatten()
 }
 
 #[cfg(test)]

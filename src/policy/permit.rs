@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::consent::Grant;
+use super::limit::{Held, Lease, Taken};
 
 /// Leave to send one call upstream.
 ///
@@ -13,17 +14,35 @@ use super::consent::Grant;
 pub(crate) struct Permit {
     rule: Arc<str>,
     grant: Option<Arc<Grant>>,
+    held: Option<Arc<Held>>,
+    lease: Option<Lease>,
 }
 
 impl Permit {
     /// For [`decide`](super::decide::decide) alone.
     pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<Grant>>) -> Self {
-        Self { rule, grant }
+        Self { rule, grant, held: None, lease: None }
     }
 
-    /// Leave for the further requests of the same call, which its server wants made.
+    /// With what the call took from its limits.
+    pub(in crate::policy) fn with(self, taken: Taken) -> Self {
+        Self { held: taken.held.map(Arc::new), lease: taken.lease, ..self }
+    }
+
+    /// Leave for the further requests of the same call, which its server wants made. The call keeps its place among the calls
+    /// under way until both permits are gone.
     pub(crate) fn onward(&self) -> Self {
-        Self { rule: Arc::clone(&self.rule), grant: self.grant.clone() }
+        Self { rule: Arc::clone(&self.rule), grant: self.grant.clone(), held: self.held.clone(), lease: None }
+    }
+
+    /// What has to be durable before the call is sent, if anything: the limits that it drew from outlive a crash.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// The call has ended, or never was one: its place among the calls under way is free.
+    pub(crate) fn leave(&mut self) {
+        self.held = None;
     }
 
     /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::DEFAULT_RULE) or

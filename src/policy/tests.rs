@@ -14,11 +14,14 @@ fn every_problem_is_reported_with_its_place() {
             rule("two words", Effect::Allow),
         ],
         limits: vec![
-            LimitSpec { rate: Rate { count: 0, per: Per::Day }, ..limit("same", 1) },
+            LimitSpec { rate: Some(Rate { count: 0, per: Per::Day }), ..limit("same", 1) },
             limit("no-burst", 0),
             LimitSpec { key: Vec::new(), ..limit("no-key", 1) },
             LimitSpec { key: vec![KeyPart::Tool, KeyPart::Tool], ..limit("twice", 1) },
-            LimitSpec { rate: Rate { count: 1, per: Per::Day }, ..limit("endless", u32::MAX) },
+            LimitSpec { rate: Some(Rate { count: 1, per: Per::Day }), ..limit("endless", u32::MAX) },
+            LimitSpec { rate: None, ..limit("nothing", 1) },
+            LimitSpec { per_day: Some(0), ..limit("no-day", 1) },
+            LimitSpec { concurrent: Some(u32::MAX), ..limit("all-places", 1) },
         ],
     };
     let problems = Policy::build(&spec).unwrap_err();
@@ -30,6 +33,9 @@ fn every_problem_is_reported_with_its_place() {
         "policy.limits[2].key",
         "policy.limits[3].key",
         "policy.limits[4].burst",
+        "policy.limits[5]",
+        "policy.limits[6].per-day",
+        "policy.limits[7].concurrent",
         "policy.rules[1].id",
         "policy.rules[1].tools[0]",
         "policy.rules[1].tools[2]",
@@ -141,8 +147,10 @@ pub(super) fn limit(id: &str, burst: u32) -> LimitSpec {
         upstreams: Vec::new(),
         callers: Vec::new(),
         key: vec![KeyPart::Caller],
-        rate: Rate { count: 1, per: Per::Second },
+        rate: Some(Rate { count: 1, per: Per::Second }),
         burst,
+        concurrent: None,
+        per_day: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The only place that reads the time and the only source of randomness.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 static START: LazyLock<Instant> = LazyLock::new(now);
@@ -11,7 +12,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Time since the process first asked; what limits count in.
+/// Time since the process first asked.
 pub(crate) fn uptime() -> Duration {
     now().duration_since(*START)
 }
@@ -26,6 +27,30 @@ pub(crate) fn unix_seconds() -> u64 {
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub(crate) fn unix_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What `uptime` is ahead of 1970, in nanoseconds, by the latest that was ever read of the wall clock.
+static SINCE_1970: AtomicU64 = AtomicU64::new(0);
+
+/// Time since 1970 on a clock that never goes back; what limits count in.
+///
+/// It follows the wall clock where that is ahead, so a machine that slept has its time; where the wall clock was set back, it
+/// goes on from where it was.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+pub(crate) fn since_1970() -> Duration {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let uptime = uptime();
+    let ahead = nanos(wall.saturating_sub(uptime));
+    uptime + Duration::from_nanos(SINCE_1970.fetch_max(ahead, Ordering::Relaxed).max(ahead))
+}
+
+/// It is at least that late since 1970, as was seen before a restart.
+pub(crate) fn not_before(seen: Duration) {
+    SINCE_1970.fetch_max(nanos(seen.saturating_sub(uptime())), Ordering::Relaxed);
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// `N` random bytes.

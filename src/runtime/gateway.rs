@@ -22,6 +22,7 @@ use crate::runtime::console::live_desk::LiveDesk;
 use crate::runtime::console::{self, Console};
 use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
+use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::runtime::recent::Recent;
@@ -140,11 +141,14 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
+        let db = store.as_ref().map(Store::db).transpose()?;
+        let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+            leases: leases.clone(),
         };
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
@@ -163,6 +167,7 @@ impl Gateway {
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             ledger: Arc::clone(&ledger),
             used: std::sync::Mutex::default(),
+            leases,
             tasks,
             draining,
             giving_up,
@@ -387,6 +392,7 @@ impl Gateway {
         self.service.tasks.stop();
         // Bounded: whoever does not take its answer now does not get it.
         drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
+        self.service.leases.keep(&self.service.snapshots.load_full().limiter).await;
         self.supervised.stop.cancel();
         tokio::select! {
             () = self.supervised.tasks.join() => {}

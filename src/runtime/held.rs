@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::policy::Permit;
 use crate::runtime::clock;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::service::LOCAL;
@@ -95,13 +96,14 @@ impl Parks {
         Self { table: Arc::default(), tasks, draining, giving_up }
     }
 
-    /// Takes a call over, with the first question. The call goes on behind the value that is returned; gives it back when
+    /// Takes a call over, with its permit and the first question. The call goes on behind the value that is returned; gives it back when
     /// there is no room.
     pub(crate) fn park(
         &self,
         caller: &Arc<str>,
         exchange: Exchange,
         lane: LaneUse,
+        permit: Option<Permit>,
         question: ServerRequest,
     ) -> Result<HeldExchange, Exchange> {
         let id: ParkId = clock::random();
@@ -118,6 +120,7 @@ impl Parks {
         let (viewer, events) = mpsc::channel(EVENTS);
         let mut keeper = Keeper {
             exchange: Some(exchange),
+            permit,
             viewer: Some(viewer),
             open: Vec::new(),
             asked: 0,
@@ -210,6 +213,8 @@ struct Open {
 struct Keeper {
     /// Until the outcome is there.
     exchange: Option<Exchange>,
+    /// The call stays one of those under way while it is parked: its server has it.
+    permit: Option<Permit>,
     viewer: Option<mpsc::Sender<ExchangeEvent>>,
     open: Vec<Open>,
     /// Questions so far; makes their keys.
@@ -312,6 +317,7 @@ impl Keeper {
                 self.open.clear();
                 // The server is done with it, whoever still wants to know the outcome.
                 self.exchange = None;
+                self.permit = None;
                 self.outcome = Some(outcome.clone());
                 self.ended.get_or_init(clock::now);
                 self.show(ExchangeEvent::Done(outcome));
@@ -399,7 +405,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "what the task of a connection has")]
         let (signals_in, signals) = mpsc::unbounded_channel();
         let (port, exchange) = stdio_call(1, Wants { notices: false, requests: true }, signals_in);
-        let held = parks.park(&Arc::from(caller), Exchange::Stdio(exchange), lane(), question("1"))?;
+        let held = parks.park(&Arc::from(caller), Exchange::Stdio(exchange), lane(), None, question("1"))?;
         Ok((held, port, signals))
     }
 

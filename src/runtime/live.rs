@@ -379,11 +379,12 @@ impl LiveCall {
     /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
-        let (exchange, parked) =
-            match self.service.parks.park(&input.caller, running.exchange, running.lane.clone(), question) {
-                Ok(held) => (Exchange::Held(held), true),
-                Err(exchange) => (exchange, false),
-            };
+        let (lane, permit) = (running.lane.clone(), Some(self.permit.onward()));
+        let (exchange, parked) = match self.service.parks.park(&input.caller, running.exchange, lane, permit, question)
+        {
+            Ok(held) => (Exchange::Held(held), true),
+            Err(exchange) => (exchange, false),
+        };
         self.running = Some(Running { exchange, ..running });
         parked
     }
@@ -427,6 +428,7 @@ impl LiveCall {
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
+        self.service.leases.settle(self.permit.lease()).await?;
         if let Some(gate) = &mut self.gate {
             gate.pass().await?;
             self.gate = None;
@@ -668,6 +670,7 @@ impl LiveCall {
     fn end(&mut self) {
         self.done = true;
         self.running = None;
+        self.permit.leave();
     }
 
     /// The client has withdrawn its request.

@@ -32,6 +32,7 @@ use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::gate::Gate;
 use crate::runtime::held::Parks;
+use crate::runtime::leases::{Leases, limited};
 use crate::runtime::ledger::Ledger;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
 use crate::runtime::queue::Queue;
@@ -72,6 +73,8 @@ pub(crate) struct Service {
     pub(crate) parks: Parks,
     /// Grants and open prompts.
     pub(crate) ledger: Arc<Ledger>,
+    /// What calls use of their limits, on disk.
+    pub(crate) leases: Leases,
     /// Calls in flight, of all callers.
     pub(crate) in_flight: Arc<Semaphore>,
     /// Calls that wait for a place among them.
@@ -299,8 +302,7 @@ impl Service {
             }
             Decision::Limit { limit, retry_after } => {
                 self.metrics.limit_hit(&limit);
-                let failure = Failure::new(Reason::Limited, Executed::No, "The rate limit for this call is used up.");
-                Err(Refusal::Told(failure.retry_after(retry_after)))
+                Err(Refusal::Told(limited(retry_after)))
             }
         }
     }

@@ -20,6 +20,7 @@ use crate::policy::Annotator;
 use crate::policy::Limiter;
 use crate::policy::Policy;
 use crate::runtime::clock;
+use crate::runtime::leases::Leases;
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
@@ -52,6 +53,7 @@ pub(crate) struct Parts {
     pub(crate) store: Option<Store>,
     pub(crate) http: HttpClient,
     pub(crate) intake: Intake,
+    pub(crate) leases: Leases,
 }
 
 /// The supervisor's ends that others hold.
@@ -97,7 +99,7 @@ struct Supervisor {
 /// A sentence when the configuration's policy or patterns cannot be compiled, which `check` would have said.
 pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
     let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
-    let limiter = Limiter::new(&policy);
+    let limiter = parts.leases.limiter(&policy).map_err(|error| error.to_string())?;
     let (reports_in, reports) = mpsc::channel(64);
     let (orders_in, orders) = mpsc::channel(8);
     let (generation_in, generation) = watch::channel(0);

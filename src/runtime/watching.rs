@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::engine::call::Failure;
 use crate::engine::route::{RouteError, Routed, route};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
@@ -89,10 +90,14 @@ impl Service {
         params: &RawObject,
         watcher: &Arc<Watcher>,
     ) -> Result<Watching, Answer> {
-        let (handle, target) = self.find_watched(client, params)?;
+        let (handle, mut target, call) = self.find_watched(client, params)?;
         let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
+        let refused = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+        self.leases.settle(target.permit.lease()).await.map_err(refused)?;
+        // A watch is no call under way.
+        target.permit.leave();
         let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
         Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await.map_err(|why| match why {
             Unwatched::NotOffered => {
@@ -103,8 +108,8 @@ impl Service {
         })
     }
 
-    /// A resource that this client may read, and leave to watch it.
-    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<(Arc<Handle>, Target), Answer> {
+    /// A resource that this client may read, leave to watch it, and the number of the request.
+    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<(Arc<Handle>, Target, u64), Answer> {
         let snapshot = self.snapshots.load_full();
         let era = client.revision.era();
         let inconsistent = || Answer::error(code::INTERNAL, "the catalog is inconsistent", None);
@@ -129,7 +134,7 @@ impl Service {
             arguments: None,
         };
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::uptime());
+        let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::since_1970());
         let session = client.tag.as_ref().map_or(0, |tag| tag.number());
         let judged = self.judged(decision, &facts, entry, session, call).map(|(permit, _)| permit);
         let exposed = params.string("uri").unwrap_or_default();
@@ -138,6 +143,6 @@ impl Service {
             Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();
-        Ok((handle, Target { original, exposed, permit }))
+        Ok((handle, Target { original, exposed, permit }, call))
     }
 }

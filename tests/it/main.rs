@@ -29,6 +29,7 @@ mod failures;
 mod harness;
 mod http;
 mod input;
+mod limits;
 mod mcp;
 mod onward;
 mod operator;

@@ -303,7 +303,26 @@ fn the_policy_is_checked() {
             "[policy]\ndefault=\"deny\"\n[policy.rules]\nid=\"r\"\n",
             "policy.rules: must be an array of tables, not a table",
         ),
-        ("no rate", "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\n", "policy.limits[0]: needs `rate`"),
+        (
+            "no rate",
+            "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\n",
+            "policy.limits[0]: needs `rate`, `concurrent` or `per-day`",
+        ),
+        (
+            "a burst without a rate",
+            "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\nper-day=5\nburst=5\n",
+            "limits[0].burst: means nothing without `rate`",
+        ),
+        (
+            "no calls a day",
+            "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\nper-day=0\n",
+            "limits[0].per-day: must be from 1 to 1000000",
+        ),
+        (
+            "a wordy number of calls at once",
+            "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\nconcurrent=\"two\"\n",
+            "limits[0].concurrent: must be",
+        ),
         (
             "a bad rate",
             "[policy]\ndefault=\"deny\"\n[[policy.limits]]\nid=\"l\"\nrate=\"30/min\"\n",

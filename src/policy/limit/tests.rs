@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -26,11 +28,11 @@ fn rates_are_read_and_written_alike() {
 
 #[test]
 fn a_bucket_gives_its_burst_and_then_its_rate() {
-    let quota = Quota::new(Rate { count: 2, per: Per::Second }, 3).unwrap();
+    let meter = Meter::rate(Rate { count: 2, per: Per::Second }, 3).unwrap();
     let second = Per::Second.nanos();
     let mut state = 0;
     let mut at = |half_seconds: u64| {
-        let (next, admission) = admit(state, quota, 10 * second + half_seconds * second / 2);
+        let (next, admission) = meter.admit(state, 10 * second + half_seconds * second / 2);
         state = next;
         admission
     };
@@ -45,23 +47,23 @@ fn a_bucket_gives_its_burst_and_then_its_rate() {
 
 #[test]
 fn a_call_at_the_named_time_is_admitted() {
-    let quota = Quota::new(Rate { count: 7, per: Per::Second }, 1).unwrap();
-    let (state, _) = admit(0, quota, 5);
-    let (_, Admission::RetryAfter(wait)) = admit(state, quota, 6) else { panic!("over quota") };
+    let meter = Meter::rate(Rate { count: 7, per: Per::Second }, 1).unwrap();
+    let (state, _) = meter.admit(0, 5);
+    let (_, Admission::RetryAfter(wait)) = meter.admit(state, 6) else { panic!("over quota") };
     let wait = u64::try_from(wait.as_nanos()).unwrap();
-    assert_eq!(admit(state, quota, 6 + wait).1, Admission::Admit);
-    assert_ne!(admit(state, quota, 5 + wait).1, Admission::Admit);
+    assert_eq!(meter.admit(state, 6 + wait).1, Admission::Admit);
+    assert_ne!(meter.admit(state, 5 + wait).1, Admission::Admit);
 }
 
 #[test]
 fn the_ends_of_the_number_range_do_not_overflow() {
-    let fast = Quota::new(Rate { count: u32::MAX, per: Per::Second }, u32::MAX).unwrap();
-    assert_eq!(fast.interval, 1);
-    let slow = Quota::new(Rate { count: 1, per: Per::Day }, 30_000).unwrap();
-    for quota in [fast, slow] {
+    let fast = Meter::rate(Rate { count: u32::MAX, per: Per::Second }, u32::MAX).unwrap();
+    assert_eq!(fast.unit(), 1);
+    let slow = Meter::rate(Rate { count: 1, per: Per::Day }, 30_000).unwrap();
+    for meter in [fast, slow] {
         for state in [0, 1, u64::MAX] {
             for now in [0, 1, u64::MAX] {
-                let (next, _) = admit(state, quota, now);
+                let (next, _) = meter.admit(state, now);
                 assert!(state <= next);
             }
         }
@@ -73,11 +75,11 @@ proptest! {
     fn no_window_admits_more_than_the_quota(
         count in 1_u32..50, burst in 1_u32..8, steps in prop::collection::vec(prop_oneof![Just(0_u64), 0..400_000_000_u64], 1..200),
     ) {
-        let quota = Quota::new(Rate { count, per: Per::Second }, burst).unwrap();
+        let meter = Meter::rate(Rate { count, per: Per::Second }, burst).unwrap();
         let (mut now, mut state, mut admitted) = (1_000, 0, Vec::new());
         for step in steps {
             now += step;
-            let (next, admission) = admit(state, quota, now);
+            let (next, admission) = meter.admit(state, now);
             if admission == Admission::Admit {
                 admitted.push(now);
             } else {
@@ -96,13 +98,13 @@ proptest! {
 
     #[test]
     fn an_idle_bucket_gives_its_whole_burst(count in 1_u32..1000, burst in 1_u32..100) {
-        let quota = Quota::new(Rate { count, per: Per::Minute }, burst).unwrap();
+        let meter = Meter::rate(Rate { count, per: Per::Minute }, burst).unwrap();
         let mut state = 0;
         for _ in 0..burst {
-            let (next, admission) = admit(state, quota, 0);
+            let (next, admission) = meter.admit(state, 0);
             prop_assert_eq!(admission, Admission::Admit);
             state = next;
         }
-        prop_assert_ne!(admit(state, quota, 0).1, Admission::Admit);
+        prop_assert_ne!(meter.admit(state, 0).1, Admission::Admit);
     }
 }

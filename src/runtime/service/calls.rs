@@ -149,7 +149,7 @@ impl Service {
         } else {
             let grants = self.ledger.grants();
             let consent = |rule: &Arc<str>, need| grants.claim(&asked(rule, need), self.ledger.wall());
-            decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::uptime())
+            decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::since_1970())
         };
         if let Decision::Ask { rule, need } = &decision {
             let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));

@@ -1,10 +1,13 @@
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::thread;
+
+mod crash;
+mod crowd;
 
 use proptest::prelude::*;
 
 use super::super::super::tests::{FACTS, SECOND, limit, nobody, spec, strings};
-use super::super::super::{Decision, Kind, LimitSpec, PolicySpec, decide};
+use super::super::super::{Decision, Kind, LimitSpec, Permit, PolicySpec, decide};
 use super::super::{KeyPart, Per, Rate};
 use super::*;
 
@@ -65,7 +68,7 @@ fn limits_are_about_what_they_name() {
 fn the_longest_wait_is_named_and_nothing_is_taken() {
     let slow = Rate { count: 1, per: Per::Hour };
     let only_y = |limit| LimitSpec { tools: strings(&["a__y"]), ..limit };
-    let policy = limited(vec![limit("wide", 3), only_y(LimitSpec { rate: slow, ..limit("slow", 1) })]);
+    let policy = limited(vec![limit("wide", 3), only_y(LimitSpec { rate: Some(slow), ..limit("slow", 1) })]);
     let limiter = Limiter::new(&policy);
     let y = Facts { canonical: "a__y", ..FACTS };
     assert_eq!(refusal(&policy, &limiter, &y, SECOND), None);
@@ -89,7 +92,7 @@ fn a_reload_refills_only_limits_that_changed() {
         ("patterns", LimitSpec { upstreams: strings(&["a"]), ..base.clone() }, false),
         ("id", LimitSpec { id: "m".to_owned(), ..base.clone() }, true),
         ("burst", LimitSpec { burst: 2, ..base.clone() }, true),
-        ("rate", LimitSpec { rate: Rate { count: 60, per: Per::Minute }, ..base.clone() }, true),
+        ("rate", LimitSpec { rate: Some(Rate { count: 60, per: Per::Minute }), ..base.clone() }, true),
         ("key", LimitSpec { key: vec![KeyPart::Caller], ..base.clone() }, true),
     ];
     for (label, after, refilled) in rows {
@@ -101,6 +104,87 @@ fn a_reload_refills_only_limits_that_changed() {
         let new_limiter = old_limiter.carry_over(&new);
         assert_eq!(refusal(&new, &new_limiter, &FACTS, SECOND).is_none(), refilled, "{label}");
     }
+}
+
+#[test]
+fn other_numbers_of_calls_a_day_or_at_once_refill_nothing() {
+    let base = LimitSpec { rate: None, concurrent: Some(3), per_day: Some(3), ..limit("l", 1) };
+    let old = limited(vec![base.clone()]);
+    let old_limiter = Limiter::new(&old);
+    let call = |policy: &Policy, limiter: &Limiter| allowed(policy, limiter, &FACTS, SECOND).map_err(|wait| wait.1);
+    let running: Vec<_> = (0..3).map(|_| call(&old, &old_limiter).unwrap()).collect();
+    let (once, day) = (Err(SECOND), Err(86_399 * SECOND));
+    let rows = [
+        ("fewer at once", LimitSpec { concurrent: Some(2), per_day: None, ..base.clone() }, once),
+        ("as many at once", LimitSpec { per_day: None, ..base.clone() }, once),
+        ("more at once", LimitSpec { concurrent: Some(4), per_day: None, ..base.clone() }, Ok(())),
+        ("fewer a day", LimitSpec { concurrent: None, per_day: Some(1), ..base.clone() }, day),
+        ("as many a day", LimitSpec { concurrent: None, ..base.clone() }, day),
+        ("as many a day, with a rate", LimitSpec { rate: limit("l", 1).rate, concurrent: None, ..base.clone() }, day),
+        ("more a day", LimitSpec { concurrent: None, per_day: Some(4), ..base.clone() }, Ok(())),
+        ("other patterns", LimitSpec { upstreams: strings(&["a"]), per_day: None, ..base.clone() }, once),
+        ("another key", LimitSpec { key: vec![KeyPart::Tool], ..base.clone() }, Ok(())),
+        ("another id", LimitSpec { id: "m".to_owned(), ..base }, Ok(())),
+    ];
+    for (label, after, expected) in rows {
+        let new = limited(vec![after]);
+        let new_limiter = old_limiter.carry_over(&new);
+        assert_eq!(call(&new, &new_limiter).map(drop), expected, "{label}");
+    }
+    drop(running);
+    let (policy, limiter) =
+        (limited(vec![LimitSpec { rate: None, concurrent: Some(1), ..limit("l", 1) }]), &old_limiter);
+    assert!(
+        call(&policy, &limiter.carry_over(&policy)).is_ok(),
+        "calls of the old policy have given their places back"
+    );
+}
+
+#[test]
+fn a_day_of_utc_has_its_quota_and_no_more() {
+    let policy = limited(vec![LimitSpec { rate: None, per_day: Some(2), ..limit("l", 1) }]);
+    let limiter = Limiter::new(&policy);
+    let day = 86_400 * SECOND;
+    let call = |now| refusal(&policy, &limiter, &FACTS, now).map(|(_, wait)| wait);
+    let noon = 20_000 * day + day / 2;
+    assert_eq!([call(noon), call(noon)], [None, None]);
+    assert_eq!(call(noon), Some(day / 2));
+    assert_eq!(call(noon + day / 2 - SECOND), Some(SECOND));
+    assert_eq!([call(noon + day / 2), call(noon + day / 2)], [None, None], "the time that was named");
+    assert_eq!(call(noon + day / 2 - SECOND), Some(day + SECOND), "a late clock draws from the day that has begun");
+}
+
+#[test]
+fn a_place_is_given_back_when_the_last_permit_of_its_call_is_gone() {
+    let policy = limited(vec![LimitSpec { rate: None, concurrent: Some(2), ..limit("l", 1) }]);
+    let limiter = Limiter::new(&policy);
+    let call = |facts: &Facts<'_>| allowed(&policy, &limiter, facts, SECOND);
+    let (first, mut second) = (call(&FACTS).unwrap(), call(&FACTS).unwrap());
+    assert_eq!(call(&FACTS).unwrap_err(), ("l".into(), SECOND));
+    drop(call(&Facts { caller: "ci", ..FACTS }).unwrap());
+    let onward = first.onward();
+    drop(first);
+    assert!(call(&FACTS).is_err(), "its server still has it");
+    drop(onward);
+    let third = call(&FACTS).unwrap();
+    assert!(call(&FACTS).is_err());
+    second.leave();
+    drop((call(&FACTS).unwrap(), third, second));
+    assert!(limiter.tables[0][0].shards.iter().all(|shard| shard.lock().unwrap().buckets.is_empty()));
+}
+
+#[test]
+fn a_refusal_by_one_part_takes_nothing_from_the_others() {
+    let all = LimitSpec { concurrent: Some(1), per_day: Some(3), ..limit("l", 5) };
+    let policy = limited(vec![all]);
+    let limiter = Limiter::new(&policy);
+    let call = || allowed(&policy, &limiter, &FACTS, SECOND);
+    let first = call().unwrap();
+    assert!((0..9).all(|_| call().unwrap_err().1 == SECOND), "no place");
+    drop(first);
+    drop([call().unwrap()]);
+    drop(call().unwrap());
+    assert_eq!(call().unwrap_err().1, 86_399 * SECOND, "three of the day, whatever was refused");
 }
 
 #[test]
@@ -117,8 +201,8 @@ fn calls_of_the_old_policy_count_after_a_reload() {
 fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
     let policy = limited(vec![limit("l", 2)]);
     let mut limiter = Limiter::new(&policy);
-    let table = Table::new(&policy.limits[0], 4);
-    limiter.tables = vec![Arc::new(table)];
+    let table = Table::new(&policy.limits[0].parts[0], 4, false, &HashMap::new());
+    limiter.tables = vec![vec![Arc::new(table)]];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
     let call = |name: &str, now| refusal(&policy, &limiter, &Facts { caller: name, ..FACTS }, now);
 
@@ -137,8 +221,8 @@ fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
 fn a_late_clock_finds_no_refilled_bucket_after_a_sweep() {
     let policy = limited(vec![limit("l", 1)]);
     let mut limiter = Limiter::new(&policy);
-    limiter.tables = vec![Arc::new(Table::new(&policy.limits[0], 2))];
-    let table = &limiter.tables[0];
+    limiter.tables = vec![vec![Arc::new(Table::new(&policy.limits[0].parts[0], 2, false, &HashMap::new()))]];
+    let table = &limiter.tables[0][0];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
     let home = table.shard(["0", "", ""]);
     let neighbours = names.iter().skip(1).filter(|name| ptr::eq(table.shard([name, "", ""]), home));
@@ -201,16 +285,21 @@ proptest! {
     }
 }
 
-fn limited(limits: Vec<LimitSpec>) -> Policy {
+pub(super) fn limited(limits: Vec<LimitSpec>) -> Policy {
     Policy::build(&PolicySpec { limits, ..spec(vec![]) }).unwrap()
 }
 
 /// Makes a call; which limit refused it and for how long, or `None` when it was admitted.
 fn refusal(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Option<(String, Duration)> {
+    allowed(policy, limiter, facts, now).err()
+}
+
+/// Begins a call.
+fn allowed(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Result<Permit, (String, Duration)> {
     let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
     match decide(policy, &item, facts, &nobody, limiter, now) {
-        Decision::Allow(_) => None,
-        Decision::Limit { limit, retry_after } => Some((limit.as_ref().to_owned(), retry_after)),
+        Decision::Allow(permit) => Ok(permit),
+        Decision::Limit { limit, retry_after } => Err((limit.as_ref().to_owned(), retry_after)),
         other @ (Decision::Deny { .. } | Decision::Ask { .. }) => panic!("{other:?}"),
     }
 }
