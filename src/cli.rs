@@ -14,6 +14,7 @@ mod daemon;
 mod grants;
 mod import;
 mod output;
+mod pins;
 mod relay;
 mod reload;
 mod serve;
@@ -127,6 +128,8 @@ enum Command {
     },
     /// Consents that are remembered; `grants revoke ID` or `grants revoke --all` takes them back.
     Grants(grants::GrantsArgs),
+    /// What was approved of each upstream's definitions and launches, and what changed since.
+    Pins(pins::PinsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
     /// Verify and read the audit log; needs no daemon.
@@ -209,6 +212,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Approve { args, json } => approvals::approve(&common, &args, json.json),
         Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
         Command::Grants(args) => grants::run(&common, args),
+        Command::Pins(args) => pins::run(&common, &args),
         Command::Reload => reload::run(&common),
         Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),

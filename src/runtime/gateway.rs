@@ -24,6 +24,7 @@ use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
 use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
+use crate::runtime::pins::{PinKind, Pins};
 use crate::runtime::queue::Queue;
 use crate::runtime::recent::Recent;
 use crate::runtime::server::address::AddressLimits;
@@ -50,6 +51,8 @@ pub(crate) struct ConfigSource {
     /// `None` for the embedded default and for upstreams given on the command line.
     pub(crate) path: Option<PathBuf>,
     pub(crate) load: Loader,
+    /// Grants and pins are kept; not those of upstreams that the command line names.
+    pub(crate) remembers: bool,
 }
 
 /// Reads the configuration anew; the error is every problem, as text.
@@ -95,6 +98,7 @@ pub(crate) struct Gateway {
     pub(crate) source: ConfigSource,
     /// Set when it listens.
     pub(crate) console: OnceLock<Arc<Console>>,
+    pub(crate) pins: Pins,
     store: Option<Store>,
     reloading: Mutex<()>,
     drain_timeout: Duration,
@@ -143,17 +147,32 @@ impl Gateway {
         metrics.reloaded(true, clock::unix_seconds());
         let db = store.as_ref().map(Store::db).transpose()?;
         let leases = Leases::new(db.clone(), metrics.clone());
+        let pins = match db.clone().filter(|_| source.remembers) {
+            Some(db) => Pins::open(db)?,
+            None => Pins::memory(),
+        };
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
             leases: leases.clone(),
+            pins: pins.clone(),
         };
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
         };
+        let invalidated = ledger.clone();
+        pins.on_change(Box::new(move |change| {
+            // What was consented to is no longer what is there.
+            let Some(was) = change.was else { return };
+            let launch = change.key.kind == PinKind::Launch;
+            invalidated.invalidate(|asked| {
+                let digest = if launch { asked.launch } else { asked.definition };
+                *asked.upstream == *change.key.upstream.as_str() && digest == was
+            });
+        }));
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
@@ -198,6 +217,7 @@ impl Gateway {
             sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
             console: OnceLock::new(),
+            pins,
             store,
             reloading: Mutex::new(()),
             drain_timeout,
@@ -310,7 +330,7 @@ impl Gateway {
             // Nobody can know it: links are the only way in.
             None => Store::fresh_token(),
         };
-        let desk = Arc::new(LiveDesk::new(Arc::clone(&self.service)));
+        let desk = Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
         let console = Console::new(desk, &token, local, self.service.draining.clone());
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());

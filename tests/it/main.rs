@@ -34,6 +34,8 @@ mod mcp;
 mod onward;
 mod operator;
 mod peers;
+mod pins;
+mod poison;
 mod process;
 mod reload;
 mod resume;

@@ -6,32 +6,55 @@ use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
+use super::text::indented;
 use super::desk::{
-    Approval, DecisionView, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinView, Reply, UpstreamView,
+    Approval, DecisionView, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply, UpstreamView,
     Wall,
 };
 use crate::mcp::method::List;
-use crate::policy::Evidence;
+use crate::policy::{self, Digest, Evidence};
 use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId};
+use crate::runtime::pins::{self, PinKind, Pins};
 use crate::runtime::service::Service;
+use crate::runtime::supervisor::Order;
 use crate::runtime::upstream::handle::LinkState;
 
 /// Who answers, in grants and in the audit log.
 const BY: &str = "console";
-/// What there is no store of yet.
-const NO_STORE: &str = "This gateway keeps no pins.";
 
 /// The desk of a running gateway.
 #[derive(Debug)]
 pub(crate) struct LiveDesk {
     service: Arc<Service>,
+    pins: Pins,
+    orders: mpsc::Sender<Order>,
 }
 
 impl LiveDesk {
-    pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service }
+    /// `orders` are the supervisor's.
+    pub(crate) fn new(service: Arc<Service>, pins: Pins, orders: mpsc::Sender<Order>) -> Self {
+        Self { service, pins, orders }
+    }
+
+    /// Decides about a pin as it was shown, and waits until lists and calls go by it.
+    async fn judge(&self, pin: &PinKey, digest: &str, approve: bool) -> Result<(), String> {
+        let kind = PinKind::parse(&pin.kind);
+        let (Some(kind), Some(shown)) = (kind, Digest::from_hex(digest)) else {
+            return Err("The form is not of this page.".to_owned());
+        };
+        let decided = if approve {
+            self.pins.approve(&pin.name, Some(kind), shown, BY).await
+        } else {
+            self.pins.reject(&pin.name, Some(kind), shown, BY).await
+        };
+        decided.map_err(|error| sentence(&error))?;
+        let (reply, done) = oneshot::channel();
+        // Both fail only when the gateway ends.
+        drop(self.orders.send(Order::Review { reply }).await);
+        drop(done.await);
+        Ok(())
     }
 }
 
@@ -88,15 +111,15 @@ impl Desk for LiveDesk {
     }
 
     fn pins(&self) -> BoxFuture<'_, Vec<PinView>> {
-        Box::pin(async { Vec::new() })
+        Box::pin(async { self.pins.list().into_iter().map(pinned).collect() })
     }
 
-    fn approve_pin<'a>(&'a self, _: &'a PinKey, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async { Err(NO_STORE.to_owned()) })
+    fn approve_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(self.judge(pin, digest, true))
     }
 
-    fn reject_pin<'a>(&'a self, _: &'a PinKey, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async { Err(NO_STORE.to_owned()) })
+    fn reject_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(self.judge(pin, digest, false))
     }
 
     fn upstreams(&self) -> Vec<UpstreamView> {
@@ -133,7 +156,7 @@ impl Desk for LiveDesk {
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
         let generation = self.service.generation.clone();
         let ledger = self.service.ledger.changed();
-        vec![(Part::Approvals, ledger.clone()), (Part::Grants, ledger), (Part::Upstreams, generation)]
+        vec![(Part::Approvals, ledger.clone()), (Part::Grants, ledger), (Part::Upstreams, generation), (Part::Pins, self.pins.changes())]
     }
 
     fn counts(&self) -> Vec<(Part, u64)> {
@@ -209,5 +232,23 @@ fn granted(grant: &Grant) -> GrantView {
         granted_at: grant.granted_at(),
         last_used: (grant.uses() > 0).then(|| grant.last_used()),
         uses: grant.uses(),
+    }
+}
+
+fn pinned(pin: pins::PinView) -> PinView {
+    let text = |json: Option<String>| json.map(|json| indented(&json));
+    PinView {
+        key: PinKey { upstream: pin.upstream, kind: pin.kind.as_str().to_owned(), name: pin.name },
+        state: match pin.state {
+            policy::PinState::Pinned => PinState::Pinned,
+            policy::PinState::Quarantined => PinState::New,
+            policy::PinState::Changed => PinState::Changed,
+            policy::PinState::Rejected => PinState::Rejected,
+        },
+        approved: text(pin.approved),
+        waiting: text(pin.waiting),
+        why: pin.by,
+        waiting_digest: pin.waiting_digest.map(|digest| digest.hex()).unwrap_or_default(),
+        since: pin.since,
     }
 }
