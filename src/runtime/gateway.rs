@@ -330,7 +330,8 @@ impl Gateway {
             // Nobody can know it: links are the only way in.
             None => Store::fresh_token(),
         };
-        let desk = Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
+        let desk =
+            Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
         let console = Console::new(desk, &token, local, self.service.draining.clone());
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());

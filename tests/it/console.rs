@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, World, headend};
 use crate::http::{Conn, Events, Response, request};
-use crate::process::{output_within, said};
+use crate::process::{eventually, output_within, said};
 use crate::upstream::Fake;
 
 /// A browser: one address, one cookie.
@@ -223,6 +223,33 @@ fn a_refused_call_leads_to_its_page_and_passes_once_it_is_allowed_there() {
     assert_eq!(browser.post("/grants", &format!("csrf={csrf}&id={grant}")).head.status, 303);
     assert!(browser.get("/grants").text().contains("Revoked."));
     assert!(client.call("fx__echo", json!({"text": "anything"})).is_error());
+}
+
+#[test]
+fn a_definition_that_waits_is_read_and_approved_on_its_page() {
+    let command = Fake::stdio("both").command();
+    let gateway = setup().toml(&format!("[upstreams.un]\ncommand = {command}\ntrust = \"untrusted\"")).start();
+    let mut browser = Browser::signed_in(&gateway);
+    eventually("it waits", || browser.get("/pins").text().contains("<bdi>un__echo</bdi>"));
+    let page = browser.get("/pins").text();
+    let card = page.split("<article ").find(|card| card.contains("<bdi>un__echo</bdi>")).unwrap();
+    assert!(card.contains("New, never approved") && card.contains("description"), "{card}");
+    let value = |name: &str| {
+        let (_, rest) = card.split_once(&format!("name=\"{name}\" value=\"")).expect("a field");
+        rest.split('"').next().unwrap().to_owned()
+    };
+    let form = |digest: &str, answer: &str| {
+        let (csrf, kind, name) = (value("csrf"), value("kind"), value("name"));
+        format!("csrf={csrf}&upstream=un&kind={kind}&name={name}&digest={digest}&answer={answer}")
+    };
+    let mut client = gateway.modern();
+    browser.post("/pins", &form(&"0".repeat(64), "approve"));
+    assert!(browser.get("/pins").text().contains("notice danger"), "what was not shown is not approved");
+    assert!(!client.tool_names().contains(&"un__echo".to_owned()));
+    assert_eq!(browser.post("/pins", &form(&value("digest"), "approve")).head.status, 303);
+    assert!(browser.get("/pins").text().contains("Approved."));
+    assert_eq!(client.tool_names(), ["un__echo"]);
+    assert_eq!(client.call("un__echo", json!({"text": "x"})).text(), "x");
 }
 
 #[test]

@@ -8,14 +8,14 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::text::indented;
 use super::desk::{
-    Approval, DecisionView, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply, UpstreamView,
-    Wall,
+    Approval, DecisionView, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply,
+    UpstreamView, Wall,
 };
+use super::text::indented;
 use crate::mcp::method::List;
-use crate::policy::{self, Digest, Evidence};
 use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId};
+use crate::policy::{self, Digest, Evidence};
 use crate::runtime::pins::{self, PinKind, Pins};
 use crate::runtime::service::Service;
 use crate::runtime::supervisor::Order;
@@ -156,7 +156,12 @@ impl Desk for LiveDesk {
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
         let generation = self.service.generation.clone();
         let ledger = self.service.ledger.changed();
-        vec![(Part::Approvals, ledger.clone()), (Part::Grants, ledger), (Part::Upstreams, generation), (Part::Pins, self.pins.changes())]
+        vec![
+            (Part::Approvals, ledger.clone()),
+            (Part::Grants, ledger),
+            (Part::Upstreams, generation),
+            (Part::Pins, self.pins.changes()),
+        ]
     }
 
     fn counts(&self) -> Vec<(Part, u64)> {
