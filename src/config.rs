@@ -290,7 +290,7 @@ impl PartialEq for Config {
         path == &other.path
             && server == &other.server
             && metrics == &other.metrics
-            && console == &other.console
+            && console.listen == other.console.listen
             && admin == &other.admin
             && naming == &other.naming
             && upstreams == &other.upstreams
