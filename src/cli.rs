@@ -15,6 +15,7 @@ mod grants;
 mod import;
 mod output;
 mod pins;
+mod policy;
 mod relay;
 mod reload;
 mod serve;
@@ -94,6 +95,11 @@ enum Command {
     Stdio(StdioArgs),
     /// Load and validate the configuration as `serve` does and print it resolved, secrets redacted.
     Check,
+    /// What the policy says, without a daemon.
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
     /// Upstreams, clients and calls of the running daemon.
     Status(JsonArgs),
     /// Print a link that signs in to the console of the running daemon, once and within 15 minutes.
@@ -108,6 +114,8 @@ enum Command {
         #[arg(value_name = "JSON")]
         arguments: Option<String>,
     },
+    /// What was approved of each upstream's definitions and launches, and what changed since.
+    Pins(pins::PinsArgs),
     /// Questions for consent that are open; `approvals approve ID` and `approvals deny ID` answer one.
     ///
     /// Asks the daemon, and without one the state directory: then the process that asked takes the answer from there.
@@ -128,8 +136,6 @@ enum Command {
     },
     /// Consents that are remembered; `grants revoke ID` or `grants revoke --all` takes them back.
     Grants(grants::GrantsArgs),
-    /// What was approved of each upstream's definitions and launches, and what changed since.
-    Pins(pins::PinsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
     /// Verify and read the audit log; needs no daemon.
@@ -146,6 +152,15 @@ enum Command {
     Demo { name: String },
     /// Print the completion script of a shell.
     Completions { shell: clap_complete::Shell },
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Decide one call that nobody makes: print the decision, the rule and why; exit 1 when it is not allowed.
+    ///
+    /// What tools are held to do is known of those that an earlier run has seen; for all others the protocol's defaults and the
+    /// configuration hold.
+    Test(policy::TestArgs),
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -204,15 +219,16 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Serve(args) => serve::run(&common, &args),
         Command::Stdio(args) => stdio::run(&common, &args),
         Command::Check => check::run(&common),
+        Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
         Command::Status(args) => status::run(&common, args.json),
         Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
+        Command::Pins(args) => pins::run(&common, &args),
         Command::Approvals(args) => approvals::run(&common, args),
         Command::Approve { args, json } => approvals::approve(&common, &args, json.json),
         Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
         Command::Grants(args) => grants::run(&common, args),
-        Command::Pins(args) => pins::run(&common, &args),
         Command::Reload => reload::run(&common),
         Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),

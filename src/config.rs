@@ -56,7 +56,7 @@ pub(crate) struct Config {
     /// In the order of the file, which is the order of all lists.
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) policy: PolicySpec,
-    /// Whether there is a `[policy]` table. Without one everything is allowed, with a warning.
+    /// Whether there is a `[policy]` table. Without one everything asks, with a warning.
     pub(crate) policy_stated: bool,
     pub(crate) consent: Consent,
     pub(crate) profiles: Vec<Profile>,

@@ -40,7 +40,7 @@ mod uri;
 pub(crate) use self::annotations::{Annotator, Trust};
 pub(crate) use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
 pub(crate) use self::consent::{Consented, Grant};
-pub(crate) use self::decide::{Decision, Facts, decide, decide_again};
+pub(crate) use self::decide::{Considered, Decision, Facts, considered, decide, decide_again};
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{
     CallerLimiter, Claim, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used,
@@ -300,6 +300,12 @@ impl Policy {
     /// warning of `check`.
     pub(crate) fn denies_all(&self) -> bool {
         self.default == Effect::Deny && self.rules.iter().all(|rule| rule.effect == Effect::Deny)
+    }
+
+    /// A test for names, as patterns are understood everywhere in a policy; `None` for what is no pattern.
+    pub(crate) fn pattern(text: &str) -> Option<impl Fn(&str) -> bool + use<>> {
+        let pattern = rule::Pattern::compile(text, None).ok()?;
+        Some(move |name: &str| pattern.matches(name))
     }
 
     /// Every pattern of every rule and limit, in the order written, so that `check` can warn of

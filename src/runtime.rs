@@ -37,6 +37,7 @@ pub(crate) mod supervisor;
 pub(crate) mod systemd;
 pub(crate) mod tasking;
 pub(crate) mod tasks;
+pub(crate) mod trial;
 pub(crate) mod upstream;
 pub(crate) mod watch;
 pub(crate) mod watching;

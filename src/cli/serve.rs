@@ -56,7 +56,9 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
     if inline && loaded.source.path.is_none() {
         tracing::info!("upstreams of the command line are served with policy default \"allow\"");
     } else if !loaded.config.policy_stated {
-        tracing::warn!("the configuration has no [policy]: every call is allowed; state `default` to silence this");
+        tracing::warn!(
+            "the configuration has no [policy]: every call asks for a consent; write default = \"allow\" to allow what no rule denies"
+        );
     }
 }
 

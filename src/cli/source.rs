@@ -83,6 +83,7 @@ fn with_upstreams(path: Option<&Path>, added: &str) -> Result<(Config, Vec<Warni
             let text = std::fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
             parse(&format!("{text}\n{added}"), &path.display().to_string())
         }
+        // Whoever types the server's command is its one user, and nothing is kept of it.
         None => parse(&format!("[policy]\ndefault = \"allow\"\n{added}"), "the command line"),
     }
 }

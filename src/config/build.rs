@@ -55,13 +55,13 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let policy = root.take("policy");
     let policy_stated = policy.is_some();
     if !policy_stated {
-        let message = "there is no [policy] table, so every call asks for a consent; write `[policy]` with `default = \"allow\"`, `\"ask\"` or `\"deny\"`";
+        let message = "there is no [policy] table, so every call asks for a consent; write `[policy]` with `default = \"ask\"`, or `\"allow\"` to allow what no rule denies";
         root.source.warning_at("policy", message);
     }
     let mut policy = policy.and_then(|node| node.table());
     let consent = Consent::read(policy.as_mut().and_then(|table| table.table("consent")));
-    let policy = rules::policy(policy, &names);
     let profiles = profile::all(root.table("profiles"), &names);
+    let policy = rules::policy(policy, &names, &profiles);
     let audit = Audit::read(root.table("audit"));
     let log = log(root.table("log"));
     if upstreams.is_empty() {

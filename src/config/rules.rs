@@ -1,12 +1,12 @@
 //! The `[policy]` table.
 
-use crate::catalog::name::UpstreamName;
 use crate::policy::{Effect, Evidence, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
 
 use super::arguments::conditions;
 use super::file::{Node, Table, did_you_mean};
 use super::limits::rate;
 use super::upstream::hints;
+use super::{Profile, UpstreamName};
 
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("ask", Effect::Ask), ("deny", Effect::Deny)];
 const EVIDENCE: [(&str, Evidence); 3] = [("L1", Evidence::Client), ("L2", Evidence::Page), ("L3", Evidence::Operator)];
@@ -32,7 +32,7 @@ impl Separator {
 }
 
 /// Builds the policy and checks it as it will be compiled.
-pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> PolicySpec {
+pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {
     let Some(mut table) = table else {
         return PolicySpec { default: Effect::Ask, rules: Vec::new(), limits: Vec::new() };
     };
@@ -49,7 +49,8 @@ pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Po
     let rules = spec.rules.iter().map(|rule| (&rule.upstreams, &rule.tools, &rule.prompts, Some(&rule.resources)));
     for (index, (names, tools, prompts, resources)) in rules.enumerate() {
         let path = format!("policy.rules[{index}]");
-        check_upstreams(&format!("{path}.upstreams"), names, upstreams, policy.as_ref().ok(), &mut at);
+        let names_of = || upstreams.iter().map(UpstreamName::as_str);
+        check_names(&format!("{path}.upstreams"), names, &names_of, "upstream", &mut at);
         check_all(&format!("{path}.tools"), tools, Separator::Name, upstreams, &mut at);
         check_all(&format!("{path}.prompts"), prompts, Separator::Name, upstreams, &mut at);
         check_all(
@@ -60,9 +61,20 @@ pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Po
             &mut at,
         );
     }
+    for (index, rule) in spec.rules.iter().enumerate() {
+        let path = format!("policy.rules[{index}].profiles");
+        check_names(
+            &path,
+            &rule.profiles,
+            &|| profiles.iter().map(|profile| profile.name.as_str()),
+            "profile",
+            &mut at,
+        );
+    }
     for (index, limit) in spec.limits.iter().enumerate() {
         let path = format!("policy.limits[{index}]");
-        check_upstreams(&format!("{path}.upstreams"), &limit.upstreams, upstreams, policy.as_ref().ok(), &mut at);
+        let names_of = || upstreams.iter().map(UpstreamName::as_str);
+        check_names(&format!("{path}.upstreams"), &limit.upstreams, &names_of, "upstream", &mut at);
         check_all(&format!("{path}.tools"), &limit.tools, Separator::Name, upstreams, &mut at);
     }
     for problem in policy.err().into_iter().flatten() {
@@ -154,23 +166,21 @@ fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
     patterns.unwrap_or_default()
 }
 
-fn check_upstreams(
+/// Refuses patterns over names of which none is configured.
+fn check_names<'n, N: Iterator<Item = &'n str>>(
     path: &str,
     patterns: &[String],
-    upstreams: &[UpstreamName],
-    policy: Option<&Policy>,
+    names: &dyn Fn() -> N,
+    what: &str,
     at: &mut dyn FnMut(String, String),
 ) {
     for (index, pattern) in patterns.iter().enumerate() {
-        let names = || upstreams.iter().map(UpstreamName::as_str);
-        let matches = |policy: &Policy| {
-            policy.patterns().any(|used| used.text() == pattern && names().any(|name| used.matches(name)))
-        };
-        // A policy with problems cannot be asked; a second look follows when they are mended.
-        if !policy.is_none_or(matches) {
-            let near = did_you_mean(pattern, names());
-            at(format!("{path}[{index}]"), format!("matches no configured upstream{near}"));
+        // What is no pattern is said elsewhere.
+        if Policy::pattern(pattern).is_none_or(|matches| names().any(matches)) {
+            continue;
         }
+        let near = did_you_mean(pattern, names());
+        at(format!("{path}[{index}]"), format!("matches no configured {what}{near}"));
     }
 }
 

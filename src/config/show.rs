@@ -303,8 +303,8 @@ fn rule(out: &mut Out, rule: &RuleSpec) {
     }
     for (name, list) in [("arguments", arguments), ("unless", unless)] {
         if !list.is_empty() {
-            let entries: Vec<String> = list.iter().map(|one| format!("    {},\n", condition(one))).collect();
-            out.raw(name, &format!("[\n{}]", entries.concat()));
+            let entries: Vec<String> = list.iter().map(condition).collect();
+            out.raw(name, &format!("[{}]", entries.join(", ")));
         }
     }
     if let Some(evidence) = min_evidence {

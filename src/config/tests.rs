@@ -44,7 +44,7 @@ fn an_empty_file_has_the_defaults_and_two_warnings() {
     assert_eq!(config.metrics, Some("127.0.0.1:9627".parse().unwrap()));
     assert_eq!(config.naming, Naming { uris: Uris::Keep, max_length: 48 });
     assert_eq!(config.audit, Audit::default());
-    assert_eq!((config.policy.default, config.policy_stated), (Effect::Allow, false));
+    assert_eq!((config.policy.default, config.policy_stated), (Effect::Ask, false));
     let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(texts.iter().any(|text| text.starts_with("test.toml: policy: there is no [policy] table")), "{texts:?}");
@@ -207,6 +207,8 @@ queue-timeout = "0s"
 prefix = "zed_"
 tools = { allow = ["a*", "{b,c}"], deny = ["ab"], rename = { "old.name" = "new" } }
 resources = { deny = ["file:///secret/*"] }
+trust = "trusted"
+annotations = { "delete_*" = { destructive = true, read-only = false }, x = { open-world = false, idempotent = true } }
 [upstreams.a]
 url = "https://a.example.com/mcp?key=abc&x=1"
 transport = "streamable-http"
@@ -225,6 +227,32 @@ id = "r2"
 effect = "deny"
 tools = ["z__*"]
 resources = ["z+file://*"]
+[[policy.rules]]
+id = "r3"
+effect = "ask"
+tools = ["a__*"]
+profiles = ["p"]
+kinds = ["tool"]
+annotations = { read-only = false, open-world = true }
+min-evidence = "L2"
+arguments = [
+  { pointer = "/a", eq = "x\ny" },
+  { pointer = "/b2", ne = 1.5 },
+  { pointer = "/c", in = ["x", -7, true] },
+  { pointer = "/d", prefix = "x" },
+  { pointer = "/e", suffix = "x" },
+  { pointer = "/f", glob = "x*" },
+  { pointer = "/g", regex = "^x\\d+$" },
+  { pointer = "/h", path-under = "/srv" },
+  { pointer = "/i", url-host-in = ["example.com", "*.example.org"] },
+  { pointer = "/j/*", email-domain-in = ["example.com"] },
+  { pointer = "/k", cidr-in = ["10.0.0.0/8"] },
+  { pointer = "/l", range = { min = 1, max = 1e3 } },
+  { pointer = "/m", max-len = 7 },
+  { pointer = "/n", max-items = 7 },
+  { pointer = "/o", type = "integer" },
+]
+unless = [{ pointer = "/p", absent = true }, { pointer = "/q", present = true }]
 [[policy.limits]]
 id = "l"
 tools = ["a__*"]

@@ -111,13 +111,13 @@ mod tests {
     fn claims_that_come_to_the_same_keep_their_bytes() {
         for (label, text, effective) in [
             ("no annotations", r#"{"name":"a"}"#, READS),
-            ("none that count", r#"{"name":"a","annotations": {"title":"A"}}"#, Annotations::ASSUMED),
+            ("none that count", r#"{"name":"a","annotations":{ "title" : "A"}}"#, Annotations::ASSUMED),
             (
                 "the defaults",
-                r#"{"annotations": { "destructiveHint":true, "readOnlyHint" : false }}"#,
+                r#"{"annotations":{ "destructiveHint":true, "readOnlyHint" : false }}"#,
                 Annotations::ASSUMED,
             ),
-            ("read only", r#"{"annotations": {"readOnlyHint":true}}"#, READS),
+            ("read only", r#"{"annotations":{"readOnlyHint":true}}"#, READS),
             ("no object", r#"{"annotations":7}"#, READS),
         ] {
             assert_eq!(shown(text, effective), text, "{label}");

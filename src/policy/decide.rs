@@ -213,5 +213,33 @@ pub(super) fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect 
     }
 }
 
+/// A rule that is about an item and its caller, and whether it matches the arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Considered {
+    pub(crate) id: Arc<str>,
+    pub(crate) effect: Effect,
+    /// `yes`, `no` or `unknown`.
+    pub(crate) matches: &'static str,
+}
+
+/// All rules that are about this item, caller, view and annotations, in the order in which they count; for displays.
+pub(crate) fn considered(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> Vec<Considered> {
+    if !fits(policy, item, facts) {
+        return Vec::new();
+    }
+    let (who, arguments) = (Who::of(facts), Arguments::new(facts.kind, facts.arguments));
+    let rules = item.deny.iter().chain(&item.ask).chain(&item.allow).filter(|rule| rule.is_about(&who));
+    let told = |rule: &Arc<Rule>| Considered {
+        id: Arc::clone(&rule.id),
+        effect: rule.effect,
+        matches: match rule.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(&arguments)) {
+            Truth::Yes => "yes",
+            Truth::No => "no",
+            Truth::Unknown => "unknown",
+        },
+    };
+    rules.map(told).collect()
+}
+
 #[cfg(test)]
 mod tests;

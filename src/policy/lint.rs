@@ -90,10 +90,12 @@ fn clash(one: &ArgumentSpec, other: &ArgumentSpec) -> bool {
 
 /// The values of a matcher that lists them.
 fn values(matcher: &MatcherSpec) -> &[Scalar] {
-    match matcher {
-        MatcherSpec::Eq(value) => std::slice::from_ref(value),
-        MatcherSpec::In(values) => values,
-        _ => &[],
+    if let MatcherSpec::Eq(value) = matcher {
+        std::slice::from_ref(value)
+    } else if let MatcherSpec::In(values) = matcher {
+        values
+    } else {
+        &[]
     }
 }
 
@@ -116,11 +118,8 @@ fn apart(one: &MatcherSpec, other: &MatcherSpec) -> bool {
 fn types(matcher: &MatcherSpec) -> u16 {
     const ABSENT: u16 = 1 << 8;
     const ANY: u16 = !ABSENT;
-    let bit = |kind: JsonType| match kind {
-        // Integers are numbers.
-        JsonType::Integer | JsonType::Number => 1 << (JsonType::Number as u16),
-        kind => 1 << (kind as u16),
-    };
+    // Integers are numbers.
+    let bit = |kind| 1 << (if kind == JsonType::Integer { JsonType::Number } else { kind } as u16);
     let of = |value: &Scalar| match value {
         Scalar::Text(_) => bit(JsonType::String),
         Scalar::Number(_) => bit(JsonType::Number),

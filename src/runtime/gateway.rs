@@ -145,19 +145,18 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
-        let db = store.as_ref().map(Store::db).transpose()?;
-        let leases = Leases::new(db.clone(), metrics.clone());
         let pins = match db.clone().filter(|_| source.remembers) {
             Some(db) => Pins::open(db)?,
             None => Pins::memory(),
         };
+        let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
-            leases: leases.clone(),
             pins: pins.clone(),
+            leases: leases.clone(),
         };
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
@@ -173,6 +172,7 @@ impl Gateway {
                 *asked.upstream == *change.key.upstream.as_str() && digest == was
             });
         }));
+        ledger.record_in(audit.clone());
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -21,10 +21,12 @@ use crate::policy::consent::{
     Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt, PromptId,
     Refused, Shown, Wall,
 };
+use crate::runtime::audit::Audit;
 use crate::runtime::clock;
 use crate::runtime::db::{Db, DbError};
 
 pub(crate) mod beside;
+mod journal;
 pub(crate) mod json;
 mod keep;
 mod mirror;
@@ -35,6 +37,7 @@ mod wish;
 pub(crate) use self::mirror::PromptRow;
 pub(crate) use self::wish::Wish;
 
+use self::journal::By;
 use self::time::WallClock;
 
 /// Live grants, of all and of one caller. Beyond them nothing is granted.
@@ -69,17 +72,25 @@ struct Inner {
     grants: ArcSwap<Grants>,
     clock: WallClock,
     changed: watch::Sender<u64>,
+    audit: OnceLock<Audit>,
     /// A prompt was opened.
     opened: Notify,
     /// `PRAGMA data_version` when the database was last read.
     version: AtomicI64,
 }
 
+/// An open prompt, and who waits for its end.
+#[derive(Debug)]
+struct Waiting {
+    asked: Asked,
+    end: watch::Sender<Option<Closed>>,
+}
+
 /// What the lock guards.
 #[derive(Debug)]
 struct Open {
     desk: Desk,
-    waiting: HashMap<PromptId, watch::Sender<Option<Closed>>>,
+    waiting: HashMap<PromptId, Waiting>,
     /// The latest ends, oldest first.
     closed: VecDeque<(PromptId, Closed)>,
     /// Grants on their way to the disk, which may be revoked or invalidated on it.
@@ -120,6 +131,7 @@ impl Ledger {
             grants: ArcSwap::from_pointee(grants),
             clock: WallClock::new(seen),
             changed: watch::Sender::new(0),
+            audit: OnceLock::new(),
             opened: Notify::new(),
             // No version of the database is this one.
             version: AtomicI64::new(-1),
@@ -154,9 +166,10 @@ impl Ledger {
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
-        let opened = open.desk.open(asked, shown, PromptId::new(clock::random()), now, life.as_secs())?;
+        let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life.as_secs())?;
         if !opened.joined {
-            open.waiting.insert(opened.id, watch::Sender::new(None));
+            inner.opened(&opened.id, &asked);
+            open.waiting.insert(opened.id, Waiting { asked, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 let (owner, row) = (inner.owner.clone(), PromptRow::from(prompt));
                 db.submit(move |connection| mirror::insert(connection, &owner, &row), unlisted);
@@ -185,7 +198,7 @@ impl Ledger {
         let mut end = {
             let open = self.inner.lock();
             match open.waiting.get(id) {
-                Some(end) => end.subscribe(),
+                Some(waiting) => waiting.end.subscribe(),
                 None => {
                     let known = open.closed.iter().rev().find(|(closed, _)| closed == id);
                     return known.map_or(Closed::Superseded, |(_, how)| *how);
@@ -227,12 +240,14 @@ impl Ledger {
             match open.desk.answer(id, answer, evidence, by, now, grant_id)? {
                 None => {
                     let how = if answer == Answer::Deny { Closed::Denied } else { Closed::Dismissed };
-                    inner.close(&mut open, id, how);
+                    let by = By { evidence, who: Arc::from(by), grant: None };
+                    inner.close(&mut open, id, how, Some(by));
                     return Ok(how);
                 }
                 Some(grant) if grant.lifetime() == Lifetime::Session || inner.db.is_none() => {
+                    let by = By::of(&grant);
                     inner.add(Arc::new(grant));
-                    inner.close(&mut open, id, Closed::Granted);
+                    inner.close(&mut open, id, Closed::Granted, Some(by));
                     return Ok(Closed::Granted);
                 }
                 Some(grant) => {
@@ -277,6 +292,7 @@ impl Ledger {
             let grants = inner.grants.load();
             let in_memory = |grant: &&Arc<Grant>| inner.db.is_none() || grant.lifetime() == Lifetime::Session;
             let count = grants.iter().filter(in_memory).filter(|grant| hit(grant.id())).count();
+            grants.iter().filter(|grant| hit(grant.id())).for_each(|grant| inner.took_back(grant, "revoked"));
             inner.grants.store(Arc::new(grants.without(|grant| hit(grant.id()))));
             count
         };
@@ -311,10 +327,12 @@ impl Ledger {
             grants.iter().filter(|grant| changed(grant.asked())).map(|grant| Arc::clone(grant.id())).collect();
         open.writing.retain(|_, asked| !changed(asked));
         let closed = open.desk.supersede(|prompt| changed(&prompt.asked));
-        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded));
+        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
         if dead.is_empty() {
             return;
         }
+        let gone = grants.iter().filter(|grant| dead.contains(grant.id()));
+        gone.for_each(|grant| inner.took_back(grant, "invalidated"));
         inner.grants.store(Arc::new(grants.without(|grant| dead.contains(grant.id()))));
         inner.tell();
         drop(open);
@@ -339,13 +357,14 @@ impl Inner {
 
     fn expire(&self, open: &mut Open, now: Wall) {
         for id in open.desk.expire(now) {
-            self.close(open, &id, Closed::TimedOut);
+            self.close(open, &id, Closed::TimedOut, None);
         }
     }
 
     /// The one place where a prompt ends.
-    fn close(&self, open: &mut Open, id: &PromptId, how: Closed) {
-        if let Some(end) = open.waiting.remove(id) {
+    fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
+        if let Some(Waiting { asked, end }) = open.waiting.remove(id) {
+            self.ended(id, &asked, how, by);
             end.send_replace(Some(how));
         }
         open.closed.push_back((*id, how));

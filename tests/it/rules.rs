@@ -33,18 +33,91 @@ fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
 }
 
 #[test]
-fn a_rule_that_needs_more_than_this_release_can_do_is_refused_with_a_reason() {
+fn a_denial_by_arguments_leaves_the_tool_listed_and_says_so() {
+    let setup = Setup::new();
+    let record = Log::new(&setup.world.path("work"), "fx");
+    let gateway = setup
+        .fake("fx", &Fake::stdio("both").logging(&record))
+        .toml("[[policy.rules]]\nid = \"no-secrets\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\narguments = [{ pointer = \"/text\", prefix = \"secret\" }]")
+        .start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for era in Era::BOTH {
+        let mut client = gateway.client(era);
+        assert_eq!(client.call("fx__echo", json!({"text": "open"})).text(), "open", "{era:?}");
+        for (label, arguments) in [
+            ("the argument", json!({"text": "secret plan"})),
+            ("another type", json!({"text": ["secret plan"]})),
+            ("another spelling", json!({"text": "open", "Text": "secret plan"})),
+        ] {
+            let denied = client.call("fx__echo", arguments);
+            let reason = &denied.result()["_meta"]["headend/refusal"]["reason"];
+            assert!(denied.is_error() && reason == "denied", "{era:?}, {label}: {}", denied.raw);
+        }
+        assert!(client.tool_names().contains(&"fx__echo".to_owned()), "{era:?}");
+    }
+    assert_eq!(record.lines_with(&["tools/call", "secret"]), [""; 0]);
+}
+
+#[test]
+fn rules_that_contradict_themselves_are_refused_with_a_place() {
     for (label, rule, reason) in [
-        ("ask", "effect = \"ask\"", "consent"),
-        ("arguments", "effect = \"deny\"\narguments = [{ pointer = \"/text\", glob = \"s*\" }]", "arguments"),
+        ("kinds", "effect = \"deny\"\nkinds = [\"prompt\"]", "policy.rules[0].kinds: never matches"),
+        (
+            "arguments",
+            "effect = \"deny\"\narguments = [{ pointer = \"/a\", eq = 1 }, { pointer = \"/a\", eq = 2 }]",
+            "policy.rules[0].arguments[1]: cannot hold together",
+        ),
     ] {
         let rule = format!("[[policy.rules]]\nid = \"r\"\ntools = [\"fx__echo\"]\n{rule}");
         let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(&rule).write();
         let checked = world.run(&["check", "--config", config.to_str().unwrap()]);
         let told = String::from_utf8_lossy(&checked.stderr).into_owned();
         assert_eq!(checked.status.code(), Some(78), "{label}: {told}");
-        assert!(told.contains("policy.rules[0]") && told.contains(reason), "{label}: {told}");
+        assert!(told.contains(reason), "{label}: {told}");
     }
+}
+
+#[test]
+fn a_policy_is_tried_out_without_a_daemon() {
+    let rules = r#"
+[[policy.rules]]
+id = "no-etc"
+effect = "deny"
+tools = ["fx__read"]
+arguments = [{ pointer = "/path", path-under = "/etc" }]
+[[policy.rules]]
+id = "env-waits"
+effect = "ask"
+tools = ["fx__env"]
+min-evidence = "L3"
+"#;
+    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(rules).write();
+    let config = config.to_str().unwrap();
+    for (label, name, arguments, code, wanted) in [
+        ("allowed", "fx__read", r#"{"path":"/srv/a"}"#, 0, ["decision     allow", "rule         default"]),
+        ("denied", "fx__read", r#"{"path":"/etc/passwd"}"#, 1, ["decision     deny", "why          the rule matches"]),
+        (
+            "in doubt",
+            "fx__read",
+            r#"{"path":"/srv/../etc"}"#,
+            1,
+            ["rule         no-etc", "why          the rule may match"],
+        ),
+        ("asked", "fx__env", "{}", 1, ["decision     ask", "evidence     L3 or better"]),
+        ("wrong", "fx__read", "[]", 64, ["", ""]),
+        ("nobody's", "nobody__read", "{}", 64, ["", ""]),
+    ] {
+        let tried = world.run(&["policy", "test", "--config", config, "--tool", name, "--arguments", arguments]);
+        let told = String::from_utf8_lossy(&tried.stdout).into_owned();
+        assert_eq!(tried.status.code(), Some(code), "{label}: {told}");
+        assert!(wanted.iter().all(|line| told.contains(line)), "{label}: {told}");
+    }
+    let tried = world.run(&["policy", "test", "--config", config, "--resource", "fx+file:///x", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&tried.stdout).unwrap();
+    assert_eq!(
+        (&told["decision"], &told["kind"], &told["known"]),
+        (&json!("allow"), &json!("resource"), &json!(false))
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["mcp", "catalog", "policy", "engine"]),
     ("runtime", &["wire", "mcp", "catalog", "policy", "engine", "config", "telemetry"]),
     ("demo", &["wire", "mcp"]),
-    ("cli", &["wire", "config", "telemetry", "runtime", "demo"]),
+    ("cli", &["wire", "mcp", "config", "telemetry", "runtime", "demo"]),
 ];
 const PURE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine"];
 /// Text that must not occur in a pure layer outside its tests.

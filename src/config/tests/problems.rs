@@ -9,10 +9,10 @@ type Row = (&'static str, &'static str, &'static str);
 const BASE: &str = "[upstreams.fs]\ncommand = [\"/bin/true\"]\n[upstreams.docs]\nurl = \"https://d/mcp\"\n";
 
 #[track_caller]
-fn refused(rows: &[Row], before: &str) {
+fn refused<T: AsRef<str>>(rows: &[(&str, T, &str)], before: &str) {
     let mut wrong = Vec::new();
     for (label, text, wanted) in rows {
-        let full = format!("{before}{text}");
+        let full = format!("{before}{}", text.as_ref());
         match parse(&full, "t", &every, &paths) {
             Ok(_) => wrong.push(format!("{label}: accepted")),
             Err(problems) if problems.to_string().contains(wanted) => {}
@@ -245,8 +245,6 @@ fn upstreams_are_checked() {
 #[test]
 fn the_policy_is_checked() {
     let rows: &[Row] = &[
-        ("no default", "[policy]\n", "policy: needs `default`"),
-        ("ask", "[policy]\ndefault=\"ask\"\n", "t:6: policy.default: \"ask\" needs consent, which is not available"),
         (
             "no such upstream",
             "[policy]\ndefault=\"deny\"\n[[policy.rules]]\nid=\"r\"\neffect=\"allow\"\ntools=[\"dcos__*\"]\n",
@@ -280,12 +278,12 @@ fn the_policy_is_checked() {
         (
             "arguments",
             "[policy]\ndefault=\"deny\"\n[[policy.rules]]\nid=\"r\"\neffect=\"allow\"\ntools=[\"fs__*\"]\narguments=[{pointer=\"path\",glob=\"/srv/*\"}]\n",
-            "rules[0].arguments: matching arguments is not available",
+            "t:11: policy.rules[0].arguments[0].pointer: is no JSON pointer: it begins with `/`, such as \"/path\"",
         ),
         (
             "annotations",
             "[policy]\ndefault=\"deny\"\n[[policy.rules]]\nid=\"r\"\neffect=\"deny\"\nannotations={}\n",
-            "rules[0].annotations: matching annotations is not available",
+            "rules[0].annotations: says nothing",
         ),
         ("no effect", "[policy]\ndefault=\"deny\"\n[[policy.rules]]\nid=\"r\"\n", "policy.rules[0]: needs `effect`"),
         (
@@ -340,6 +338,105 @@ fn the_policy_is_checked() {
         ),
     ];
     refused(rows, BASE);
+}
+
+#[test]
+fn conditions_are_checked() {
+    let of = |conditions: &str| {
+        format!("[policy]\n[[policy.rules]]\nid=\"r\"\neffect=\"deny\"\ntools=[\"fs__*\"]\narguments=[{conditions}]\n")
+    };
+    let rows = [
+        ("none", "", "t:10: policy.rules[0].arguments: must not be empty"),
+        ("no pointer", "{eq=1}", "policy.rules[0].arguments[0]: needs `pointer`"),
+        ("no matcher", "{pointer=\"/a\"}", "policy.rules[0].arguments[0]: needs a matcher, one of eq, ne, in"),
+        ("two matchers", "{pointer=\"/a\",eq=1,ne=2}", "policy.rules[0].arguments[0].ne: is a second matcher"),
+        (
+            "an unknown one",
+            "{pointer=\"/a\",eqs=1}",
+            "policy.rules[0].arguments[0].eqs: unknown key; did you mean `eq`?",
+        ),
+        (
+            "another type",
+            "{pointer=\"/a\",eq=[1]}",
+            "arguments[0].eq: must be a string, a number, true or false, not an",
+        ),
+        ("an empty list", "{pointer=\"/a\",in=[]}", "arguments[0].in: must not be empty"),
+        ("a large number", "{pointer=\"/a\",eq=9007199254740993}", "arguments[0].eq: must not be beyond 2^53"),
+        ("no number", "{pointer=\"/a\",range={max=inf}}", "arguments[0].range.max: must be a finite number"),
+        ("a range inside out", "{pointer=\"/a\",range={min=2,max=1}}", "arguments[0].range: never holds"),
+        (
+            "a broken expression",
+            "{pointer=\"/a\",regex=\"(\"}",
+            "arguments[0].regex: is no regular expression: unclosed group",
+        ),
+        (
+            "not absent",
+            "{pointer=\"/a\",absent=false}",
+            "arguments[0].absent: must be true; for the opposite write present",
+        ),
+        (
+            "an unknown type",
+            "{pointer=\"/a\",type=\"text\"}",
+            "arguments[0].type: must be one of \"string\", \"number\"",
+        ),
+        (
+            "at odds",
+            "{pointer=\"/a\",eq=\"x\"},\n{pointer=\"/a\",eq=\"y\"}",
+            "t:11: policy.rules[0].arguments[1]: cannot hold together with arguments[0]",
+        ),
+    ];
+    let rows = rows.map(|(label, text, want)| (label, of(text), want));
+    refused(&rows, BASE);
+}
+
+#[test]
+fn rules_that_do_nothing_are_refused_where_they_stand() {
+    let rows: &[Row] = &[
+        (
+            "a shadow",
+            "[policy]\n[[policy.rules]]\nid=\"a\"\neffect=\"deny\"\nupstreams=[\"fs\"]\n[[policy.rules]]\nid=\"b\"\neffect=\"allow\"\ntools=[\"fs__x\"]\n",
+            "t:10: policy.rules[1]: never decides anything: rule `a` denies all that this one is about",
+        ),
+        (
+            "no such profile",
+            "[policy]\n[[policy.rules]]\nid=\"a\"\neffect=\"deny\"\nprofiles=[\"redaer\"]\n[profiles.reader]\nupstreams=[\"fs\"]\n",
+            "policy.rules[0].profiles[0]: matches no configured profile; did you mean `reader`?",
+        ),
+        (
+            "no such kind",
+            "[policy]\n[[policy.rules]]\nid=\"a\"\neffect=\"deny\"\nkinds=[\"tools\"]\n",
+            "policy.rules[0].kinds[0]: must be one of \"tool\"",
+        ),
+        (
+            "evidence of a deny",
+            "[policy]\n[[policy.rules]]\nid=\"a\"\neffect=\"deny\"\nmin-evidence=\"L2\"\n",
+            "t:9: policy.rules[0].min-evidence: belongs to rules with effect = \"ask\"",
+        ),
+    ];
+    refused(rows, BASE);
+}
+
+#[test]
+fn the_words_on_tools_are_checked() {
+    let of = |line: &str| format!("[upstreams.x]\ncommand=[\"/x\"]\n{line}\n");
+    let rows = [
+        ("trust", "trust=\"full\"", "t:3: upstreams.x.trust: must be one of \"untrusted\", \"standard\", \"trusted\""),
+        ("a change", "on-change=\"ask\"", "upstreams.x.on-change: must be one of \"quarantine\", \"accept\""),
+        ("nothing said", "annotations={a={}}", "upstreams.x.annotations.a: says nothing"),
+        (
+            "an unknown hint",
+            "annotations={a={readonly=true}}",
+            "annotations.a.readonly: unknown key; did you mean `read-only`?",
+        ),
+        (
+            "both",
+            "annotations={a={read-only=true,destructive=true}}",
+            "annotations.a: what only reads is not destructive",
+        ),
+        ("no glob", "annotations={\"a[\"={read-only=true}}", "is not a glob"),
+    ];
+    let rows = rows.map(|(label, text, want)| (label, of(text), want));
+    refused(&rows, "");
 }
 
 #[test]

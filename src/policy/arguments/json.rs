@@ -14,9 +14,9 @@ pub(super) enum Json<'a> {
     /// As written.
     Number(&'a str),
     Text(Cow<'a, str>),
-    List(Vec<Json<'a>>),
+    List(Vec<Self>),
     /// In the order written. A key may stand twice here; frames refuse that.
-    Object(Vec<(Cow<'a, str>, Json<'a>)>),
+    Object(Vec<(Cow<'a, str>, Self)>),
 }
 
 impl<'a> Json<'a> {
@@ -26,6 +26,18 @@ impl<'a> Json<'a> {
         let value = reader.value(0)?;
         reader.space();
         (reader.at == bytes.len()).then_some(value)
+    }
+
+    pub(super) const fn as_number(&self) -> Option<&'a str> {
+        if let Self::Number(text) = self { Some(text) } else { None }
+    }
+
+    pub(super) fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    pub(super) fn as_list(&self) -> Option<&[Self]> {
+        if let Self::List(items) = self { Some(items) } else { None }
     }
 }
 

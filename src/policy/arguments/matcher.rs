@@ -1,6 +1,6 @@
 //! What a condition asks of the value at its place.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 use regex::{Regex, RegexBuilder};
@@ -172,16 +172,11 @@ impl Matcher {
         match self {
             Self::OneOf(wanted) => one_of(wanted, value),
             Self::NoneOf(wanted) => one_of(wanted, value).not(),
-            Self::MaxItems(most) => match value {
-                Json::List(items) => Truth::from(items.len() <= *most),
-                _ => Truth::Unknown,
-            },
-            Self::Range { min, max } => match value {
-                Json::Number(text) => {
-                    exact(text).map_or(Truth::Unknown, |number| Truth::from((*min..=*max).contains(&number)))
-                }
-                _ => Truth::Unknown,
-            },
+            Self::MaxItems(most) => value.as_list().map_or(Truth::Unknown, |items| Truth::from(items.len() <= *most)),
+            Self::Range { min, max } => {
+                let number = value.as_number().and_then(exact);
+                number.map_or(Truth::Unknown, |number| Truth::from((*min..=*max).contains(&number)))
+            }
             Self::Type(kind) => is_type(*kind, value),
             // To some servers a null is nothing, to others it is there.
             Self::Absent | Self::Present if *value == Json::Null => Truth::Unknown,
@@ -195,11 +190,11 @@ impl Matcher {
             | Self::UrlHost(_)
             | Self::EmailDomain(_)
             | Self::Cidr(_)
-            | Self::MaxLen(_) => match value {
+            | Self::MaxLen(_) => {
                 // Some readers stop at a NUL.
-                Json::Text(text) if !text.contains('\0') => self.matches_text(text),
-                _ => Truth::Unknown,
-            },
+                let text = value.as_text().filter(|text| !text.contains('\0'));
+                text.map_or(Truth::Unknown, |text| self.matches_text(text))
+            }
         }
     }
 
@@ -370,13 +365,13 @@ fn regex(text: &str) -> Result<Regex, String> {
     }
     let mut builder = RegexBuilder::new(text);
     let built = builder.size_limit(MAX_REGEX_SIZE).dfa_size_limit(MAX_REGEX_SIZE).nest_limit(64).build();
-    built.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => "is too large once it is compiled; write a simpler expression".to_owned(),
-        error => {
-            // The whole message is a drawing of several lines; its last line says what is wrong.
-            let message = error.to_string();
-            let last = message.lines().last().unwrap_or_default();
-            format!("is no regular expression: {}", last.trim_start_matches("error: "))
+    built.map_err(|error| {
+        if matches!(error, regex::Error::CompiledTooBig(_)) {
+            return "is too large once it is compiled; write a simpler expression".to_owned();
         }
+        // The whole message is a drawing of several lines; its last line says what is wrong.
+        let message = error.to_string();
+        let last = message.lines().last().unwrap_or_default();
+        format!("is no regular expression: {}", last.trim_start_matches("error: "))
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Each has one plain spelling that every program reads alike. Whatever is spelled otherwise is unknown.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use super::Truth;
 

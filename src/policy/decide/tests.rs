@@ -137,10 +137,9 @@ fn the_evidence_is_the_most_that_anything_wants() {
         ("the default", vec![], known, ("default", "L2")),
     ] {
         let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
-        match outcome(&policy, &Facts { annotations, ..FACTS }) {
-            Decision::Ask { rule, need } => assert_eq!((&*rule, need.as_str()), want, "{label}"),
-            other => panic!("{label}: {other:?}"),
-        }
+        let decision = outcome(&policy, &Facts { annotations, ..FACTS });
+        let Decision::Ask { rule, need } = decision else { panic!("{label}: {decision:?}") };
+        assert_eq!((&*rule, need.as_str()), want, "{label}");
     }
 }
 

@@ -37,10 +37,8 @@ impl Kinds {
     }
 
     const fn bits(kind: Kind) -> u16 {
-        match kind {
-            Kind::Completion => Self::OF_PROMPTS | Self::OF_TEMPLATES,
-            _ => 1 << (kind as u16),
-        }
+        let own = 1 << (kind as u16);
+        if matches!(kind, Kind::Completion) { own | Self::OF_TEMPLATES } else { own }
     }
 
     /// What the rule is about by its kinds, lists and annotations. What belongs to an item goes with it: who may not call a tool

@@ -79,7 +79,7 @@ impl Form {
 
 impl Pattern {
     /// Compiles a glob and, for resources, its respelling; or says what is wrong with it.
-    pub(super) fn compile(text: &str, respelled: Option<&str>) -> Result<Self, String> {
+    pub(in crate::policy) fn compile(text: &str, respelled: Option<&str>) -> Result<Self, String> {
         if text.is_empty() {
             return Err("must not be empty; write \"*\" for everything".to_owned());
         }

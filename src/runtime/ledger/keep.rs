@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::journal::By;
 use super::mirror::{self, Answered};
 use super::rows::{self, Used};
 use super::{Inner, Ledger, Spent, Wish};
@@ -129,7 +130,15 @@ impl Ledger {
                 self.settle().await;
             }
         }
+        self.close_all();
         self.settle().await;
+    }
+
+    /// Nobody is left who could take an answer.
+    fn close_all(&self) {
+        let mut open = self.inner.lock();
+        let closed = open.desk.supersede(|_| true);
+        closed.iter().for_each(|id| self.inner.close(&mut open, id, Closed::Superseded));
     }
 
     /// Takes over what other processes changed in the database.
@@ -213,17 +222,17 @@ impl Inner {
         match outcome {
             Ok(()) if alive => {
                 self.add(Arc::clone(grant));
-                self.close(&mut open, id, Closed::Granted);
+                self.close(&mut open, id, Closed::Granted, Some(By::of(grant)));
                 Ok(Closed::Granted)
             }
             Ok(()) => {
-                self.close(&mut open, id, Closed::Superseded);
+                self.close(&mut open, id, Closed::Superseded, None);
                 drop(open);
                 self.undo(grant);
                 Ok(Closed::Superseded)
             }
             Err(error) => {
-                self.close(&mut open, id, Closed::Dismissed);
+                self.close(&mut open, id, Closed::Dismissed, None);
                 Err(CannotAnswer::NotKept(error.to_string()))
             }
         }

@@ -71,7 +71,7 @@ impl Service {
         });
         let item = at.and_then(|at| Some((at, view.item(at)?)));
         let handle = item.and_then(|(_, (entry, _))| snapshot.handles.get(entry.upstream).cloned());
-        let (Some((at, (entry, rules))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
+        let (Some((at, (entry, _))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
         let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let method = outgoing.method;
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
@@ -81,12 +81,14 @@ impl Service {
             profile: client.profile.as_deref().unwrap_or_default(),
             upstream: entry.upstream_name.as_str(),
             canonical: &entry.canonical,
-            kind: Kind::Tool,
+            kind: Kind::Task,
             annotations: entry.annotations,
             arguments: None,
         };
+        // The catalog's rules are those of calls, of which some look at arguments.
+        let rules = snapshot.policy.item_rules(Kind::Task, facts.upstream, facts.canonical);
         let session = client.tag.as_ref().map_or(0, |tag| tag.number());
-        let decision = decide_again(&snapshot.policy, rules, &facts);
+        let decision = decide_again(&snapshot.policy, &rules, &facts);
         let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
             Ok(permitted) => permitted,
             Err(Refusal::Hidden) => return Handled::Answer(unknown()),

@@ -153,7 +153,9 @@ impl Service {
         };
         if let Decision::Ask { rule, need } = &decision {
             let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
-            // The decision is recorded when it is made for good.
+            if !matches!(going_on, GoingOn::Consent { answer: Some(_), .. }) {
+                self.wrote_ask(&decision, &facts, entry, session, call, *need);
+            }
             let mut params = params.clone();
             params.remove("requestState");
             params.remove("inputResponses");

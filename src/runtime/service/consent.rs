@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
 use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
-use crate::policy::Evidence;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
+use crate::policy::{self, Decision, Evidence, Facts, Record};
 use crate::runtime::asking::{Asking, CONSENT_KEY, Channel, ClientCall, Request, form, page};
 use crate::runtime::clock;
 use crate::runtime::live::InputContext;
@@ -87,6 +88,28 @@ impl Service {
         let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
         let asking = Asking::new(Arc::clone(self), request, prompt, message, channel, consent.timeout);
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
+    }
+
+    /// Records that somebody has to agree. Nothing is sent upstream for it, so nothing waits for the record.
+    pub(super) fn wrote_ask(
+        &self,
+        decision: &Decision,
+        facts: &Facts<'_>,
+        entry: &Entry,
+        session: u64,
+        call: u64,
+        need: Evidence,
+    ) {
+        let record = Record::new(facts, &entry.canonical, decision);
+        self.metrics.decision(record.decision(), record.rule());
+        let written = policy::Entry {
+            session: Some(session),
+            definition: Some(entry.definition_digest),
+            arguments: facts.arguments.cloned(),
+            evidence: Some(need),
+            ..record.entry(call)
+        };
+        drop(self.audit.record(written, false));
     }
 
     /// The result that asks a modern client our question. Its state names the prompt and is good for this very call.

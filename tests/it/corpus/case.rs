@@ -17,7 +17,6 @@ const MISSING: &[(&str, &str)] = &[
     ("${ELICIT_ID_B}", "consent over the protocol is not built"),
     ("state already consumed", "consent over the protocol is not built"),
     ("[policy.ask]", "consent over the protocol is not built"),
-    ("arguments=[{", "rules over arguments are not built"),
     ("\"h2_stream_error\"", "the listeners speak HTTP/1.1 alone, which has no streams to fail one by one"),
 ];
 

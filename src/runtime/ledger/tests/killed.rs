@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -14,9 +14,11 @@ use crate::policy::consent::Arguments;
 
 /// Names the store to a process that is to die.
 const STORE: &str = "HEADEND_TEST_STORE";
+/// What such a process says when it has opened its store.
+const BEGAN: &str = "began";
 const KILLS: usize = 1000;
 /// Stores that are used side by side, and processes on each.
-const STORES: usize = 2;
+const STORES: usize = 4;
 const AT_ONCE: usize = 2;
 /// Live once-grants at the start of each life; more than one can use.
 const GRANTS: usize = 48;
@@ -31,7 +33,7 @@ fn uses_once_grants_until_it_is_killed() {
     runtime.block_on(async {
         let ledger = Ledger::open(Db::open(&dir).unwrap(), &limits()).unwrap();
         let mut upstream = OpenOptions::new().append(true).open(dir.join("upstream")).unwrap();
-        fs::write(dir.join(format!("began-{}", std::process::id())), "").unwrap();
+        println!("\n{BEGAN}");
         let mut actions: Vec<Asked> = ledger.grants().iter().map(|grant| grant.asked().clone()).collect();
         actions.sort_by(|a, b| a.item.cmp(&b.item));
         for action in actions {
@@ -42,8 +44,8 @@ fn uses_once_grants_until_it_is_killed() {
             }
         }
     });
-    // Whoever is done early waits for its end.
-    std::thread::park();
+    // Whoever is done early waits for its end, or for that of the test.
+    drop(std::io::stdin().read_to_end(&mut Vec::new()));
 }
 
 #[test]
@@ -65,9 +67,9 @@ fn lives(count: usize) -> usize {
         let mut children: Vec<Child> = (0..AT_ONCE).map(|_| start(dir.path())).collect();
         for (n, child) in children.iter_mut().enumerate() {
             // Every other one dies while it starts, or while it writes.
-            while life % 2 == n % 2 && !dir.path().join(format!("began-{}", child.id())).exists() {
-                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-                std::thread::yield_now();
+            if life % 2 == n % 2 {
+                let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+                assert!(said.into_iter().any(|line| line == BEGAN), "it ended by itself");
             }
             let after = u64::from_be_bytes(clock::random()) % LONGEST;
             std::thread::sleep(Duration::from_micros(after));
@@ -76,10 +78,9 @@ fn lives(count: usize) -> usize {
         for mut child in children {
             let status = child.wait().unwrap();
             assert!(status.code().is_none(), "it ended by itself: {status}");
-            drop(fs::remove_file(dir.path().join(format!("began-{}", child.id()))));
         }
-        check(dir.path());
     }
+    check(dir.path(), &Db::open(dir.path()).unwrap());
     fs::read_to_string(dir.path().join("upstream")).unwrap().lines().count()
 }
 
@@ -88,12 +89,13 @@ fn start(dir: &Path) -> Child {
     let name = concat!(module_path!(), "::uses_once_grants_until_it_is_killed");
     let name = name.split_once("::").unwrap().1;
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(STORE, dir);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Makes up for what was used.
+/// Checks what the last life left, and makes up for what was used.
 fn grant_more(dir: &Path, made: usize) -> usize {
     let db = Db::open(dir).unwrap();
+    check(dir, &db);
     let live = beside::grants(&db).unwrap().len();
     let more = GRANTS - live.min(GRANTS);
     let fresh: Vec<GrantRow> = (made..made + more).map(once).collect();
@@ -116,9 +118,8 @@ fn once(n: usize) -> GrantRow {
 }
 
 /// Nothing was used twice, and nothing that was used is live.
-fn check(dir: &Path) {
-    let db = Db::open(dir).unwrap();
-    let live: HashSet<String> = beside::grants(&db).unwrap().iter().map(|row| row.id.to_string()).collect();
+fn check(dir: &Path, db: &Db) {
+    let live: HashSet<String> = beside::grants(db).unwrap().iter().map(|row| row.id.to_string()).collect();
     let text = fs::read_to_string(dir.join("upstream")).unwrap();
     let mut used = HashSet::new();
     for id in text.lines() {

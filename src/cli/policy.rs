@@ -1,0 +1,164 @@
+//! `headend policy test`.
+
+use clap::Args;
+
+use super::output::{Failure, plain, print};
+use super::{Common, NO, OK, USAGE, source};
+use crate::mcp::annotations::Annotations;
+use crate::mcp::method::List;
+use crate::runtime::service::LOCAL;
+use crate::runtime::trial::{Trial, Verdict, decide_once};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// What stands in place of a rule's id, and what that means.
+const STAND_INS: [(&str, &str); 2] =
+    [("default", "no rule matches"), ("doubt", "caller, kind, upstream and name do not fit together")];
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct TestArgs {
+    /// Who calls.
+    #[arg(long, value_name = "NAME", default_value = LOCAL)]
+    caller: String,
+    /// The view through which the client looks.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    #[command(flatten)]
+    item: ItemArgs,
+    /// The arguments, a JSON object.
+    #[arg(long, value_name = "JSON")]
+    arguments: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Decide so often and say how long one decision takes, as a median.
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    repeat: usize,
+}
+
+/// What is called.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+struct ItemArgs {
+    /// The tool, by its canonical or its exposed name.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// A prompt instead.
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
+    /// A resource instead.
+    #[arg(long, value_name = "URI")]
+    resource: Option<String>,
+}
+
+/// Loads the configuration as `check` does and decides one call.
+pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
+    let loaded = source::load(common, &[])?;
+    let ItemArgs { tool, prompt, resource } = &args.item;
+    let lists = [(List::Tools, tool), (List::Prompts, prompt), (List::Resources, resource)];
+    let named = lists.into_iter().find_map(|(list, name)| Some((list, name.as_ref()?)));
+    let (list, name) = named.ok_or_else(|| Failure::new(USAGE, "name a tool, a prompt or a resource"))?;
+    let store = source::existing_store();
+    let trial = Trial {
+        caller: &args.caller,
+        profile: args.profile.as_deref(),
+        list,
+        name,
+        arguments: args.arguments.as_deref().map(arguments).transpose()?,
+        repeat: args.repeat,
+    };
+    let verdict = decide_once(&loaded.config, store.as_ref(), &trial).map_err(|text| Failure::new(USAGE, text))?;
+    print(&if args.json { json(&trial, &verdict) } else { text(&trial, &verdict) })?;
+    Ok(if verdict.decision == "allow" { OK } else { NO })
+}
+
+fn arguments(text: &str) -> Result<RawJson, Failure> {
+    let usage = |why: &dyn std::fmt::Display| Failure::new(USAGE, format!("--arguments: must be a JSON object: {why}"));
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| usage(&error))?;
+    let raw = RawJson::trusted(text.trim().to_owned());
+    RawObject::parse(&raw).map_err(|error| usage(&error))?;
+    Ok(raw)
+}
+
+/// Why it was decided so.
+fn why(verdict: &Verdict) -> String {
+    if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &*verdict.rule) {
+        return (*why).to_owned();
+    }
+    let deciding = verdict.rules.iter().find(|rule| rule.id == verdict.rule);
+    match deciding.map(|rule| rule.matches) {
+        Some("unknown") => "the rule may match: readers differ over these arguments".to_owned(),
+        _ => "the rule matches".to_owned(),
+    }
+}
+
+fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
+    let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = *annotations;
+    [
+        ("read-only", read_only),
+        ("destructive", destructive),
+        ("idempotent", idempotent),
+        ("open-world", open_world),
+        ("known-destructive", known_destructive),
+    ]
+}
+
+fn text(trial: &Trial<'_>, verdict: &Verdict) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", plain(value)));
+    line("decision", verdict.decision);
+    line("rule", &verdict.rule);
+    line("why", &why(verdict));
+    if let Some(need) = verdict.need {
+        line("evidence", &format!("{need} or better"));
+    }
+    if verdict.hidden {
+        line("hidden", "the item is not listed, and answered like one that does not exist");
+    }
+    let seen = if verdict.known { "" } else { ", which no earlier run has seen" };
+    line("item", &format!("{} ({} of {}){seen}", verdict.canonical, verdict.kind, verdict.upstream));
+    line(
+        "caller",
+        &trial.profile.map_or_else(|| trial.caller.to_owned(), |name| format!("{} by profile {name}", trial.caller)),
+    );
+    if trial.list == List::Tools {
+        let held: Vec<&str> =
+            hints(&verdict.annotations).into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
+        line("held to be", if held.is_empty() { "nothing in particular".to_owned() } else { held.join(", ") }.as_str());
+    }
+    for (at, rule) in verdict.rules.iter().enumerate() {
+        let name = if at == 0 { "rules" } else { "" };
+        line(name, &format!("{} ({}): {}", rule.id, rule.effect.as_str(), rule.matches));
+    }
+    if let Some(took) = verdict.took {
+        line("took", &format!("{} ns", took.as_nanos()));
+    }
+    out
+}
+
+fn json(trial: &Trial<'_>, verdict: &Verdict) -> String {
+    let rules = verdict
+        .rules
+        .iter()
+        .map(|rule| serde_json::json!({ "id": &*rule.id, "effect": rule.effect.as_str(), "matches": rule.matches }));
+    let annotations: serde_json::Map<String, serde_json::Value> =
+        hints(&verdict.annotations).into_iter().map(|(name, is)| (name.to_owned(), is.into())).collect();
+    let mut value = serde_json::json!({
+        "decision": verdict.decision,
+        "rule": &*verdict.rule,
+        "why": why(verdict),
+        "evidence": verdict.need,
+        "hidden": verdict.hidden,
+        "kind": verdict.kind,
+        "item": verdict.canonical,
+        "upstream": verdict.upstream,
+        "known": verdict.known,
+        "caller": trial.caller,
+        "profile": trial.profile,
+        "annotations": annotations,
+        "rules": rules.collect::<Vec<_>>(),
+    });
+    if let (Some(took), Some(object)) = (verdict.took, value.as_object_mut()) {
+        object.insert("took-ns".to_owned(), u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).into());
+    }
+    format!("{value:#}\n")
+}
