@@ -138,7 +138,7 @@ impl Ledger {
     fn close_all(&self) {
         let mut open = self.inner.lock();
         let closed = open.desk.supersede(|_| true);
-        closed.iter().for_each(|id| self.inner.close(&mut open, id, Closed::Superseded));
+        closed.iter().for_each(|id| self.inner.close(&mut open, id, Closed::Superseded, None));
     }
 
     /// Takes over what other processes changed in the database.
