@@ -143,10 +143,6 @@ struct Shared {
 
 /// What the writer is handed.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every job is a record, and its place in the queue is made beforehand"
-)]
 enum Job {
     Record(Box<Ticket>),
     /// Sync everything, keep the head, say so.

@@ -413,7 +413,9 @@ impl LiveCall {
 
     async fn start(&mut self) -> Result<(), Failure> {
         let asked = clock::now();
-        self.admit().await?;
+        if !matches!(self.place, InFlight::Running(..)) {
+            Box::pin(self.admit()).await?;
+        }
         let slot = self.handle.slot().await?;
         if let Some((id, answers)) = self.input.as_mut().and_then(|input| input.parked.take()) {
             return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await;
@@ -473,9 +475,6 @@ impl LiveCall {
 
     /// Waits for a place among all calls, where there was none at once.
     async fn admit(&mut self) -> Result<(), Failure> {
-        if matches!(self.place, InFlight::Running(..)) {
-            return Ok(());
-        }
         let free = Arc::clone(&self.service.in_flight).acquire_owned();
         match tokio::time::timeout(self.service.queue_time, free).await {
             Ok(Ok(permit)) => {

@@ -424,7 +424,7 @@ impl Asked<'_> {
             Handled::Later(answer) => answer.await,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
             Handled::Call(mut call) => loop {
-                if let LiveEvent::Done(answer) = call.next().await {
+                if let LiveEvent::Done(answer) = Box::pin(call.next()).await {
                     break answer;
                 }
             },
