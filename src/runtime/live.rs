@@ -428,7 +428,6 @@ impl LiveCall {
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
-        self.service.leases.settle(self.permit.lease()).await?;
         if let Some(gate) = &mut self.gate {
             gate.pass().await?;
             self.gate = None;
