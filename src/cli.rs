@@ -13,6 +13,7 @@ mod daemon;
 mod grants;
 mod import;
 mod output;
+mod pins;
 mod policy;
 mod relay;
 mod reload;
@@ -110,6 +111,8 @@ enum Command {
         #[arg(value_name = "JSON")]
         arguments: Option<String>,
     },
+    /// What was approved of each upstream's definitions and launches, and what changed since.
+    Pins(pins::PinsArgs),
     /// Questions for consent that are open; `approvals approve ID` and `approvals deny ID` answer one.
     ///
     /// Asks the daemon, and without one the state directory: then the process that asked takes the answer from there.
@@ -217,6 +220,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Status(args) => status::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
+        Command::Pins(args) => pins::run(&common, &args),
         Command::Approvals(args) => approvals::run(&common, args),
         Command::Approve { args, json } => approvals::approve(&common, &args, json.json),
         Command::Deny { args, json } => approvals::deny(&common, &args, json.json),

@@ -14,7 +14,7 @@ use url::Url;
 pub(crate) use crate::catalog::name::UpstreamName;
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::{PolicySpec, Trust};
+use crate::policy::{OnChange, PolicySpec, Trust};
 
 mod arguments;
 mod audit;
@@ -159,15 +159,6 @@ pub(crate) struct Upstream {
     pub(crate) tools: Filter,
     pub(crate) prompts: Filter,
     pub(crate) resources: Filter,
-}
-
-/// What becomes of an item whose definition is another than the approved one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnChange {
-    /// It is withheld until the operator has looked at it.
-    Quarantine,
-    /// The new definition takes the place of the old one.
-    Accept,
 }
 
 /// How an upstream is reached.

@@ -28,9 +28,11 @@ mod arguments;
 pub(crate) mod chain;
 mod decide;
 mod evidence;
+pub(crate) mod likeness;
 mod limit;
 mod lint;
 mod permit;
+mod pin;
 mod record;
 mod rule;
 mod uri;
@@ -45,6 +47,7 @@ pub(crate) use self::limit::{
     day_of,
 };
 pub(crate) use self::permit::Permit;
+pub(crate) use self::pin::{OnChange, Pin, PinState, Undecided};
 pub(crate) use self::record::{Entry, Event, Record};
 pub(crate) use self::rule::{Field, RuleSpec};
 pub(crate) use crate::mcp::annotations::{Annotations, Hints};

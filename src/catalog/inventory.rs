@@ -62,6 +62,15 @@ impl Inventory {
         }
     }
 
+    /// The same upstream without anything in its lists.
+    pub(crate) fn without_items(&self) -> Self {
+        Self { completions: self.completions, tasks: self.tasks, ..Self::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lists.iter().all(Vec::is_empty)
+    }
+
     /// Adds what another reading shows, for clients that can be asked for input.
     pub(crate) fn add_needing_input(&mut self, list: List, items: Vec<Definition>) {
         let Some(place) = self.lists.get_mut(at(list)) else { return };

@@ -1,6 +1,6 @@
 //! Many inventories into one catalog. Names are resolved by look-up here and nowhere else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -34,6 +34,8 @@ pub(crate) struct Source<'a> {
     pub(crate) needs_headers: bool,
     /// Place of the upstream in the table of handles.
     pub(crate) index: usize,
+    /// Its resources that wait for approval: no template may lead to them.
+    pub(crate) withheld: Option<&'a HashSet<String>>,
 }
 
 /// The filters of one upstream (on original names) or of one profile (on canonical names).
@@ -45,7 +47,7 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    fn of(&self, list: List) -> &Filter {
+    pub(crate) fn of(&self, list: List) -> &Filter {
         match list {
             List::Tools => &self.tools,
             List::Prompts => &self.prompts,
@@ -106,6 +108,8 @@ pub(crate) struct Catalog {
     by_name: HashMap<List, Names, RandomState>,
     /// Whether any tool wants arguments repeated in headers; hardly any does.
     pub(crate) mirrors_arguments: bool,
+    /// URIs of resources that wait for approval, as they are and with their upstream's name.
+    withheld: HashSet<String>,
 }
 
 impl Catalog {
@@ -122,8 +126,12 @@ impl Catalog {
         self.by_name.get(&list)?.get(exposed).copied()
     }
 
-    /// The one template that a URI matches. Several of one upstream are fine, several upstreams are none.
+    /// The one template that a URI matches. Several of one upstream are fine, several upstreams are none. A resource that
+    /// waits for approval is not reached this way either.
     pub(crate) fn find_template(&self, uri: &str) -> Option<usize> {
+        if self.withheld.contains(uri) {
+            return None;
+        }
         let mut found: Option<usize> = None;
         for (at, entry) in self.entries.iter().enumerate() {
             if entry.template.as_ref().is_some_and(|template| template.matches(uri)) {
@@ -140,6 +148,7 @@ impl Catalog {
     /// Whether clients would see the same.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.entries.len() == other.entries.len()
+            && self.withheld == other.withheld
             && self.entries.iter().zip(&other.entries).all(|(a, b)| {
                 a.list == b.list
                     && a.upstream == b.upstream
@@ -183,7 +192,12 @@ pub(crate) fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog,
         by_name.entry(entry.list).or_default().insert(Arc::clone(&entry.exposed), at);
     }
     let mirrors_arguments = entries.iter().any(|entry| !entry.headers.is_empty());
-    (Catalog { entries, by_name, mirrors_arguments }, dropped)
+    let withheld = sources.iter().flat_map(|source| {
+        let both = |uri: &String| [uri.clone(), canonical_uri(source.upstream, uri)];
+        source.withheld.into_iter().flatten().flat_map(both)
+    });
+    let withheld = withheld.collect();
+    (Catalog { entries, by_name, mirrors_arguments, withheld }, dropped)
 }
 
 /// One item under its name in this view; `None` when the operator filtered it out.

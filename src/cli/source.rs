@@ -32,7 +32,9 @@ pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Fail
     if !upstreams.is_empty() {
         let path = common.config.clone();
         let added = upstreams.iter().map(|text| inline(text)).collect::<Result<Vec<_>, _>>()?.concat();
-        return loaded(path.clone(), path.is_none(), false, move || with_upstreams(path.as_deref(), &added));
+        let mut loaded = loaded(path.clone(), path.is_none(), false, move || with_upstreams(path.as_deref(), &added))?;
+        loaded.source.remembers = false;
+        return Ok(loaded);
     }
     match located {
         Located::File(path) => loaded(Some(path.clone()), false, false, move || from_file(&path)),
@@ -48,7 +50,7 @@ fn loaded(
 ) -> Result<Loaded, Failure> {
     let (config, warnings) = load().map_err(|text| Failure::new(CONFIG, text))?;
     let path = path.filter(|_| !inline_only).map(|path| path.canonicalize().unwrap_or(path));
-    Ok(Loaded { config, warnings, source: ConfigSource { path, load: Box::new(load) }, embedded })
+    Ok(Loaded { config, warnings, source: ConfigSource { path, load: Box::new(load), remembers: true }, embedded })
 }
 
 fn from_file(path: &Path) -> Result<(Config, Vec<Warning>), String> {

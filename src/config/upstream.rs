@@ -9,13 +9,13 @@ use url::{Host, Url};
 use crate::catalog::name::{UpstreamName, prefix_warnings};
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::{Annotator, Trust};
+use crate::policy::{Annotator, OnChange, Trust};
 
 use super::build::{repeated, warn_of_literal};
 use super::file::{Node, Table};
 use super::profile::filter;
 use super::secret::{self, Secret};
-use super::{EraChoice, Instance, OnChange, Start, Target, Transport, Upstream};
+use super::{EraChoice, Instance, Start, Target, Transport, Upstream};
 
 /// Silence after which a call is given up; progress starts it again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);

@@ -258,6 +258,7 @@ mod tests {
             filters: &filters,
             annotate: &crate::policy::Annotator::default(),
             needs_headers: false,
+            withheld: None,
             index: 0,
         };
         let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };

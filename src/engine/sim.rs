@@ -278,6 +278,7 @@ impl World {
                 filters: &filters,
                 annotate: &annotator,
                 needs_headers: false,
+                withheld: None,
                 index,
             })
             .collect();

@@ -1,6 +1,7 @@
 //! Definitions of tools, prompts, resources and templates, read shallowly: the key and the few fields that are acted on.
 
 use crate::mcp::method::List;
+use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -25,6 +26,9 @@ pub(crate) struct Definition {
     pub(crate) needs_input: bool,
     /// The header annotations break the rules; an HTTP upstream's tool must then be dropped.
     pub(crate) bad_headers: bool,
+    /// Some string that is neither title nor description has hidden characters in it, so it cannot be cleaned: it would mean
+    /// something else then.
+    pub(crate) hides: bool,
 }
 
 /// One page of a list.
@@ -84,7 +88,8 @@ impl Definition {
         let schema = object.get("inputSchema").filter(|_| list == List::Tools);
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
         let bad_headers = headers.is_err();
-        let digest = Digest::of_json(&object.encode());
+        let encoded = object.encode();
+        let (digest, hides) = (Digest::of_json(&encoded), hygiene::has_hidden(&encoded));
         Ok(Self {
             list,
             key,
@@ -93,7 +98,38 @@ impl Definition {
             headers: headers.unwrap_or_default(),
             needs_input: false,
             bad_headers,
+            hides,
         })
+    }
+
+    /// Shows each string of it, keys and values alike, as it reads.
+    pub(crate) fn strings(&self, show: &mut dyn FnMut(&str)) {
+        hygiene::strings(&self.raw.encode(), show);
+    }
+
+    /// The text that the digest is of.
+    pub(crate) fn canonical_text(&self) -> String {
+        let encoded = self.raw.encode();
+        let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text).ok());
+        canonical.unwrap_or_else(|| encoded.text().into_owned())
+    }
+
+    /// What clients may show instead of its name, where it has that: `title`, and a tool's older `annotations.title`.
+    pub(crate) fn titles(&self) -> impl Iterator<Item = String> {
+        let annotations = self.raw.get("annotations").and_then(|raw| RawObject::parse(raw).ok());
+        let older = annotations.and_then(|annotations| annotations.string("title"));
+        self.raw.string("title").into_iter().chain(older)
+    }
+
+    /// Removes titles.
+    pub(crate) fn remove_titles(&mut self) {
+        self.raw.remove("title");
+        let annotations = self.raw.get("annotations").and_then(|raw| RawObject::parse(raw).ok());
+        if let Some(mut annotations) = annotations
+            && annotations.remove("title").is_some()
+        {
+            self.raw.set("annotations", annotations.encode());
+        }
     }
 }
 

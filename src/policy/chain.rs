@@ -243,12 +243,18 @@ fn optional(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
+/// As much of a text as is written down.
+fn beginning(text: &str) -> &str {
+    let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= MAX_TEXT).last().unwrap_or_default();
+    text.get(..end).unwrap_or_default()
+}
+
 fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     key(name, out);
     if value.len() <= MAX_TEXT {
         string(value, out);
     } else {
-        string(&format!("{}…", value.get(..value.floor_char_boundary(MAX_TEXT)).unwrap_or_default()), out);
+        string(&format!("{}…", beginning(value)), out);
     }
 }
 

@@ -26,6 +26,9 @@ use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
 mod consents;
+mod pins;
+
+pub(crate) use self::pins::listed;
 
 /// Version of the hello; a newer major one is refused.
 const HELLO: u64 = 1;
@@ -199,6 +202,7 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
         "tools" => Ok(tools(gateway, caller)),
         "reload" => gateway.reload().await.map(|plan| object(&[("plan", &plan)])).map_err(|why| (1, why)),
         "call" => call(gateway, caller, request).await,
+        method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,
         other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
     }
 }
@@ -282,7 +286,8 @@ fn tools(gateway: &Gateway, caller: &str) -> RawJson {
                 ("upstream", entry.upstream_name.as_str()),
                 ("original", &entry.original),
                 ("canonical", &entry.canonical),
-                ("pin", "unpinned"),
+                // What is not pinned is not in the catalog.
+                ("pin", "pinned"),
                 ("effect", effect.as_str()),
             ])
             .text()

@@ -30,6 +30,7 @@ pub(crate) const CONSENT_KEY: &str = "gw.consent";
 const PAGE_WAIT: Duration = Duration::from_secs(20);
 
 /// One call of a client. Dropping it before the answer cancels it.
+#[expect(clippy::large_enum_variant, reason = "nearly every call is of the large kind, and in a box already")]
 pub(crate) enum ClientCall {
     Asking(Box<Asking>),
     Permitted(LiveCall),

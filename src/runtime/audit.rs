@@ -143,6 +143,10 @@ struct Shared {
 
 /// What the writer is handed.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every job is a record, and its place in the queue is made beforehand"
+)]
 enum Job {
     Record(Ticket),
     /// Sync everything, keep the head, say so.
@@ -227,7 +231,7 @@ impl Audit {
         if unsent.is_none() && answered.is_none() {
             return Recorded::Accepted;
         }
-        Recorded::Pending(Pending { inner: Arc::clone(inner), unsent, answered })
+        Recorded::Pending(Box::new(Pending { inner: Arc::clone(inner), unsent, answered }))
     }
 
     /// Waits until all that was handed over is on disk and the head is kept. The log goes on.
@@ -249,7 +253,7 @@ pub(crate) enum Recorded {
     /// It is queued, and nobody has to wait.
     Accepted,
     /// To be awaited.
-    Pending(Pending),
+    Pending(Box<Pending>),
 }
 
 impl Recorded {

@@ -22,6 +22,7 @@ use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
 use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
+use crate::runtime::pins::{PinKind, Pins};
 use crate::runtime::queue::Queue;
 use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
@@ -47,6 +48,8 @@ pub(crate) struct ConfigSource {
     /// `None` for the embedded default and for upstreams given on the command line.
     pub(crate) path: Option<PathBuf>,
     pub(crate) load: Loader,
+    /// Grants and pins are kept; not those of upstreams that the command line names.
+    pub(crate) remembers: bool,
 }
 
 /// Reads the configuration anew; the error is every problem, as text.
@@ -90,6 +93,7 @@ pub(crate) struct Gateway {
     pub(crate) supervised: Supervised,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) source: ConfigSource,
+    pub(crate) pins: Pins,
     store: Option<Store>,
     reloading: Mutex<()>,
     drain_timeout: Duration,
@@ -134,18 +138,33 @@ impl Gateway {
         let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
+        let pins = match db.clone().filter(|_| source.remembers) {
+            Some(db) => Pins::open(db)?,
+            None => Pins::memory(),
+        };
         let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+            pins: pins.clone(),
             leases: leases.clone(),
         };
         let ledger = match db {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
         };
+        let invalidated = ledger.clone();
+        pins.on_change(Box::new(move |change| {
+            // What was consented to is no longer what is there.
+            let Some(was) = change.was else { return };
+            let launch = change.key.kind == PinKind::Launch;
+            invalidated.invalidate(|asked| {
+                let digest = if launch { asked.launch } else { asked.definition };
+                *asked.upstream == *change.key.upstream.as_str() && digest == was
+            });
+        }));
         ledger.record_in(audit.clone());
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
@@ -189,6 +208,7 @@ impl Gateway {
             supervised,
             sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
+            pins,
             store,
             reloading: Mutex::new(()),
             drain_timeout,

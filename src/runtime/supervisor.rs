@@ -21,6 +21,7 @@ use crate::policy::Limiter;
 use crate::policy::Policy;
 use crate::runtime::clock;
 use crate::runtime::leases::Leases;
+use crate::runtime::pins::{Gate, Pins};
 use crate::runtime::snapshot::{Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
@@ -29,10 +30,14 @@ use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, LinkState};
 use crate::telemetry::metrics::Metrics;
 
+mod pinned;
+
 /// How long a dead upstream's items stay listed.
 const GRACE: Duration = Duration::from_secs(600);
 /// How long the first lists wait for upstreams that are still starting.
 const SETTLE: Duration = Duration::from_millis(1500);
+/// How often the pins of other processes are looked at.
+const REFRESH: Duration = Duration::from_secs(2);
 /// How long a replaced upstream may finish its calls.
 const REPLACE_DRAIN: Duration = Duration::from_secs(10);
 /// Freshness told to modern clients: while all is well, and while an upstream is missing.
@@ -44,6 +49,8 @@ const TTL_DEGRADED_MS: u32 = 5_000;
 pub(crate) enum Order {
     /// Put a checked configuration in force.
     Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
+    /// The operator has decided about pins: show what may be shown now.
+    Review { reply: oneshot::Sender<()> },
 }
 
 /// What the supervisor needs from outside.
@@ -54,6 +61,7 @@ pub(crate) struct Parts {
     pub(crate) http: HttpClient,
     pub(crate) intake: Intake,
     pub(crate) leases: Leases,
+    pub(crate) pins: Pins,
 }
 
 /// The supervisor's ends that others hold.
@@ -72,6 +80,7 @@ pub(crate) struct Supervised {
 struct Managed {
     handle: Arc<Handle>,
     stop: CancellationToken,
+    gate: Arc<Gate>,
     filters: Filters,
     inventory: Option<(Inventory, Revision)>,
     down_since: Option<Instant>,
@@ -150,12 +159,14 @@ impl Supervisor {
         let settle = tokio::time::sleep(SETTLE);
         tokio::pin!(settle);
         let mut grace = tokio::time::interval(Duration::from_secs(30));
+        let mut refresh = tokio::time::interval(REFRESH);
         loop {
             tokio::select! {
                 Some(report) = reports.recv() => self.report(report),
                 Some(order) = orders.recv() => self.order(order),
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
                 _ = grace.tick() => self.publish(false),
+                _ = refresh.tick() => self.refresh().await,
                 () = self.stop.cancelled() => break,
             }
         }
@@ -179,7 +190,11 @@ impl Supervisor {
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
             many_callers: self.config.has_many_callers(),
+            gate: Arc::new(Gate::new(self.parts.pins.clone(), &spec)),
         };
+        // Before its remembered items are shown; the actor asks again and says why where it may not start.
+        drop(nursery.gate.pass(&spec));
+        let gate = Arc::clone(&nursery.gate);
         let handle = Arc::new(Handle::new(spec, metrics, nursery.clone()));
         let context = Context {
             handle: Arc::clone(&handle),
@@ -191,7 +206,7 @@ impl Supervisor {
         self.actors.spawn("upstream", actor::run(context));
         let inventory = remembered.map(|r| (r.inventory, r.revision));
         let heard = inventory.is_some();
-        self.managed.insert(name, Managed { handle, stop, filters, inventory, down_since: None, heard });
+        self.managed.insert(name, Managed { handle, stop, gate, filters, inventory, down_since: None, heard });
         Ok(())
     }
 
@@ -236,11 +251,35 @@ impl Supervisor {
     }
 
     fn order(&mut self, order: Order) {
-        let Order::Apply { config, reply } = order;
+        let (config, reply) = match order {
+            Order::Apply { config, reply } => (config, reply),
+            Order::Review { reply } => {
+                self.review();
+                let _asker_may_be_gone = reply.send(());
+                return;
+            }
+        };
         let outcome = self.apply(*config);
         self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
         // Whoever asked may have gone.
         drop(reply.send(outcome));
+    }
+
+    /// Shows what the pins allow now, and lets start what may start.
+    fn review(&mut self) {
+        for managed in self.managed.values().filter(|managed| managed.gate.shut().is_some()) {
+            managed.gate.reviewed.notify_one();
+        }
+        self.publish(false);
+    }
+
+    /// Takes over what other processes decided about pins.
+    async fn refresh(&mut self) {
+        match self.parts.pins.refresh().await {
+            Ok(true) => self.review(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(error = %error, "the pins of other processes cannot be read"),
+        }
     }
 
     /// All or nothing: everything that can fail is done before anything changes.
@@ -294,26 +333,33 @@ impl Supervisor {
         let old = self.snapshots.load_full();
         let now = clock::now();
         let order: Vec<&Upstream> = self.config.upstreams.iter().collect();
-        let empty = Inventory::default();
         let managed: Vec<&Managed> = order.iter().filter_map(|spec| self.managed.get(&spec.name)).collect();
+        let known: Vec<Option<&(Inventory, Revision)>> = managed
+            .iter()
+            .map(|m| {
+                let gone = m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
+                m.inventory.as_ref().filter(|_| !gone && m.gate.shut().is_none())
+            })
+            .collect();
+        let mut shown = self.shown(&managed, &order, &known, &old);
         let annotators: Vec<Annotator> = order.iter().map(|spec| annotator(spec).unwrap_or_default()).collect();
         let unknown = Annotator::default();
         let sources: Vec<Source<'_>> = managed
             .iter()
             .enumerate()
             .zip(&order)
-            .map(|((index, m), spec)| {
-                let gone = m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
-                let known = m.inventory.as_ref().filter(|_| !gone);
+            .zip(known.iter().zip(&shown))
+            .map(|(((index, m), spec), (known, shown))| {
                 let is_http = matches!(spec.target, Target::Http { .. });
                 Source {
                     upstream: &spec.name,
                     prefix: &spec.prefix,
-                    inventory: known.map_or(&empty, |(inventory, _)| inventory),
+                    inventory: &shown.inventory,
                     filters: &m.filters,
                     annotate: annotators.get(index).unwrap_or(&unknown),
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
+                    withheld: Some(&shown.uris),
                 }
             })
             .collect();
@@ -323,19 +369,21 @@ impl Supervisor {
             transparent: false,
             profile: None,
         };
-        let (whole, dropped) = merge(&sources, naming);
+        let (whole, mut dropped) = merge(&sources, naming);
         let profiles = self.profiles(&sources, naming);
+        dropped.extend(shown.iter_mut().flat_map(|shown| std::mem::take(&mut shown.withheld)));
         let degraded = managed.iter().any(|m| m.down_since.is_some() || !m.heard);
         let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
         let completes: Vec<bool> =
-            managed.iter().map(|m| m.inventory.as_ref().is_some_and(|(inventory, _)| inventory.completions)).collect();
+            known.iter().map(|known| known.is_some_and(|(inventory, _)| inventory.completions)).collect();
         let has_tasks =
             |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
-        let tasks: Vec<bool> = managed.iter().map(|m| m.inventory.as_ref().is_some_and(has_tasks)).collect();
+        let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
         let same = whole.same_as(&old.whole.catalog)
             && completes == old.completes
             && tasks == old.tasks
             && ttl_ms == old.ttl_ms
+            && dropped == old.dropped
             && profiles
                 .iter()
                 .all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
@@ -347,6 +395,9 @@ impl Supervisor {
             let count =
                 |list| whole.entries().iter().filter(|e| e.list == list && e.upstream_name == m.handle.name).count();
             m.handle.metrics.items(crate::mcp::method::List::ALL.map(count));
+        }
+        for (m, shown) in managed.iter().zip(&shown) {
+            m.handle.metrics.pins_waiting(shown.waiting);
         }
         let generation = old.generation + 1;
         let policy = &self.policy;

@@ -195,6 +195,7 @@ fn catalog(
             annotate: annotator,
             needs_headers: false,
             index,
+            withheld: None,
         })
         .collect();
     let of_profile =

@@ -142,6 +142,7 @@ struct Families {
     sessions: IntGauge,
     waiting: IntGauge,
     withheld: IntGauge,
+    pins_waiting: IntGaugeVec,
     decisions: IntCounterVec,
     limit_hits: IntCounterVec,
     auth_failures: IntCounter,
@@ -250,6 +251,11 @@ impl Metrics {
                 "headend_catalog_withheld_items",
                 "Items that are kept from clients because they are malformed or too many.",
             )?,
+            pins_waiting: b.gauges(
+                "headend_pins_waiting",
+                "Items of an upstream that wait for approval because they changed or were never approved.",
+                &["upstream"],
+            )?,
             upstream_bytes: b.counters(
                 "headend_upstream_bytes_total",
                 "Bytes exchanged with an upstream; direction is seen from headend.",
@@ -326,6 +332,7 @@ impl Metrics {
         drop(f.queue_wait.remove_label_values(&[name]));
         drop(f.in_flight.remove_label_values(&[name]));
         drop(f.restarts.remove_label_values(&[name]));
+        drop(f.pins_waiting.remove_label_values(&[name]));
         STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
         KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
         for direction in ["sent", "received"] {
@@ -533,6 +540,11 @@ impl UpstreamMetrics {
     }
 
     /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].
+    /// Items that wait for approval.
+    pub(crate) fn pins_waiting(&self, count: usize) {
+        self.0.families.0.pins_waiting.with_label_values(&[self.0.name.as_str()]).set(signed(count));
+    }
+
     pub(crate) fn items(&self, counts: [usize; 4]) {
         for (kind, count) in KINDS.into_iter().zip(counts) {
             self.0.families.0.items.with_label_values(&[self.0.name.as_str(), kind]).set(signed(count));

@@ -58,6 +58,9 @@ struct Args {
     /// Requests whose answers are written word for word; stdio only.
     #[arg(long)]
     script: Option<PathBuf>,
+    /// A file of members that definitions have instead of their own, by name or URI; read at each list.
+    #[arg(long)]
+    patch: Option<PathBuf>,
     /// How POSTs are answered.
     #[arg(long, default_value = "json")]
     answers: Answers,

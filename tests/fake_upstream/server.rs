@@ -309,6 +309,7 @@ impl Server {
         Ok(Reply::of(json!({
             "supportedVersions": [MODERN],
             "capabilities": capabilities(),
+            "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
             "_meta": {"io.modelcontextprotocol/serverInfo": info},
         })))
     }
@@ -330,6 +331,7 @@ impl Server {
         Ok(Reply::of(json!({
             "protocolVersion": revision,
             "capabilities": capabilities,
+            "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
             "serverInfo": {"name": self.args.name, "version": "1.0.0"},
         })))
     }
@@ -354,7 +356,28 @@ impl Server {
         tools
     }
 
+    /// What the patch file says at this moment.
+    fn patches(&self) -> Value {
+        let text = self.args.patch.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
+    }
+
+    /// The definitions as the patch file has them.
+    fn patched(&self, items: &[Value]) -> Vec<Value> {
+        let patches = self.patches();
+        let mut items = items.to_vec();
+        for item in &mut items {
+            let key = ["uri", "uriTemplate", "name"].into_iter().find_map(|member| item[member].as_str());
+            let patch = key.and_then(|key| patches.get(key)?.as_object()).cloned().unwrap_or_default();
+            for (member, value) in patch {
+                item[member] = value;
+            }
+        }
+        items
+    }
+
     fn page(&self, key: &str, items: &[Value], params: &Value) -> Result<Reply, Failure> {
+        let items = &self.patched(items);
         let size = self.args.page_size.unwrap_or(items.len().max(1));
         let start = match &params["cursor"] {
             Value::Null => 0,

@@ -15,6 +15,7 @@
     reason = "a test fails by panicking, tells time and prints; helpers outside of #[test] functions do so too"
 )]
 
+mod approvals;
 mod asking;
 mod audit;
 mod bridges;
@@ -33,6 +34,8 @@ mod mcp;
 mod onward;
 mod operator;
 mod peers;
+mod pins;
+mod poison;
 mod process;
 mod reload;
 mod resume;

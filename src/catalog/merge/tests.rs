@@ -40,6 +40,7 @@ fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String
             filters: &filters,
             annotate: &Assumed,
             needs_headers: false,
+            withheld: None,
             index,
         })
         .collect();

@@ -1,5 +1,6 @@
 //! What a definition may not contain: text that people do not see, references into the network, endless schemas, pictures
-//! from anywhere. Text is cleaned, pictures are dropped, the rest costs the item.
+//! from anywhere. Titles and descriptions are cleaned, pictures are dropped, hidden text elsewhere makes the item wait for
+//! approval, the rest costs the item.
 
 use std::borrow::Cow;
 
@@ -73,6 +74,26 @@ fn leads_away(literal: &[u8]) -> bool {
         .is_ok_and(|target| target.contains("//") && !target.starts_with('#'))
 }
 
+/// Whether some string of the definition, a key or a value, has something hidden in it.
+pub(super) fn has_hidden(definition: &RawJson) -> bool {
+    let mut found = false;
+    strings(definition, &mut |text| found |= is_hiding(text));
+    found
+}
+
+/// Shows each string of the definition, keys and values alike, as it reads.
+pub(super) fn strings(definition: &RawJson, show: &mut dyn FnMut(&str)) {
+    let mut walk = Walk { text: definition.bytes(), at: 0, depth: 0, containers: 0 };
+    while let Ok(Some(string)) = walk.next_string() {
+        let literal = definition.bytes().get(string.start..string.end).unwrap_or_default();
+        match serde_json::from_slice::<Cow<'_, str>>(literal) {
+            Ok(text) => show(&text),
+            // Half of a surrogate pair: nothing that can be read.
+            Err(_) => show("\u{fffe}"),
+        }
+    }
+}
+
 /// The text of a string literal without hidden characters; `None` when it has none.
 fn visible(literal: &[u8]) -> Option<String> {
     // Hidden characters are escaped, or not ASCII, or DEL.
@@ -80,18 +101,56 @@ fn visible(literal: &[u8]) -> Option<String> {
         return None;
     }
     let text: String = serde_json::from_slice(literal).ok()?;
-    text.contains(is_hidden).then(|| text.replace(is_hidden, ""))
+    is_hiding(&text).then(|| seen(&text).collect())
 }
 
-/// Characters that change what is seen, or are not seen while a model reads them. Joiners and the marks of right-to-left
-/// scripts stay: languages need them.
+fn is_hiding(text: &str) -> bool {
+    !text.is_ascii() && seen(text).count() != text.chars().count() || text.contains(is_hidden)
+}
+
+/// The characters that are seen. Joiners stay between letters of languages that need them and in emoji, one at a time:
+/// elsewhere, and in rows, they can carry bits.
+fn seen(text: &str) -> impl Iterator<Item = char> + '_ {
+    let mut before = ' ';
+    let mut rest = text.chars().filter(|c| !is_hidden(*c)).peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let c = rest.next()?;
+            let stays = match c {
+                '\u{200c}' | '\u{200d}' => {
+                    let joins = |c: char| !c.is_ascii() && !is_invisible(c);
+                    // An emoji may have its variation selector before the joiner.
+                    (joins(before) || before == '\u{fe0f}') && rest.peek().is_some_and(|next| joins(*next))
+                }
+                '\u{fe00}'..='\u{fe0f}' => !before.is_whitespace() && !is_invisible(before),
+                _ => true,
+            };
+            if stays {
+                before = c;
+                return Some(c);
+            }
+        }
+    })
+}
+
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}') || is_hidden(c)
+}
+
+/// Characters that change what is seen, or are not seen while a model reads them.
 fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\r' | '\t' => false,
-        // Overrides and isolates of direction, zero-width text, and the tag characters, an invisible copy of ASCII.
-        '\u{200b}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' => true,
-        // Variation selectors beyond those of emoji can carry bytes.
-        '\u{e0100}'..='\u{e01ef}' => true,
+        // Marks, overrides and isolates of direction.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        // Zero-width text, and lines that only some readers break.
+        '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{2028}' | '\u{2029}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' => true,
+        // Letters without a shape.
+        '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}' => true,
+        '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => true,
+        // The tag characters, an invisible copy of ASCII, and variation selectors beyond those of emoji, which carry bytes.
+        '\u{e0000}'..='\u{e0fff}' => true,
         c => c.is_control(),
     }
 }
@@ -175,6 +234,15 @@ mod tests {
             ),
             ("a value", r#"{"enum":["a\u200b"],"pattern":"\u0000"}"#, r#"{"enum":["a\u200b"],"pattern":"\u0000"}"#),
             ("a property of that name", r#"{"description":{"x":"\u200b"}}"#, r#"{"description":{"x":"\u200b"}}"#),
+            ("marks of direction", r#"{"description":"a\u200eb\u200fc\u061cd"}"#, r#"{"description":"abcd"}"#),
+            ("soft and shapeless", r#"{"description":"a\u00adb\u3164c\u034f"}"#, r#"{"description":"abc"}"#),
+            ("joiners as bits", r#"{"description":"a\u200d\u200c\u200db"}"#, r#"{"description":"ab"}"#),
+            ("joiners in a row", "{\"description\":\"é\u{200d}\u{200d}é\"}", "{\"description\":\"é\u{200d}é\"}"),
+            (
+                "selectors as bytes",
+                "{\"description\":\"é\u{fe01}\u{fe02}\u{fe03}\"}",
+                "{\"description\":\"é\u{fe01}\"}",
+            ),
             (
                 "languages",
                 r#"{"description":"نمی\u200cخواهم 👩\u200d💻\ufe0f"}"#,

@@ -111,7 +111,7 @@ fn a_log_that_nobody_touched_is_sound() {
     assert_eq!(verdict(b"", &[]), Ok(Sound { head: Head::none("main"), torn: false }));
     let torn = [&text, &lines[0][..20]].concat();
     assert_eq!(verdict(&torn, &known), Ok(Sound { head, torn: true }), "a crash after the last kept record");
-    let mut reader = Reader::new("main", known.to_vec()).from_anywhere();
+    let mut reader = Reader::new("main", known.to_vec()).anywhere();
     lines[5..].iter().for_each(|line| reader.line(line.trim_ascii_end()));
     assert_eq!(reader.end().map(|sound| sound.head), Ok(head), "the beginning is archived");
 }

@@ -78,3 +78,17 @@ async fn revoke(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, 
     out.set("revoked", RawJson::trusted(revoked.to_string()));
     Ok(out.encode())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_is_our_own_user_or_root() {
+        assert_eq!(operator(LOCAL), Some(format!("uid:{}", rustix::process::getuid().as_raw())));
+        assert_eq!(operator("uid:0").as_deref(), Some("uid:0"));
+        for other in ["uid:1000", "uid:00", "ci", ""] {
+            assert_eq!(operator(other), None, "{other:?}");
+        }
+    }
+}

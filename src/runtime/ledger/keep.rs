@@ -130,7 +130,15 @@ impl Ledger {
                 self.settle().await;
             }
         }
+        self.close_all();
         self.settle().await;
+    }
+
+    /// Nobody is left who could take an answer.
+    fn close_all(&self) {
+        let mut open = self.inner.lock();
+        let closed = open.desk.supersede(|_| true);
+        closed.iter().for_each(|id| self.inner.close(&mut open, id, Closed::Superseded, None));
     }
 
     /// Takes over what other processes changed in the database.

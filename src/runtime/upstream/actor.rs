@@ -18,6 +18,7 @@ use crate::engine::restart::{Backoff, Verdict};
 use crate::mcp::input::Kinds;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
+use crate::runtime::pins::Gate;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, Link, LinkState};
@@ -62,6 +63,8 @@ pub(crate) struct Nursery {
     pub(crate) intake: Intake,
     /// Whether others than the local user can call.
     pub(crate) many_callers: bool,
+    /// Stands before each start.
+    pub(crate) gate: Arc<Gate>,
 }
 
 impl Nursery {
@@ -120,9 +123,13 @@ impl Context {
     }
 
     async fn serve(&self, hint: EraHint) -> Run {
-        let target = self.handle.spec.load().target.clone();
-        match target {
-            Target::Stdio { command, env, cwd } => serve_stdio(self, Launch { command, env, cwd }, hint).await,
+        let spec = self.handle.spec.load_full();
+        let program = match self.nursery.gate.pass(&spec) {
+            Ok(program) => program,
+            Err(why) => return Run { why, next: None, served: None },
+        };
+        match spec.target.clone() {
+            Target::Stdio { command, env, cwd } => serve_stdio(self, Launch { command, program, env, cwd }, hint).await,
             Target::Http { transport, .. } => match Remote::of(self) {
                 Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(self, &remote)).await,
                 Ok(remote) => Box::pin(http_actor::serve(self, &remote, hint)).await,
@@ -211,6 +218,7 @@ pub(crate) async fn run(context: Context) {
         context.report(News::State).await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
+            () = context.nursery.gate.reviewed.notified() => {}
             () = stop.cancelled() => break,
         }
     }

@@ -140,7 +140,7 @@ impl Handle {
 
     /// What consents are bound to besides the definition: the program or address that answers.
     pub(crate) fn launch(&self) -> Digest {
-        Digest::of(self.spec.load().launch_identity().as_bytes())
+        self.nursery.gate.digest()
     }
 
     /// Puts changed settings in force; calls in flight keep their places.

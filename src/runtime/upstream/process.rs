@@ -82,6 +82,8 @@ pub(crate) struct Reaper {
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) command: Vec<String>,
+    /// The file that the first word leads to, where that is settled.
+    pub(crate) program: Option<PathBuf>,
     pub(crate) env: Vec<(String, Secret)>,
     pub(crate) cwd: Option<PathBuf>,
 }
@@ -93,8 +95,8 @@ impl Process {
     /// [`SpawnError`].
     pub(crate) fn start(launch: &Launch) -> Result<Self, SpawnError> {
         let (program, arguments) = launch.command.split_first().ok_or(SpawnError::Empty)?;
-        let mut command = Command::new(program);
-        command.args(arguments).env_clear();
+        let mut command = launch.program.as_ref().map_or_else(|| Command::new(program), Command::new);
+        command.arg0(program).args(arguments).env_clear();
         command.envs(INHERITED.iter().filter_map(|key| Some((*key, std::env::var_os(key)?))));
         command.envs(launch.env.iter().map(|(key, value)| (key, value.expose())));
         if let Some(cwd) = &launch.cwd {

@@ -1,0 +1,295 @@
+//! `headend pins`: what was approved, what changed, and the operator's word on it.
+
+use std::io::IsTerminal as _;
+
+use clap::{Args, Subcommand};
+use similar::{ChangeTag, TextDiff};
+
+use super::output::{Failure, plain, print, table};
+use super::{Common, NO, OK, SOFTWARE, UNAVAILABLE, daemon, source};
+use crate::runtime::db::Db;
+use crate::runtime::pins::{PinKind, PinView, Pins};
+use crate::wire::digest::Digest;
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct PinsArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Action {
+    /// Every pin and its state.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What waits for approval beside what was approved, word by word.
+    Diff(Named),
+    /// Approve what `diff` shows: it is listed and can be called from then on.
+    Approve(Decided),
+    /// Keep it away until it changes once more.
+    Reject(Decided),
+}
+
+#[derive(Clone, Debug, Args)]
+struct Named {
+    /// A canonical name as `headend pins` lists it, or an upstream's name for its launch.
+    name: String,
+    /// Which of several with that name: tool, prompt, resource, template or launch.
+    #[arg(long)]
+    kind: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+struct Decided {
+    /// Canonical names as `headend pins` lists them, or an upstream's name for its launch.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Which of several with that name: tool, prompt, resource, template or launch.
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only if it is still this: the digest that `diff` printed, or its beginning.
+    #[arg(long)]
+    digest: Option<String>,
+}
+
+pub(super) fn run(common: &Common, args: &PinsArgs) -> Result<u8, Failure> {
+    let mut book = Book::open(common)?;
+    match &args.action {
+        None => list(&mut book, args.json),
+        Some(Action::List { json }) => list(&mut book, *json),
+        Some(Action::Diff(named)) => {
+            let shown = book.find(&named.name, named.kind.as_deref())?;
+            print(&shown.text(std::io::stdout().is_terminal()))
+        }
+        Some(Action::Approve(decided)) => decide(&mut book, decided, true),
+        Some(Action::Reject(decided)) => decide(&mut book, decided, false),
+    }
+}
+
+fn list(book: &mut Book, json: bool) -> Result<u8, Failure> {
+    let answer = book.list()?;
+    if json {
+        return print(&format!("{}\n", answer.encode().text()));
+    }
+    let mut rows: Vec<Vec<String>> = vec![["NAME", "KIND", "STATE", "DIGEST", "WHY"].map(String::from).to_vec()];
+    for pin in answer.get("pins").and_then(|raw| elements(raw).ok()).unwrap_or_default() {
+        let Some(shown) = RawObject::parse(&pin).ok().map(|object| Shown::read(&object)) else { continue };
+        let digest: String = shown.digest.chars().take(8).collect();
+        rows.push([shown.name, shown.kind, shown.state, digest, shown.why].map(|cell| plain(&cell)).to_vec());
+    }
+    print(&table(&rows))
+}
+
+fn decide(book: &mut Book, decided: &Decided, approve: bool) -> Result<u8, Failure> {
+    let (word, done) = if approve { ("pins.approve", "approved") } else { ("pins.reject", "rejected") };
+    let colour = std::io::stdout().is_terminal();
+    for name in &decided.names {
+        let shown = book.find(name, decided.kind.as_deref())?;
+        if let Some(wanted) = &decided.digest
+            && (wanted.len() < 8 || !shown.digest.starts_with(wanted.as_str()))
+        {
+            let text = format!("{}: it is {} now; look at it again", plain(name), shown.digest);
+            return Err(Failure::new(NO, text));
+        }
+        // What is decided about is what is printed here: its digest goes along.
+        print(&shown.text(colour))?;
+        book.decide(word, &shown)?;
+        print(&format!("{done}: {}\n", plain(name)))?;
+    }
+    Ok(OK)
+}
+
+/// A pin as it is shown.
+struct Shown {
+    name: String,
+    kind: String,
+    state: String,
+    why: String,
+    approved: Option<String>,
+    waiting: Option<String>,
+    /// Of what waits, else of what is approved.
+    digest: String,
+}
+
+impl Shown {
+    fn read(object: &RawObject) -> Self {
+        let text = |name: &str| object.string(name).unwrap_or_default();
+        Self {
+            name: text("name"),
+            kind: text("kind"),
+            state: text("state"),
+            why: text("why"),
+            approved: object.string("approved"),
+            waiting: object.string("waiting"),
+            digest: object.string("waiting-digest").unwrap_or_else(|| text("approved-digest")),
+        }
+    }
+
+    /// For people: every foreign character that could steer a terminal is made visible.
+    fn text(&self, colour: bool) -> String {
+        let (old, new) = (readable(self.approved.as_deref()), readable(self.waiting.as_deref()));
+        let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| plain(text));
+        let mut out = format!("{name} ({kind}): {state}, {why}\n");
+        match (&self.approved, &self.waiting) {
+            (_, None) => out.push_str(&old),
+            (None, Some(_)) => out.push_str(&new),
+            (Some(_), Some(_)) => out.push_str(&words(&old, &new, colour)),
+        }
+        out.push_str(&format!("\ndigest {}\n", self.digest));
+        out
+    }
+}
+
+/// A canonical text over several lines, escaped.
+fn readable(canonical: Option<&str>) -> String {
+    let text = canonical.unwrap_or_default();
+    let tree = serde_json::from_str::<serde_json::Value>(text);
+    let text = tree.and_then(|tree| serde_json::to_string_pretty(&tree)).unwrap_or_else(|_| text.to_owned());
+    visible(&text)
+}
+
+/// Like [`plain`], and whatever else is not ASCII and not a letter or digit is told by its number too.
+fn visible(text: &str) -> String {
+    let escape = |c: char| !(c.is_ascii() || c.is_alphanumeric());
+    let escaped: String =
+        text.chars().map(|c| if escape(c) { c.escape_unicode().to_string() } else { c.into() }).collect();
+    plain(&escaped)
+}
+
+/// A difference word by word: `-[old]-` and `+[new]+`, coloured on a terminal.
+fn words(old: &str, new: &str, colour: bool) -> String {
+    let diff = TextDiff::from_words(old, new);
+    let mut parts: Vec<(ChangeTag, String)> = Vec::new();
+    for change in diff.iter_all_changes() {
+        match parts.last_mut() {
+            Some((tag, text)) if *tag == change.tag() => text.push_str(change.value()),
+            _ => parts.push((change.tag(), change.value().to_owned())),
+        }
+    }
+    let mark = |colours: &str, open: &str, text: &str, close: &str| {
+        let (on, off) = if colour { (colours, "\u{1b}[0m") } else { ("", "") };
+        format!("{on}{open}{text}{close}{off}")
+    };
+    let told = parts.iter().map(|(tag, text)| match tag {
+        ChangeTag::Equal => text.clone(),
+        ChangeTag::Delete => mark("\u{1b}[31m", "-[", text, "]-"),
+        ChangeTag::Insert => mark("\u{1b}[32m", "+[", text, "]+"),
+    });
+    told.collect()
+}
+
+/// The book: the running daemon's, else the one on disk.
+enum Book {
+    Daemon(daemon::Daemon),
+    Disk(Pins, tokio::runtime::Runtime),
+}
+
+impl Book {
+    fn open(common: &Common) -> Result<Self, Failure> {
+        match daemon::connect(common, "admin", None) {
+            Ok(daemon) => Ok(Self::Daemon(daemon)),
+            Err(failure) => {
+                let store = source::existing_store().filter(|store| store.dir().join("headend.db").exists());
+                let Some(store) = store else { return Err(failure) };
+                let fault = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, error);
+                let pins = Db::open(store.dir()).and_then(Pins::open).map_err(|error| fault(&error))?;
+                let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| fault(&error))?;
+                Ok(Self::Disk(pins, runtime))
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<RawObject, Failure> {
+        match self {
+            Self::Daemon(daemon) => daemon.ask("pins.list", None),
+            Self::Disk(pins, _) => parsed(&crate::runtime::admin::listed(&pins.list())),
+        }
+    }
+
+    fn find(&mut self, name: &str, kind: Option<&str>) -> Result<Shown, Failure> {
+        let object = match self {
+            Self::Daemon(daemon) => daemon.ask("pins.diff", Some(&params(name, kind, None)))?,
+            Self::Disk(pins, _) => {
+                let view = pins.find(name, parse(kind)?).map_err(|error| Failure::new(NO, error))?;
+                parsed(&view.to_json(true))?
+            }
+        };
+        Ok(Shown::read(&object))
+    }
+
+    fn decide(&mut self, method: &str, shown: &Shown) -> Result<(), Failure> {
+        match self {
+            Self::Daemon(daemon) => {
+                let params = params(&shown.name, Some(&shown.kind), Some(&shown.digest));
+                daemon.ask(method, Some(&params)).map(drop)
+            }
+            Self::Disk(pins, runtime) => {
+                let kind = parse(Some(&shown.kind))?;
+                let digest = Digest::from_hex(&shown.digest)
+                    .ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))?;
+                let decided = runtime.block_on(async {
+                    if method == "pins.approve" {
+                        pins.approve(&shown.name, kind, digest, "local").await
+                    } else {
+                        pins.reject(&shown.name, kind, digest, "local").await
+                    }
+                });
+                decided.map(|_: PinView| ()).map_err(|error| Failure::new(NO, error))
+            }
+        }
+    }
+}
+
+fn parse(kind: Option<&str>) -> Result<Option<PinKind>, Failure> {
+    let Some(word) = kind else { return Ok(None) };
+    PinKind::parse(word).map(Some).ok_or_else(|| Failure::new(NO, format!("there is no kind {word:?}")))
+}
+
+fn parsed(json: &RawJson) -> Result<RawObject, Failure> {
+    RawObject::parse(json).map_err(|error| Failure::new(SOFTWARE, error))
+}
+
+fn params(name: &str, kind: Option<&str>, digest: Option<&str>) -> String {
+    let mut object = RawObject::default();
+    for (member, value) in [("name", Some(name)), ("kind", kind), ("digest", digest)] {
+        if let Some(value) = value {
+            object.set(member, RawJson::string(value));
+        }
+    }
+    object.encode().text().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_reads_word_by_word_and_steers_no_terminal() {
+        let shown = |approved: Option<&str>, waiting: Option<&str>| Shown {
+            name: "fx__a\u{1b}[2J".to_owned(),
+            kind: "tool".to_owned(),
+            state: "changed".to_owned(),
+            why: "the upstream changed it".to_owned(),
+            approved: approved.map(str::to_owned),
+            waiting: waiting.map(str::to_owned),
+            digest: "d1".to_owned(),
+        };
+        let (old, new) = (r#"{"description":"Reads a file."}"#, r#"{"description":"Sends a file.\u001b[31m\u202e"}"#);
+        let text = shown(Some(old), Some(new)).text(false);
+        assert!(text.contains(r#""description": -["Reads]-+["Sends]+ a "#), "{text}");
+        for hidden in ['\u{1b}', '\u{202e}'] {
+            assert!(!text.contains(hidden), "{text:?}");
+        }
+        assert!(shown(Some(old), Some(new)).text(true).contains("\u{1b}[32m"), "colours of our own");
+        assert!(shown(None, Some(new)).text(false).contains("Sends"));
+        assert!(!shown(Some(old), None).text(false).contains("-["));
+    }
+}

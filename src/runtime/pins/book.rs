@@ -1,0 +1,238 @@
+//! What is known of each definition and launch, and how a step of the state machine changes its record.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
+use crate::mcp::method::List;
+use crate::policy::{Digest, OnChange, Pin, PinState, Trust, Undecided};
+
+/// What is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum PinKind {
+    Tool,
+    Prompt,
+    Resource,
+    Template,
+    /// How an upstream is started or reached.
+    Launch,
+}
+
+impl PinKind {
+    pub(crate) const ALL: [Self; 5] = [Self::Tool, Self::Prompt, Self::Resource, Self::Template, Self::Launch];
+
+    /// As the store and the command line write it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Template => "template",
+            Self::Launch => "launch",
+        }
+    }
+
+    /// Reads what [`Self::as_str`] wrote.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    pub(crate) const fn of(list: List) -> Self {
+        match list {
+            List::Tools => Self::Tool,
+            List::Prompts => Self::Prompt,
+            List::Resources => Self::Resource,
+            List::Templates => Self::Template,
+        }
+    }
+}
+
+/// Whose pin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PinKey {
+    pub(crate) upstream: UpstreamName,
+    pub(crate) kind: PinKind,
+    /// The upstream's own name or URI; of a launch, nothing.
+    pub(crate) name: String,
+}
+
+impl PinKey {
+    pub(crate) fn launch(upstream: &UpstreamName) -> Self {
+        Self { upstream: upstream.clone(), kind: PinKind::Launch, name: String::new() }
+    }
+
+    /// What people call it: the canonical name, or the upstream's for a launch.
+    pub(crate) fn canonical(&self) -> String {
+        match self.kind {
+            PinKind::Tool | PinKind::Prompt => canonical(&self.upstream, &self.name),
+            PinKind::Resource | PinKind::Template => canonical_uri(&self.upstream, &self.name),
+            PinKind::Launch => self.upstream.to_string(),
+        }
+    }
+}
+
+/// A pin, the texts that its digests are of, and what brought it there.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) pin: Pin,
+    pub(crate) approved: Option<Arc<str>>,
+    pub(crate) waiting: Option<Arc<str>>,
+    /// Who, or which circumstance.
+    pub(crate) by: Arc<str>,
+    /// When, in seconds since 1970.
+    pub(crate) at: u64,
+}
+
+/// A text and its digest.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) digest: Digest,
+    pub(super) text: Arc<str>,
+}
+
+/// Something that happens to a pin.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// The upstream lists the item.
+    Seen {
+        text: Text,
+        trust: Trust,
+        on_change: OnChange,
+        doubt: Option<String>,
+    },
+    /// The upstream is to be started. `words` is the part of the text that the configuration says.
+    Started {
+        text: Text,
+        words: String,
+        trust: Trust,
+    },
+    Approve {
+        shown: Digest,
+        by: Arc<str>,
+    },
+    Reject {
+        shown: Digest,
+        by: Arc<str>,
+    },
+}
+
+impl Record {
+    /// The digest that clients may see, if any.
+    pub(super) fn visible(&self) -> Option<Digest> {
+        self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
+    }
+
+    /// What becomes of a record.
+    ///
+    /// # Errors
+    /// [`Undecided`]; the record stays.
+    pub(super) fn step(before: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
+        let (pin, by) = match step {
+            Step::Seen { text, trust, on_change, doubt } => seen(before, text.digest, (*trust, *on_change), doubt),
+            Step::Started { text, words, trust } => started(before, text.digest, words, *trust),
+            Step::Approve { shown, by } => {
+                (before.ok_or(Undecided::NothingWaits)?.pin.approve(*shown)?, Arc::clone(by))
+            }
+            Step::Reject { shown, by } => (before.ok_or(Undecided::NothingWaits)?.pin.reject(*shown)?, Arc::clone(by)),
+        };
+        if let Some(before) = before.filter(|before| before.pin == pin) {
+            return Ok(before.clone());
+        }
+        let fresh = match step {
+            Step::Seen { text, .. } | Step::Started { text, .. } => Some((text.digest, &text.text)),
+            Step::Approve { .. } | Step::Reject { .. } => None,
+        };
+        let old = before.map(|b| [b.pin.approved().zip(b.approved.as_ref()), b.pin.waiting().zip(b.waiting.as_ref())]);
+        let text = |digest: Digest| {
+            let texts = old.iter().flatten().flatten().copied().chain(fresh);
+            texts.into_iter().find(|(known, _)| *known == digest).map(|(_, text)| Arc::clone(text))
+        };
+        let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
+        Ok(Self { pin, approved, waiting, by, at: now })
+    }
+}
+
+fn seen(
+    before: Option<&Record>,
+    digest: Digest,
+    (trust, on_change): (Trust, OnChange),
+    doubt: &Option<String>,
+) -> (Pin, Arc<str>) {
+    let doubtful = doubt.is_some();
+    let pin = match before {
+        None => Pin::first(digest, trust, doubtful),
+        Some(before) => before.pin.see(digest, on_change, doubtful),
+    };
+    let why = match (pin.state(), before.map(|before| before.pin.state())) {
+        (PinState::Pinned, None) => "first sight",
+        (PinState::Pinned, Some(_)) if before.is_some_and(|before| before.pin.approved() == Some(digest)) => {
+            "it is back"
+        }
+        (PinState::Pinned, Some(_)) => "on-change",
+        _ => doubt.as_deref().unwrap_or(match pin.state() {
+            PinState::Quarantined if trust == Trust::Untrusted => "the upstream is untrusted",
+            PinState::Pinned | PinState::Quarantined | PinState::Changed | PinState::Rejected => {
+                "the upstream changed it"
+            }
+        }),
+    };
+    (pin, Arc::from(why))
+}
+
+fn started(before: Option<&Record>, digest: Digest, words: &str, trust: Trust) -> (Pin, Arc<str>) {
+    let Some(before) = before else { return (Pin::at(digest), Arc::from("first sight")) };
+    if before.pin.approved() == Some(digest) {
+        return (Pin::at(digest), Arc::from("it is back"));
+    }
+    let same_words = before.approved.as_ref().is_some_and(|text| super::launch::words(text) == words);
+    if same_words {
+        return (
+            before.pin.see(digest, OnChange::Quarantine, false),
+            Arc::from("the same words lead to another program"),
+        );
+    }
+    (before.pin.named(digest, trust), Arc::from("the configuration changed"))
+}
+
+/// Everything that is known, by key.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    records: HashMap<UpstreamName, HashMap<PinKind, HashMap<String, Record>>>,
+    /// Number of the last change on disk that is in it.
+    pub(super) epoch: u64,
+}
+
+impl Book {
+    pub(super) fn get(&self, upstream: &UpstreamName, kind: PinKind, name: &str) -> Option<&Record> {
+        self.records.get(upstream)?.get(&kind)?.get(name)
+    }
+
+    pub(super) fn of(&self, key: &PinKey) -> Option<&Record> {
+        self.get(&key.upstream, key.kind, &key.name)
+    }
+
+    pub(super) fn put(&mut self, key: PinKey, record: Record) -> Option<Record> {
+        self.records.entry(key.upstream).or_default().entry(key.kind).or_default().insert(key.name, record)
+    }
+
+    pub(super) fn remove(&mut self, key: &PinKey) {
+        if let Some(names) = self.records.get_mut(&key.upstream).and_then(|kinds| kinds.get_mut(&key.kind)) {
+            names.remove(&key.name);
+        }
+    }
+
+    /// The records of one kind of an upstream.
+    pub(super) fn kind(&self, upstream: &UpstreamName, kind: PinKind) -> impl Iterator<Item = (&String, &Record)> {
+        self.records.get(upstream).and_then(|kinds| kinds.get(&kind)).into_iter().flatten()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PinKey, &Record)> {
+        self.records.iter().flat_map(|(upstream, kinds)| {
+            kinds.iter().flat_map(move |(kind, names)| {
+                names.iter().map(move |(name, record)| {
+                    (PinKey { upstream: upstream.clone(), kind: *kind, name: name.clone() }, record)
+                })
+            })
+        })
+    }
+}

@@ -1,0 +1,105 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::mcp::method::List;
+use crate::wire::raw::RawJson;
+
+const TIER: Tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine };
+const UNTRUSTED: Tier = Tier { trust: Trust::Untrusted, on_change: OnChange::Quarantine };
+
+fn name() -> UpstreamName {
+    UpstreamName::parse("fx").unwrap()
+}
+
+fn tool(key: &str, description: &str) -> Definition {
+    let text = format!(r#"{{"name":"{key}","description":"{description}"}}"#);
+    Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+}
+
+fn resource(n: usize) -> Definition {
+    let text = format!(r#"{{"uri":"fx://{n}","name":"n"}}"#);
+    Definition::read(List::Resources, &RawJson::trusted(text)).unwrap()
+}
+
+/// Which of the items are shown.
+fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
+    let items: Vec<&Definition> = items.iter().collect();
+    pins.judge(&name(), tier, &items, &|_| None).iter().map(Option::is_none).collect()
+}
+
+#[tokio::test]
+async fn a_change_waits_until_what_was_shown_is_approved() {
+    let pins = Pins::memory();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    pins.on_change(Box::new(move |_| drop(counted.fetch_add(1, Ordering::SeqCst))));
+    let (one, two, three) = (tool("a", "one"), tool("a", "two"), tool("a", "three"));
+    assert_eq!(shown(&pins, TIER, &[one.clone(), tool("b", "x")]), [true, true]);
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "first sight ends no consent");
+    assert_eq!(shown(&pins, TIER, &[two.clone(), tool("b", "x")]), [false, true]);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_eq!(shown(&pins, TIER, &[]), [] as [bool; 0]);
+    assert_eq!(shown(&pins, TIER, std::slice::from_ref(&two)), [false], "gone and back again launders nothing");
+    let view = pins.find("fx__a", None).unwrap();
+    assert_eq!(
+        (view.state, view.approved_digest, view.shown()),
+        (PinState::Changed, Some(one.digest), Some(two.digest))
+    );
+    assert!(view.approved.unwrap().contains("one") && view.waiting.unwrap().contains("two"));
+    assert_eq!(shown(&pins, TIER, std::slice::from_ref(&three)), [false]);
+    let late = pins.approve("fx__a", None, two.digest, "local").await;
+    assert!(matches!(late, Err(PinError::Undecided(Undecided::ChangedSince))), "{late:?}");
+    pins.approve("fx__a", None, three.digest, "local").await.unwrap();
+    assert_eq!(shown(&pins, TIER, &[three]), [true]);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    assert!(matches!(pins.find("fx__nobody", None), Err(PinError::Unknown(_))));
+}
+
+#[tokio::test]
+async fn pins_outlive_the_process_and_are_shared_with_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let (first, second) = (open(), open());
+    let (one, two) = (tool("a", "one"), tool("a", "two"));
+    assert_eq!(shown(&first, TIER, std::slice::from_ref(&one)), [true]);
+    assert_eq!(
+        shown(&second, TIER, std::slice::from_ref(&two)),
+        [false],
+        "what another process pinned counts here at once"
+    );
+    second.approve("fx__a", None, two.digest, "local").await.unwrap();
+    assert!(first.refresh().await.unwrap());
+    assert!(!first.refresh().await.unwrap());
+    assert_eq!(shown(&first, TIER, std::slice::from_ref(&one)), [false]);
+    drop((first, second));
+    let third = open();
+    assert_eq!(shown(&third, TIER, &[one]), [false], "after a restart");
+    third.reject("fx__a", None, third.find("fx__a", None).unwrap().shown().unwrap(), "local").await.unwrap();
+    assert_eq!(third.find("fx__a", None).unwrap().state, PinState::Rejected);
+    drop(third);
+    assert_eq!(shown(&open(), TIER, &[two]), [true], "the old pin stays");
+}
+
+#[test]
+fn an_untrusted_upstream_shows_nothing_by_itself_and_kinds_are_told_apart() {
+    let pins = Pins::memory();
+    let prompt = Definition::read(List::Prompts, &RawJson::trusted(r#"{"name":"a"}"#)).unwrap();
+    assert_eq!(shown(&pins, UNTRUSTED, &[tool("a", "one"), prompt]), [false, false]);
+    assert!(matches!(pins.find("fx__a", None), Err(PinError::Several(_))));
+    assert_eq!(pins.find("fx__a", Some(PinKind::Prompt)).unwrap().state, PinState::Quarantined);
+    assert_eq!(pins.list().len(), 2);
+}
+
+#[test]
+fn resources_come_and_go_but_a_tools_pin_is_never_pushed_out() {
+    let pins = Pins::memory();
+    let many: Vec<Definition> = (0..MAX_PINS).map(resource).collect();
+    assert!(shown(&pins, TIER, &many).iter().all(|shown| *shown));
+    let more: Vec<Definition> = (MAX_PINS..MAX_PINS + 10).map(resource).collect();
+    assert_eq!(shown(&pins, TIER, &more), [true; 10]);
+    assert_eq!(pins.list().len(), MAX_PINS);
+    let tools: Vec<Definition> = (0..MAX_PINS).map(|n| tool(&format!("t{n}"), "one")).collect();
+    assert!(shown(&pins, TIER, &tools).iter().all(|shown| *shown));
+    assert_eq!(shown(&pins, TIER, &[tool("new", "x")]), [false]);
+    assert_eq!(shown(&pins, TIER, &[tool("t0", "two")]), [false], "it was not forgotten");
+}

@@ -1,0 +1,70 @@
+//! Pins as people see them.
+
+use super::book::{PinKey, PinKind, Record};
+use crate::policy::{Digest, PinState};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// One pin, for the command line and the console. Texts are an upstream's and must be escaped.
+#[derive(Clone, Debug)]
+pub(crate) struct PinView {
+    pub(crate) upstream: String,
+    pub(crate) kind: PinKind,
+    /// The canonical name, or the upstream's for a launch.
+    pub(crate) name: String,
+    pub(crate) state: PinState,
+    /// The canonical text that was approved, and its digest.
+    pub(crate) approved: Option<String>,
+    pub(crate) approved_digest: Option<Digest>,
+    /// The canonical text that waits or was rejected, and its digest.
+    pub(crate) waiting: Option<String>,
+    pub(crate) waiting_digest: Option<Digest>,
+    /// Who or what brought it there.
+    pub(crate) by: String,
+    /// Since when, in seconds since 1970.
+    pub(crate) since: u64,
+}
+
+impl PinView {
+    pub(super) fn new(key: &PinKey, record: &Record) -> Self {
+        Self {
+            upstream: key.upstream.to_string(),
+            kind: key.kind,
+            name: key.canonical(),
+            state: record.pin.state(),
+            approved: record.approved.as_deref().map(str::to_owned),
+            approved_digest: record.pin.approved(),
+            waiting: record.waiting.as_deref().map(str::to_owned),
+            waiting_digest: record.pin.waiting(),
+            by: record.by.to_string(),
+            since: record.at,
+        }
+    }
+
+    /// The digest that an answer to what is shown here carries.
+    pub(crate) fn shown(&self) -> Option<Digest> {
+        self.waiting_digest.or(self.approved_digest)
+    }
+
+    /// As the admin socket gives it; texts only where they are asked for.
+    pub(crate) fn to_json(&self, texts: bool) -> RawJson {
+        let mut out = RawObject::default();
+        let mut set = |name: &str, value: &str| out.set(name, RawJson::string(value));
+        set("name", &self.name);
+        set("kind", self.kind.as_str());
+        set("upstream", &self.upstream);
+        set("state", self.state.as_str());
+        set("why", &self.by);
+        for (name, digest) in [("approved-digest", self.approved_digest), ("waiting-digest", self.waiting_digest)] {
+            if let Some(digest) = digest {
+                set(name, &digest.hex());
+            }
+        }
+        for (name, text) in [("approved", &self.approved), ("waiting", &self.waiting)] {
+            if let Some(text) = text.as_ref().filter(|_| texts) {
+                set(name, text);
+            }
+        }
+        out.set("since", RawJson::trusted(self.since.to_string()));
+        out.encode()
+    }
+}

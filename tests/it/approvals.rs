@@ -1,0 +1,122 @@
+//! Consents without a daemon, and state directories that cannot be used.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::harness::{Setup, World};
+use crate::mcp::{Era, Mcp};
+use crate::process::{eventually, said};
+use crate::stdio::Pipe;
+use crate::upstream::Fake;
+
+/// A gateway within `headend stdio` that asks about everything.
+fn alone() -> (World, Mcp) {
+    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
+    let (world, config) = setup.fake("fx", &Fake::stdio("legacy")).write();
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY);
+    eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+    (world, client)
+}
+
+fn list(world: &World, what: &str) -> Vec<Value> {
+    let output = world.run(&[what, "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    listed[what].as_array().cloned().unwrap()
+}
+
+#[test]
+fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
+    let (world, mut client) = alone();
+    let arguments = json!({"text": "by hand"});
+    assert!(client.call("fx__echo", arguments.clone()).is_error());
+    let approvals = list(&world, "approvals");
+    assert_eq!(approvals.len(), 1, "{approvals:?}");
+    let id = approvals[0]["id"].as_str().unwrap();
+    let shown = world.run(&["approvals"]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(text.contains(id) && text.contains("headend asks") && text.contains("by hand"), "{text}");
+
+    assert_eq!(world.run(&["approve", &id[..3]]).status.code(), Some(64), "three characters are too few");
+    assert_eq!(world.run(&["approve", "zzzzzz"]).status.code(), Some(1));
+    assert_eq!(world.run(&["approve", id, "--for", "ever"]).status.code(), Some(64));
+    let approved = world.run(&["approvals", "approve", &id[..6], "--for", "8h"]);
+    let text = String::from_utf8_lossy(&approved.stdout);
+    assert!(approved.status.success(), "{}", said(&approved));
+    assert_eq!(text, "granted: tool fx__echo for caller local, for 8h, any arguments\n");
+    assert_eq!(client.call("fx__echo", arguments.clone()).text(), "by hand");
+    assert_eq!(client.call("fx__echo", json!({"text": "other"})).text(), "other");
+
+    let grants = list(&world, "grants");
+    assert_eq!((&grants[0]["lifetime"], &grants[0]["evidence"]), (&json!("until"), &json!("L3")), "{grants:?}");
+    let revoked = world.run(&["grants", "revoke", &grants[0]["id"].as_str().unwrap()[..8]]);
+    assert!(revoked.status.success(), "{}", said(&revoked));
+    assert_eq!(list(&world, "grants"), Vec::<Value>::new());
+    eventually("the revocation is noticed", || client.call("fx__echo", arguments.clone()).is_error());
+    let open = list(&world, "approvals");
+    let denied = world.run(&["approvals", "deny", open[0]["id"].as_str().unwrap(), "--json"]);
+    let told: Value = serde_json::from_slice(&denied.stdout).unwrap();
+    assert_eq!((&told["outcome"], &told["item"]), (&json!("denied"), &json!("fx__echo")), "{}", said(&denied));
+}
+
+#[test]
+fn without_anything_there_are_no_questions_and_no_grants() {
+    let world = World::new();
+    for what in ["approvals", "grants"] {
+        assert_eq!(list(&world, what), Vec::<Value>::new());
+        assert!(world.run(&[what, "list"]).status.success());
+    }
+    assert_eq!(world.run(&["approve", "abcdef"]).status.code(), Some(1));
+    assert_eq!(world.run(&["grants", "revoke"]).status.code(), Some(64));
+    assert!(!world.path("state/headend/headend.db").exists(), "looking makes nothing");
+}
+
+#[test]
+fn a_second_daemon_of_the_same_state_is_refused_and_a_pipe_beside_it_is_not() {
+    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let config = gateway.config.to_str().unwrap();
+    let second = gateway.run(&["serve", "--config", config]);
+    assert_eq!(second.status.code(), Some(78), "{}", said(&second));
+    let text = said(&second);
+    assert!(text.contains("another headend daemon") && text.contains(&gateway.pid().to_string()), "{text}");
+    let mut client = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]), Era::LEGACY);
+    eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+}
+
+#[test]
+fn a_damaged_store_stops_the_start_with_the_way_out() {
+    let (world, config) = Setup::new().fake("fx", &Fake::stdio("legacy")).write();
+    let path = world.path("state/headend/headend.db");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "no database at all ".repeat(100)).unwrap();
+    let config = config.to_str().unwrap();
+    for args in [&["serve", "--config", config][..], &["stdio", "--no-daemon", "--config", config], &["grants"]] {
+        let refused = world.run(args);
+        assert_eq!(refused.status.code(), Some(78), "{args:?}: {}", said(&refused));
+        let text = said(&refused);
+        assert!(text.contains(&path.display().to_string()) && text.contains("move it away"), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn the_questions_of_a_process_end_with_it_and_after_its_death_nobody_takes_an_answer() {
+    let (world, mut client) = alone();
+    drop(client.call("fx__echo", json!({})));
+    assert_eq!(list(&world, "approvals").len(), 1);
+    assert!(client.pipe().close(Duration::from_secs(10)).is_some_and(|status| status.success()));
+    assert_eq!(list(&world, "approvals"), Vec::<Value>::new());
+
+    let (world, mut client) = alone();
+    drop(client.call("fx__echo", json!({})));
+    let pid = i32::try_from(client.pipe().pid()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    drop(client);
+    let id = list(&world, "approvals")[0]["id"].as_str().unwrap().to_owned();
+    let approved = world.run(&["approve", &id]);
+    assert_eq!(approved.status.code(), Some(1), "{}", said(&approved));
+    assert!(said(&approved).contains("did not take the answer"), "{}", said(&approved));
+}
