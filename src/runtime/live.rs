@@ -430,9 +430,6 @@ impl LiveCall {
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
-        if let Some(lease) = self.permit.lease() {
-            Box::pin(self.service.leases.settle(Some(lease))).await?;
-        }
         if let Some(gate) = &mut self.gate {
             gate.pass().await?;
             self.gate = None;
