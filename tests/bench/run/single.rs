@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::budget::{Memory, Singles};
@@ -69,9 +70,12 @@ pub(crate) fn decide(binary: &Path, singles: &mut Singles) -> anyhow::Result<()>
     let output = command.output().context("run `headend policy test`")?;
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "not allowed: {told}{}", String::from_utf8_lossy(&output.stderr));
-    let told: serde_json::Value = serde_json::from_str(&told).context("read what it said")?;
-    ensure!(told["rules"].as_array().is_some_and(|rules| rules.len() == 20), "not 20 rules in play: {told}");
-    singles.decide_us = told["took-ns"].as_f64().map(|nanos| nanos / 1000.0);
+    let told: Value = serde_json::from_str(&told).context("read what it said")?;
+    ensure!(
+        told.get("rules").and_then(Value::as_array).is_some_and(|rules| rules.len() == 20),
+        "not 20 rules in play: {told}"
+    );
+    singles.decide_us = told.get("took-ns").and_then(Value::as_f64).map(|nanos| nanos / 1000.0);
     Ok(())
 }
 
