@@ -106,12 +106,13 @@ fn a_damaged_store_stops_the_start_with_the_way_out() {
 fn the_questions_of_a_process_end_with_it_and_after_its_death_nobody_takes_an_answer() {
     let (world, mut client) = alone();
     drop(client.call("fx__echo", json!({})));
-    assert_eq!(list(&world, "approvals").len(), 1);
+    eventually("the question is listed", || list(&world, "approvals").len() == 1);
     assert!(client.pipe().close(Duration::from_secs(10)).is_some_and(|status| status.success()));
     assert_eq!(list(&world, "approvals"), Vec::<Value>::new());
 
     let (world, mut client) = alone();
     drop(client.call("fx__echo", json!({})));
+    eventually("the question is listed", || list(&world, "approvals").len() == 1);
     let pid = i32::try_from(client.pipe().pid()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     drop(client);
