@@ -9,6 +9,7 @@ mod approvals;
 mod audit;
 mod call;
 mod check;
+mod console;
 mod daemon;
 mod grants;
 mod import;
@@ -56,7 +57,7 @@ struct Cli {
 
 const AFTER: &str = "\
 Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG_HOME/headend/headend.toml
-(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the access token, what upstreams offered last, consents) lives in
+(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last, consents) lives in
 $STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
 
 Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
@@ -101,6 +102,8 @@ enum Command {
     },
     /// Upstreams, clients and calls of the running daemon.
     Status(JsonArgs),
+    /// Print a link that signs in to the console of the running daemon, once and within 15 minutes.
+    Console(JsonArgs),
     /// The merged catalog as a client sees it.
     Tools(JsonArgs),
     /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
@@ -218,6 +221,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Check => check::run(&common),
         Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
         Command::Status(args) => status::run(&common, args.json),
+        Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
         Command::Pins(args) => pins::run(&common, &args),

@@ -50,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) server: Server,
     /// Where `/metrics`, `/healthz` and `/readyz` are served; none switches them off.
     pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) console: Console,
     pub(crate) admin: Admin,
     pub(crate) naming: Naming,
     /// In the order of the file, which is the order of all lists.
@@ -61,6 +62,15 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<Profile>,
     pub(crate) audit: Audit,
     pub(crate) log: Log,
+}
+
+/// The `[console]` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Console {
+    /// Where the pages are served; none switches them off.
+    pub(crate) listen: Option<SocketAddr>,
+    /// The operator wrote the address, so no other will do.
+    pub(crate) chosen: bool,
 }
 
 /// The `[server]` table.
@@ -266,6 +276,7 @@ impl PartialEq for Config {
             path,
             server,
             metrics,
+            console,
             admin,
             naming,
             upstreams,
@@ -279,6 +290,7 @@ impl PartialEq for Config {
         path == &other.path
             && server == &other.server
             && metrics == &other.metrics
+            && console.listen == other.console.listen
             && admin == &other.admin
             && naming == &other.naming
             && upstreams == &other.upstreams

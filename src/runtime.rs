@@ -3,8 +3,9 @@
 //! Locks (each guards a map for one operation and is never held across an await): the session table and each session's
 //! calls in flight ([`server::legacy`]), the rendered lists of a snapshot ([`snapshot`]), the limiter's shards
 //! ([`crate::policy`]), an upstream's lanes ([`upstream::lane`]), a legacy HTTP session's calls ([`upstream::http`]), watched
-//! resources ([`upstream::updates`], [`watching`]), parked calls ([`held`]), open questions ([`asker`]), the book of
-//! pins ([`pins`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
+//! resources ([`upstream::updates`], [`watching`]), parked calls ([`held`]), open questions ([`asker`]), the book of pins
+//! ([`pins`]), the last decisions ([`recent`]), the console's sessions ([`console`]). Everything else on a call's way is
+//! `ArcSwap::load_full` plus channel operations.
 
 pub(crate) mod admin;
 pub(crate) mod asker;
@@ -12,6 +13,7 @@ pub(crate) mod asking;
 pub(crate) mod audit;
 pub(crate) mod budget;
 pub(crate) mod clock;
+pub(crate) mod console;
 pub(crate) mod db;
 pub(crate) mod dialogue;
 pub(crate) mod exchange;
@@ -24,6 +26,7 @@ pub(crate) mod ledger;
 pub(crate) mod live;
 pub(crate) mod pins;
 pub(crate) mod queue;
+pub(crate) mod recent;
 pub(crate) mod relay;
 pub(crate) mod server;
 pub(crate) mod service;

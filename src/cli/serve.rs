@@ -112,8 +112,9 @@ fn access(config: &Config) -> Access {
 fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<(), Failure> {
     let mut text = String::new();
     let metrics = addresses.metrics.map(|address| format!(" metrics http://{address}/metrics")).unwrap_or_default();
+    let console = addresses.console.as_ref().map(|base| format!(" console {base}/")).unwrap_or_default();
     for endpoint in &addresses.endpoints {
-        text.push_str(&format!("listening {endpoint}{metrics}\n"));
+        text.push_str(&format!("listening {endpoint}{metrics}{console}\n"));
     }
     if embedded {
         text.push_str("no configuration found: serving the built-in demo servers time, notes and lab\n");
@@ -124,6 +125,9 @@ fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<
         && let Ok(token) = std::fs::read_to_string(path)
     {
         text.push_str(&format!("token {} (kept in {})\n", token.trim(), path.display()));
+    }
+    if addresses.console.is_some() && terminal {
+        text.push_str("`headend console` prints a link that signs in to the console\n");
     }
     if let Some(endpoint) = addresses.endpoints.first().filter(|_| embedded || terminal) {
         let authorization = token_file

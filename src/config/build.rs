@@ -12,7 +12,8 @@ use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
 use super::file::{Node, Table};
 use super::secret::{self, Secret};
 use super::{
-    Admin, Audit, Auth, Config, Consent, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules, upstream,
+    Admin, Audit, Auth, Config, Consent, Console, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules,
+    upstream,
 };
 
 /// What this release says to keys whose behaviour it does not have.
@@ -22,6 +23,8 @@ pub(super) const NOT_YET: &str = "is not available in this release";
 const LISTEN: &str = "127.0.0.1:8627";
 /// Default of `[metrics] listen`.
 const METRICS: &str = "127.0.0.1:9627";
+/// Default of `[console] listen`.
+const CONSOLE: &str = "127.0.0.1:8628";
 /// Default of `[server] endpoint`; what hosts' documentation writes.
 const ENDPOINT: &str = "/mcp";
 /// Default of `[server] drain-timeout`: with the stop of the children below systemd's 45 s.
@@ -44,6 +47,7 @@ const LOCAL: &str = "local";
 pub(super) fn config(mut root: Table<'_>) -> Config {
     let server = server(root.table("server"));
     let metrics = metrics(root.table("metrics"), &server.listen);
+    let console = console(root.table("console"), &server.listen, metrics);
     let admin = admin(root.table("admin"));
     let naming = naming(root.table("naming"));
     let upstreams = upstream::all(root.table("upstreams"), naming.max_length);
@@ -69,6 +73,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         path: None,
         server,
         metrics,
+        console,
         admin,
         naming,
         upstreams,
@@ -281,6 +286,25 @@ fn metrics(table: Option<Table<'_>>, served: &[SocketAddr]) -> Option<SocketAddr
         node.problem("is an address of [server] listen too; choose another port");
     }
     Some(address)
+}
+
+fn console(table: Option<Table<'_>>, served: &[SocketAddr], metrics: Option<SocketAddr>) -> Console {
+    let default = Console { listen: CONSOLE.parse().ok(), chosen: false };
+    let Some(mut table) = table else { return default };
+    let node = table.take("listen");
+    table.finish();
+    let Some(node) = node else { return default };
+    if node.as_str() == Some("") {
+        return Console { listen: None, chosen: true };
+    }
+    let Some(address) = address(&node) else { return default };
+    if !address.ip().is_loopback() {
+        node.problem("the console is served on loopback addresses only; write 127.0.0.1 or [::1]");
+    }
+    if address.port() != 0 && (served.contains(&address) || metrics == Some(address)) {
+        node.problem("is an address of another listener too; choose another port");
+    }
+    Console { listen: Some(address), chosen: true }
 }
 
 fn admin(table: Option<Table<'_>>) -> Admin {

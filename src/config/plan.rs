@@ -75,6 +75,7 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
         ("server.auth", a.auth != b.auth),
         ("server.drain-timeout", a.drain_timeout != b.drain_timeout),
         ("metrics.listen", old.metrics != new.metrics),
+        ("console.listen", old.console.listen != new.console.listen),
         ("admin.socket", old.admin.socket != new.admin.socket),
         ("admin.group", old.admin.group != new.admin.group),
         ("admin.users", old.admin.users != new.admin.users),

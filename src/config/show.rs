@@ -22,6 +22,8 @@ pub(crate) fn render(config: &Config) -> String {
     server(&mut out, &config.server);
     out.table("metrics");
     out.string("listen", &config.metrics.map(|address| address.to_string()).unwrap_or_default());
+    out.table("console");
+    out.string("listen", &config.console.listen.map(|address| address.to_string()).unwrap_or_default());
     admin(&mut out, &config.admin);
     out.table("naming");
     out.string("uris", if config.naming.uris == Uris::Keep { "keep" } else { "prefix" });

@@ -202,6 +202,7 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
         "tools" => Ok(tools(gateway, caller)),
         "reload" => gateway.reload().await.map(|plan| object(&[("plan", &plan)])).map_err(|why| (1, why)),
         "call" => call(gateway, caller, request).await,
+        "console.link" => console_link(gateway, caller),
         method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,
         other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
     }
@@ -295,6 +296,19 @@ fn tools(gateway: &Gateway, caller: &str) -> RawJson {
         })
         .collect();
     RawJson::trusted(format!(r#"{{"tools":[{}]}}"#, rows.join(",")))
+}
+
+/// A link that signs in to the console. Whoever has it is the operator, so not every user of the socket gets one.
+fn console_link(gateway: &Gateway, caller: &str) -> Result<RawJson, (i64, String)> {
+    if caller != LOCAL && caller != "uid:0" {
+        return Err((1, "only the user that runs the daemon, and root, may open the console".to_owned()));
+    }
+    let off = || (1, "the console is off; see `[console] listen`".to_owned());
+    let (link, life) = gateway.console.get().ok_or_else(off)?.link();
+    let mut out = RawObject::default();
+    out.set("link", RawJson::string(&link));
+    out.set("seconds", number(life.as_secs()));
+    Ok(out.encode())
 }
 
 /// One tool call through the same service as any client's.

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -18,12 +18,15 @@ use crate::engine::task_id::TaskKey;
 use crate::policy::{CallerLimiter, Entry};
 use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
+use crate::runtime::console::live_desk::LiveDesk;
+use crate::runtime::console::{self, Console};
 use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
 use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::pins::{PinKind, Pins};
 use crate::runtime::queue::Queue;
+use crate::runtime::recent::Recent;
 use crate::runtime::server::address::AddressLimits;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::{Front, accept, serve_pages};
@@ -93,6 +96,8 @@ pub(crate) struct Gateway {
     pub(crate) supervised: Supervised,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) source: ConfigSource,
+    /// Set when it listens.
+    pub(crate) console: OnceLock<Arc<Console>>,
     pub(crate) pins: Pins,
     store: Option<Store>,
     reloading: Mutex<()>,
@@ -104,6 +109,8 @@ pub(crate) struct Gateway {
 pub(crate) struct Addresses {
     pub(crate) endpoints: Vec<String>,
     pub(crate) metrics: Option<SocketAddr>,
+    /// The console's own address, where it is on.
+    pub(crate) console: Option<Arc<str>>,
     /// The file that holds the access token, where one is asked for.
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -179,7 +186,6 @@ impl Gateway {
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             ledger: Arc::clone(&ledger),
             used: std::sync::Mutex::default(),
-            console: std::sync::OnceLock::new(),
             leases,
             tasks,
             draining,
@@ -201,6 +207,8 @@ impl Gateway {
             }),
             caller_rate: CallerLimiter::new(limits.caller_rate, burst),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
+            recent: Recent::default(),
+            console: OnceLock::new(),
             started: clock::now(),
         });
         Ok(Self {
@@ -208,6 +216,7 @@ impl Gateway {
             supervised,
             sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
             source,
+            console: OnceLock::new(),
             pins,
             store,
             reloading: Mutex::new(()),
@@ -246,6 +255,13 @@ impl Gateway {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
+        let console = match config.console.listen {
+            Some(address) => {
+                let bound = console::bind(address, config.console.chosen).await;
+                Some(bound.map_err(|source| StartError::Listen { address, source })?)
+            }
+            None => None,
+        };
         let tokens = match &config.server.auth {
             Auth::None => None,
             Auth::Token { tokens } => Some(self.tokens(tokens, &mut addresses)?),
@@ -277,6 +293,9 @@ impl Gateway {
             addresses.metrics = Some(local);
             self.serve_pages(listener, local, &config);
         }
+        if let Some((listener, local)) = console {
+            addresses.console = Some(self.serve_console(listener, local)?);
+        }
         let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
         self.service.tasks.spawn("sweep", async move {
             while tokio::time::timeout(Duration::from_secs(60), draining.cancelled()).await.is_err() {
@@ -300,6 +319,25 @@ impl Gateway {
             addresses.token_file = Some(path);
         }
         Ok(tokens)
+    }
+
+    fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {
+        let token = match &self.store {
+            Some(store) => {
+                let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
+                store.console_token().map_err(failed)?
+            }
+            // Nobody can know it: links are the only way in.
+            None => Store::fresh_token(),
+        };
+        let desk =
+            Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
+        let console = Console::new(desk, &token, local, self.service.draining.clone());
+        let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
+        let base = Arc::clone(console.base());
+        self.service.console.get_or_init(|| base.to_string());
+        self.service.tasks.spawn("console", console::serve(console, listener, self.service.tasks.clone()));
+        Ok(base)
     }
 
     fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config) {

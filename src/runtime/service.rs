@@ -36,6 +36,7 @@ use crate::runtime::leases::{Leases, limited};
 use crate::runtime::ledger::Ledger;
 use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
 use crate::runtime::queue::Queue;
+use crate::runtime::recent::Recent;
 use crate::runtime::shares::{Good, Shares};
 use crate::runtime::snapshot::{Snapshot, View, Viewer};
 use crate::runtime::tasks::TaskGroup;
@@ -86,6 +87,8 @@ pub(crate) struct Service {
     /// Requests of callers other than the local user.
     pub(crate) caller_rate: Option<CallerLimiter>,
     pub(crate) calls: AtomicU64,
+    /// The last decisions, for the console.
+    pub(crate) recent: Recent,
     pub(crate) started: Instant,
     /// States that calls have gone on with.
     pub(crate) used: Mutex<Used>,
@@ -268,6 +271,9 @@ impl Service {
             "decision"
         );
         self.metrics.decision(record.decision(), record.rule());
+        if self.console.get().is_some() {
+            self.recent.push(&record, clock::unix_seconds());
+        }
         let grant = match &decision {
             Decision::Allow(permit) => permit.grant(),
             Decision::Ask { .. } | Decision::Deny { .. } | Decision::Limit { .. } => None,

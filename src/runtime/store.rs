@@ -71,15 +71,32 @@ impl Store {
     /// # Errors
     /// When the file can neither be read nor written.
     pub(crate) fn token(&self) -> io::Result<(String, PathBuf)> {
-        let path = self.dir.join("token");
+        self.token_in("token")
+    }
+
+    /// The operator's token for the console, generated at first use with mode 0600. Clients hold the other one.
+    ///
+    /// # Errors
+    /// When the file can neither be read nor written.
+    pub(crate) fn console_token(&self) -> io::Result<String> {
+        self.token_in("console-token").map(|(token, _)| token)
+    }
+
+    /// A token that nobody has.
+    pub(crate) fn fresh_token() -> String {
+        format!("hdnd_{}", BASE64URL_NOPAD.encode(&clock::random::<32>()))
+    }
+
+    fn token_in(&self, name: &str) -> io::Result<(String, PathBuf)> {
+        let path = self.dir.join(name);
         match fs::read_to_string(&path) {
             Ok(text) if text.trim().len() >= 32 => return Ok((text.trim().to_owned(), path)),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let token = format!("hdnd_{}", BASE64URL_NOPAD.encode(&clock::random::<32>()));
-        self.write("token", token.as_bytes())?;
+        let token = Self::fresh_token();
+        self.write(name, token.as_bytes())?;
         Ok((token, path))
     }
 

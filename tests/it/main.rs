@@ -22,6 +22,7 @@ mod bridges;
 mod calls;
 mod conformance;
 mod consent;
+mod console;
 mod corpus;
 mod demo;
 mod faces;

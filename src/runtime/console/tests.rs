@@ -1,0 +1,407 @@
+//! The console over a real socket, before a desk that is made up.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use self::fake::{FakeDesk, HOSTILE, approval, hostile};
+use super::*;
+use crate::policy::Annotations;
+
+mod fake;
+
+const TOKEN: &str = "the-operators-token-of-this-test";
+/// Every page that needs somebody who is signed in.
+const PAGES: &[&str] = &["/", "/grants", "/pins", "/upstreams", "/decisions", "/approvals/k7hq9cmv2r5wjd8x"];
+
+/// A label, headers, a body, and the status that they get.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16);
+
+struct Stage {
+    console: Arc<Console>,
+    desk: Arc<FakeDesk>,
+    address: SocketAddr,
+    stop: CancellationToken,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+struct Got {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Got {
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    fn cookie(&self) -> String {
+        self.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    fn csrf(&self) -> String {
+        let (_, rest) = self.body.split_once("name=\"csrf\" value=\"").expect("a form");
+        rest.split('"').next().unwrap().to_owned()
+    }
+}
+
+impl Stage {
+    async fn set(desk: FakeDesk) -> Self {
+        let (listener, address) = bind("127.0.0.1:0".parse().unwrap(), true).await.unwrap();
+        let (desk, stop) = (Arc::new(desk), CancellationToken::new());
+        let console = Arc::new(Console::new(Arc::clone(&desk) as Arc<dyn Desk>, TOKEN, address, stop.clone()));
+        let tasks = TaskGroup::default();
+        tasks.spawn("console", serve(Arc::clone(&console), listener, tasks.clone()));
+        Self { console, desk, address, stop }
+    }
+
+    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Got {
+        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            text += &format!("Host: {}\r\n", self.address);
+        }
+        for (name, value) in headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        if method == "POST" {
+            text += &format!("Content-Length: {}\r\n", body.len());
+            if !headers.iter().any(|(name, _)| *name == "Content-Type") {
+                text += "Content-Type: application/x-www-form-urlencoded\r\n";
+            }
+        }
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(format!("{text}\r\n{body}").as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Got { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    async fn get(&self, path: &str, cookie: &str) -> Got {
+        self.send("GET", path, &[("Cookie", cookie)], "").await
+    }
+
+    async fn sign_in(&self) -> String {
+        self.send("POST", "/sign-in", &[], &format!("token={TOKEN}")).await.cookie()
+    }
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_headers() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let cookie = stage.sign_in().await;
+    let own = [
+        "/sign-in",
+        "/open/aaaaaaaaaaaaaaaaaaaaaa",
+        "/static/console.css",
+        "/static/console.js",
+        "/nope",
+        "/approvals/x",
+    ];
+    for path in PAGES.iter().chain(&own) {
+        for cookie in [cookie.as_str(), "a=b"] {
+            let got = stage.get(path, cookie).await;
+            let policy = got.header("content-security-policy").unwrap_or_default();
+            assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"), "{path}: {policy}");
+            assert!(policy.contains("frame-ancestors 'none'") && policy.contains("form-action 'self'"), "{path}");
+            for (name, value) in [
+                ("x-content-type-options", "nosniff"),
+                ("cache-control", "no-store"),
+                ("x-frame-options", "DENY"),
+                ("cross-origin-opener-policy", "same-origin"),
+                ("cross-origin-resource-policy", "same-origin"),
+                ("referrer-policy", "same-origin"),
+            ] {
+                assert_eq!(got.header(name), Some(value), "{path}: {name}");
+            }
+            assert!(!got.body.contains(" style=\"") && !got.body.contains("<style"), "{path}");
+        }
+    }
+    let refused = stage.send("GET", "/", &[("Host", "evil.example")], "").await;
+    assert_eq!((refused.status, refused.header("x-frame-options")), (403, Some("DENY")));
+}
+
+#[tokio::test]
+async fn nobody_sees_a_page_without_signing_in() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    for path in PAGES.iter().chain(&["/events"]) {
+        let got = stage.get(path, "headend-console=guess").await;
+        assert_eq!(got.status, 303, "{path}");
+        assert!(got.header("location").unwrap().starts_with("/sign-in"), "{path}");
+        assert!(got.body.is_empty(), "{path}");
+    }
+    let to = stage.get("/approvals/k7hq9cmv2r5wjd8x", "").await;
+    assert_eq!(to.header("location"), Some("/sign-in?then=/approvals/k7hq9cmv2r5wjd8x"));
+    let page = stage.get("/sign-in?then=/approvals/k7hq9cmv2r5wjd8x", "").await;
+    assert!(page.body.contains("name=\"then\" value=\"/approvals/k7hq9cmv2r5wjd8x\""));
+    for bad in ["//evil.example", "https://evil.example/", "/approvals/../x", "/sign-out", "/approvals/%22", "/open/x"]
+    {
+        let page = stage.get(&format!("/sign-in?then={bad}"), "").await;
+        assert!(page.body.contains("name=\"then\" value=\"/\""), "{bad}");
+        let got = stage.send("POST", "/sign-in", &[], &format!("token={TOKEN}&then={bad}")).await;
+        assert_eq!((got.status, got.header("location")), (303, Some("/")), "{bad}");
+    }
+    let cookie = stage.send("POST", "/sign-in", &[], &format!("token={TOKEN}")).await;
+    let cookie = cookie.header("set-cookie").unwrap();
+    assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/") && cookie.len() > 60, "{cookie}");
+}
+
+#[tokio::test]
+async fn a_link_signs_in_once_and_looking_at_it_uses_nothing_up() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let (link, life) = stage.console.link();
+    assert_eq!(life, Duration::from_secs(900));
+    let path = link.strip_prefix(&**stage.console.base()).unwrap();
+    for _ in 0..3 {
+        let page = stage.get(path, "").await;
+        assert_eq!((page.status, page.header("set-cookie")), (200, None));
+        assert_eq!(stage.send("HEAD", path, &[], "").await.status, 200);
+    }
+    let opened = stage.send("POST", path, &[], "").await;
+    assert_eq!((opened.status, opened.header("location")), (303, Some("/")));
+    assert_eq!(stage.get("/", &opened.cookie()).await.status, 200);
+    let again = stage.send("POST", path, &[], "").await;
+    assert_eq!((again.status, again.header("set-cookie")), (403, None));
+    assert_eq!(stage.send("POST", "/open/aaaaaaaaaaaaaaaaaaaaaaaaa", &[], "").await.status, 403);
+}
+
+#[tokio::test]
+async fn wrong_tokens_are_paced() {
+    let stage = Stage::set(FakeDesk::empty()).await;
+    for _ in 0..5 {
+        assert_eq!(stage.send("POST", "/sign-in", &[], "token=guess").await.status, 403);
+    }
+    let late = stage.send("POST", "/sign-in", &[], &format!("token={TOKEN}")).await;
+    assert_eq!((late.status, late.header("set-cookie")), (429, None));
+    assert!(late.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn only_a_form_of_the_own_session_and_page_changes_anything() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let (mine, other) = (stage.sign_in().await, stage.sign_in().await);
+    let csrf = stage.get("/", &mine).await.csrf();
+    let foreign = stage.get("/", &other).await.csrf();
+    let own = format!("http://{}", stage.address);
+    let good = format!("csrf={csrf}&answer=once");
+    let path = "/approvals/k7hq9cmv2r5wjd8x";
+    let cookie = ("Cookie", mine.as_str());
+    let rows: &[Row<'_>] = &[
+        ("no token", &[cookie], "answer=once", 403),
+        ("empty token", &[cookie], "csrf=&answer=once", 403),
+        ("another session's", &[cookie], &format!("csrf={foreign}&answer=once"), 403),
+        ("two tokens", &[cookie], &format!("{good}&csrf={csrf}"), 403),
+        ("foreign origin", &[cookie, ("Origin", "https://evil.example")], &good, 403),
+        ("no origin", &[cookie, ("Origin", "null")], &good, 403),
+        ("another port", &[cookie, ("Origin", "http://127.0.0.1:1")], &good, 403),
+        ("another site", &[cookie, ("Sec-Fetch-Site", "cross-site")], &good, 403),
+        ("another port of this site", &[cookie, ("Sec-Fetch-Site", "same-site")], &good, 403),
+        ("another host", &[cookie, ("Host", "evil.example")], &good, 403),
+        ("JSON", &[cookie, ("Content-Type", "application/json")], "{}", 415),
+        ("nobody", &[], &good, 303),
+        ("no answer", &[cookie], &format!("csrf={csrf}"), 400),
+        ("odd answer", &[cookie], &format!("csrf={csrf}&answer=always"), 400),
+        ("too much", &[cookie], &format!("csrf={csrf}&answer=once&x={}", "x".repeat(70_000)), 413),
+    ];
+    for (label, headers, body, status) in rows {
+        assert_eq!(stage.send("POST", path, headers, body).await.status, *status, "{label}");
+    }
+    assert_eq!(stage.desk.done(), [""; 0], "nothing was done");
+    let headers = [cookie, ("Origin", own.as_str()), ("Sec-Fetch-Site", "same-origin")];
+    let done = stage.send("POST", path, &headers, &good).await;
+    assert_eq!((done.status, done.header("location")), (303, Some("/")));
+    assert_eq!(stage.desk.done(), ["answer k7hq9cmv2r5wjd8x Once"]);
+    let refreshed = stage.send("GET", "/", &[cookie, ("headend-refresh", "1")], "").await;
+    assert!(!refreshed.body.contains("Allowed once."), "the script takes no notice away");
+    assert!(stage.get("/", &mine).await.body.contains("Allowed once."));
+    assert!(!stage.get("/", &mine).await.body.contains("Allowed once."), "told once");
+    assert!(stage.get(path, &mine).await.body.contains("<h1 id=\"closed-title\">Allowed</h1>"));
+}
+
+#[tokio::test]
+async fn every_button_reaches_the_desk() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let cookie = stage.sign_in().await;
+    let csrf = stage.get("/", &cookie).await.csrf();
+    for (word, reply) in [
+        ("deny", "Deny"),
+        ("once", "Once"),
+        ("session", "Session"),
+        ("hour", "Hour"),
+        ("until-changed", "UntilChanged"),
+    ] {
+        stage.desk.ask(approval("a1", "x", "x", Annotations::default(), 1, "{}"));
+        let body = format!("csrf={csrf}&answer={word}");
+        assert_eq!(stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &body).await.status, 303, "{word}");
+        assert_eq!(stage.desk.done().last().unwrap(), &format!("answer a1 {reply}"));
+        stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &body).await;
+        assert!(stage.get("/", &cookie).await.body.contains("It was answered already."), "{word}");
+    }
+    let body = format!("csrf={csrf}&id=a1b2c3d4e5f60718");
+    assert_eq!(stage.send("POST", "/grants", &[("Cookie", &cookie)], &body).await.status, 303);
+    assert_eq!(stage.desk.done().last().unwrap(), "revoke a1b2c3d4e5f60718");
+    let page = stage.get("/pins", &cookie).await.body;
+    let digest = page.split("name=\"digest\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(digest.len(), 64);
+    let pin = |digest: &str, answer: &str| {
+        format!("csrf={csrf}&upstream=github&kind=tool&name=create_issue&digest={digest}&answer={answer}")
+    };
+    stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin("0000", "approve")).await;
+    assert!(stage.get("/pins", &cookie).await.body.contains("It changed again meanwhile"));
+    stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin(digest, "reject")).await;
+    assert_eq!(stage.desk.done().last().unwrap(), "reject github create_issue");
+    stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin(digest, "approve")).await;
+    assert_eq!(stage.desk.done().last().unwrap(), "approve github create_issue");
+    assert_eq!(
+        stage.send("POST", "/pins", &[("Cookie", &cookie)], &format!("csrf={csrf}&answer=approve")).await.status,
+        400
+    );
+}
+
+#[tokio::test]
+async fn signing_out_ends_the_session() {
+    let stage = Stage::set(FakeDesk::empty()).await;
+    let cookie = stage.sign_in().await;
+    let csrf = stage.get("/", &cookie).await.csrf();
+    assert_eq!(stage.send("POST", "/sign-out", &[("Cookie", &cookie)], "").await.status, 403);
+    let out = stage.send("POST", "/sign-out", &[("Cookie", &cookie)], &format!("csrf={csrf}")).await;
+    assert_eq!(out.status, 303);
+    assert!(out.header("set-cookie").unwrap().contains("Max-Age=0"));
+    assert_eq!(stage.get("/", &cookie).await.status, 303);
+}
+
+#[tokio::test]
+async fn each_address_takes_its_methods_only() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let cookie = stage.sign_in().await;
+    let csrf = format!("csrf={}", stage.get("/", &cookie).await.csrf());
+    for (method, path, status) in [
+        ("HEAD", "/", 200),
+        ("HEAD", "/static/console.css", 200),
+        ("POST", "/static/console.css", 405),
+        ("POST", "/", 405),
+        ("POST", "/upstreams", 405),
+        ("GET", "/sign-out", 405),
+        ("PUT", "/", 405),
+        ("DELETE", "/approvals/k7hq9cmv2r5wjd8x", 405),
+        ("OPTIONS", "/", 405),
+        ("PATCH", "/nope", 405),
+        ("HEAD", "/events", 405),
+        ("GET", "/approvals/", 404),
+        ("GET", "/approvals/UPPER", 404),
+        ("GET", "/open/short", 404),
+        ("GET", "/static/../console.rs", 404),
+        ("POST", "/nope", 404),
+    ] {
+        let got = stage.send(method, path, &[("Cookie", &cookie)], &csrf).await;
+        assert_eq!(got.status, status, "{method} {path}");
+        assert!(status != 405 || got.header("allow").is_some(), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn foreign_text_is_shown_and_never_obeyed() {
+    let stage = Stage::set(FakeDesk::empty()).await;
+    stage.desk.ask(hostile("h1"));
+    let cookie = stage.sign_in().await;
+    for path in ["/", "/approvals/h1"] {
+        let body = stage.get(path, &cookie).await.body;
+        for raw in ["<script>alert", "<img", "\u{202e}", "\u{200b}", "\u{1b}", "onerror=alert(2)>"] {
+            assert!(!body.contains(raw), "{path}: {raw:?}");
+        }
+        assert!(body.contains("\\u{202e}") && body.contains("{{7*7}}"), "{path}");
+    }
+    assert!(HOSTILE.contains('\u{202e}'));
+}
+
+#[tokio::test]
+async fn an_open_page_is_told_what_changes() {
+    let stage = Stage::set(FakeDesk::empty()).await;
+    let cookie = stage.sign_in().await;
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    let request = format!("GET /events HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n\r\n", stage.address);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    until(&mut stream, &mut heard, "data: approvals grants pins upstreams decisions\n").await;
+    assert!(heard.contains("text/event-stream") && heard.contains("no-store"), "{heard}");
+    heard.clear();
+    stage.desk.ask(hostile("h1"));
+    until(&mut stream, &mut heard, "data: approvals grants pins\n").await;
+    stage.stop.cancel();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+}
+
+async fn until(stream: &mut TcpStream, heard: &mut String, wanted: &str) {
+    let mut chunk = vec![0; 4096];
+    while !heard.contains(wanted) {
+        let read = stream.read(&mut chunk).await.unwrap();
+        assert!(read > 0, "{heard}");
+        heard.push_str(&String::from_utf8_lossy(&chunk[..read]));
+    }
+}
+
+#[tokio::test]
+async fn a_taken_default_gives_way_and_a_chosen_address_does_not() {
+    let (first, address) = bind("127.0.0.1:0".parse().unwrap(), true).await.unwrap();
+    assert!(bind(address, true).await.is_err());
+    let (_, other) = bind(address, false).await.unwrap();
+    assert!(other != address && other.ip().is_loopback());
+    drop(first);
+}
+
+/// A browser and what drives it, or why there is none.
+fn browser() -> Result<(PathBuf, PathBuf, PathBuf), &'static str> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let peers = std::env::var_os("HEADEND_TEST_PEERS").map_or_else(|| root.join("target/peers"), PathBuf::from);
+    let modules = peers.join("node/node_modules");
+    let node = modules.join(".bin/node");
+    if !node.exists() || !modules.join("playwright-core").exists() || !modules.join("axe-core").exists() {
+        return Err("playwright-core and axe-core are not installed");
+    }
+    let names = ["chromium-headless-shell", "chromium", "google-chrome"];
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = names
+        .iter()
+        .find_map(|name| std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists()));
+    let named = std::env::var_os("HEADEND_TEST_BROWSER").map(PathBuf::from);
+    Ok((node, modules, named.or(found).ok_or("no browser is installed")?))
+}
+
+/// Looks at every page in a real browser, in light and dark, wide and narrow, with scripts and without. The pictures are in
+/// `HEADEND_TEST_SHOTS`, if that is set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pages_work_in_a_browser_for_everybody() {
+    let (node, modules, browser) = match browser() {
+        Ok(found) => found,
+        Err(why) => {
+            eprintln!("left out: the console in a browser: {why}");
+            return;
+        }
+    };
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let quiet = Stage::set(FakeDesk::empty()).await;
+    let script = modules.join("../console.mjs");
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/console.mjs"), &script).unwrap();
+    let mut child = tokio::process::Command::new(node);
+    child.arg(script).arg(browser).arg(&**stage.console.base()).arg(&**quiet.console.base()).arg(TOKEN);
+    child.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let ended = tokio::time::timeout(Duration::from_secs(180), child.output()).await;
+    let output = ended.expect("the browser is done in time").unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let done = stage.desk.done();
+    for wanted in ["answer z3n8ytf6b4lqsg2v Deny", "answer pb4xw2nkd7q3tz6m Once", "revoke a1b2c3d4e5f60718"] {
+        assert!(done.iter().any(|line| line == wanted), "{wanted}: {done:?}\n{said}");
+    }
+}

@@ -1,0 +1,321 @@
+//! Text for people: what is hidden made visible, words that changed, times in words.
+
+use std::fmt::Write as _;
+
+use similar::{ChangeTag, TextDiff};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::desk::Wall;
+
+/// Unchanged lines that stay on each side of a change.
+const CONTEXT: usize = 2;
+/// Changes with no more bytes than these between them are one.
+const MAX_BRIDGE: usize = 4;
+/// A longer text is compared line by line: words would cost too much.
+const MAX_WORD_DIFF: usize = 64 * 1024;
+
+/// A piece of text, and what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) kind: PieceKind,
+    pub(crate) text: String,
+}
+
+/// What a piece of text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PieceKind {
+    Plain,
+    /// A character that would not be seen, or would change what is seen; written as an escape.
+    Hidden,
+    /// The name of a member of an object.
+    Key,
+    Added,
+    Removed,
+    /// Stands for unchanged lines that are left out.
+    Gap,
+}
+
+/// Whether a character is not seen, or changes how others are seen.
+pub(crate) fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => true,
+        '\u{e000}'..='\u{f8ff}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{10ffff}' => true,
+        c => c.is_control() || (c.is_whitespace() && c != ' '),
+    }
+}
+
+/// Foreign text in one line of our own.
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) || matches!(c, '\n' | '\t') { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}
+
+/// Foreign text in a block of its own: lines stay lines.
+pub(crate) fn block(text: &str) -> Vec<Piece> {
+    let mut pieces = Pieces::default();
+    for c in text.chars() {
+        if is_hidden(c) {
+            pieces.push(PieceKind::Hidden, c.escape_unicode());
+        } else {
+            pieces.push(PieceKind::Plain, [c]);
+        }
+    }
+    pieces.0
+}
+
+/// Indented JSON: names of members and escapes of hidden characters stand out.
+pub(crate) fn json(text: &str) -> Vec<Piece> {
+    let mut pieces = Pieces::default();
+    for line in text.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        let (blank, rest) = line.split_at(indent);
+        let (key, rest) = key_of(rest).unwrap_or(("", rest));
+        pieces.push(PieceKind::Plain, blank.chars());
+        mark(&mut pieces, PieceKind::Key, key);
+        mark(&mut pieces, PieceKind::Plain, rest);
+    }
+    pieces.0
+}
+
+/// A JSON text over indented lines, so that a diff of it can be read.
+pub(crate) fn indented(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut chars = json.chars().peekable();
+    while let Some(c) = chars.next() {
+        if in_string {
+            in_string = c != '"' || escaped;
+            escaped = c == '\\' && !escaped;
+            out.push(c);
+            continue;
+        }
+        let empty = |next: Option<&char>| matches!((c, next), ('{', Some('}')) | ('[', Some(']')));
+        match c {
+            '"' => {
+                in_string = true;
+                out.push(c);
+            }
+            '{' | '[' if !empty(chars.peek()) => {
+                depth += 1;
+                out.push(c);
+                line(&mut out, depth);
+            }
+            '}' | ']' if !out.ends_with(['{', '[']) => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c if c.is_ascii_whitespace() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth.min(32)));
+}
+
+/// `"name"` and what follows it, where a line begins with the name of a member.
+fn key_of(line: &str) -> Option<(&str, &str)> {
+    let mut escaped = false;
+    let end = line.strip_prefix('"')?.char_indices().find_map(|(at, c)| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends.then_some(at + 2)
+    })?;
+    let (key, rest) = line.split_at_checked(end)?;
+    rest.trim_start().starts_with(':').then_some((key, rest))
+}
+
+/// Adds text in which hidden characters, plain or escaped, are marked.
+fn mark(pieces: &mut Pieces, kind: PieceKind, text: &str) {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some(length) = escape_of_hidden(rest) {
+            let (escape, after) = rest.split_at(length);
+            pieces.push(PieceKind::Hidden, escape.chars());
+            rest = after;
+            continue;
+        }
+        if is_hidden(c) {
+            pieces.push(PieceKind::Hidden, c.escape_unicode());
+        } else {
+            pieces.push(kind, [c]);
+        }
+        // An escaped backslash does not begin another escape.
+        let step = if rest.starts_with("\\\\") { 2 } else { c.len_utf8() };
+        if step == 2 && c == '\\' {
+            pieces.push(kind, ['\\']);
+        }
+        rest = rest.get(step..).unwrap_or_default();
+    }
+}
+
+/// The length of `\u202e` or `\u{202e}` where the text begins with the escape of a hidden character.
+fn escape_of_hidden(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix("\\u")?;
+    let (digits, length) = match rest.strip_prefix('{') {
+        Some(braced) => {
+            let end = braced.find('}').filter(|end| *end <= 6)?;
+            (braced.get(..end)?, end + 4)
+        }
+        None => (rest.get(..4)?, 6),
+    };
+    let code = u32::from_str_radix(digits, 16).ok()?;
+    // Half of a pair is no character; pairs stand for what lies beyond, which includes the invisible copy of ASCII.
+    let hidden = char::from_u32(code).is_none_or(|c| is_hidden(c) || matches!(c, '\n' | '\t'));
+    hidden.then_some(length)
+}
+
+#[derive(Debug, Default)]
+struct Pieces(Vec<Piece>);
+
+impl Pieces {
+    /// Adds characters to the last piece if that is of the same kind.
+    fn push(&mut self, kind: PieceKind, chars: impl IntoIterator<Item = char>) {
+        let mut chars = chars.into_iter().peekable();
+        if chars.peek().is_none() {
+            return;
+        }
+        match self.0.last_mut() {
+            Some(last) if last.kind == kind => last.text.extend(chars),
+            _ => self.0.push(Piece { kind, text: chars.collect() }),
+        }
+    }
+}
+
+/// What changed between two texts, word by word; unchanged lines far from any change are left out.
+pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
+    let spelled = |text: &str| -> String { block(text).into_iter().map(|piece| piece.text).collect() };
+    let (old, new) = (spelled(old), spelled(new));
+    let diff = if old.len() + new.len() > MAX_WORD_DIFF {
+        TextDiff::from_lines(&old, &new)
+    } else {
+        TextDiff::from_words(&old, &new)
+    };
+    let mut pieces = Pieces::default();
+    for change in diff.iter_all_changes() {
+        let kind = match change.tag() {
+            ChangeTag::Equal => PieceKind::Plain,
+            ChangeTag::Delete => PieceKind::Removed,
+            ChangeTag::Insert => PieceKind::Added,
+        };
+        pieces.push(kind, change.value().chars());
+    }
+    fold(joined(pieces.0))
+}
+
+/// Changes that little more than a blank divides become one, so that a changed sentence does not fall into single words.
+fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
+    let (mut removed, mut added) = (String::new(), String::new());
+    let mut pieces = pieces.into_iter().peekable();
+    while let Some(piece) = pieces.next() {
+        match piece.kind {
+            PieceKind::Removed => removed.push_str(&piece.text),
+            PieceKind::Added => added.push_str(&piece.text),
+            PieceKind::Plain | PieceKind::Hidden | PieceKind::Key | PieceKind::Gap => {
+                let in_change = !removed.is_empty() || !added.is_empty();
+                let little = piece.text.trim().len() <= MAX_BRIDGE && !piece.text.contains('\n');
+                let bridges = in_change && little && pieces.peek().is_some();
+                if bridges {
+                    removed.push_str(&piece.text);
+                    added.push_str(&piece.text);
+                    continue;
+                }
+                flush(&mut out, &mut removed, &mut added);
+                out.push(piece);
+            }
+        }
+    }
+    flush(&mut out, &mut removed, &mut added);
+    out
+}
+
+fn flush(out: &mut Vec<Piece>, removed: &mut String, added: &mut String) {
+    // What a bridge put on one side alone is no change of that side.
+    let pure = |text: &String| text.chars().all(|c| c == ' ') && !text.is_empty();
+    if pure(removed) && !added.is_empty() {
+        removed.clear();
+    }
+    if pure(added) && !removed.is_empty() {
+        added.clear();
+    }
+    for (kind, text) in [(PieceKind::Removed, std::mem::take(removed)), (PieceKind::Added, std::mem::take(added))] {
+        if !text.is_empty() {
+            out.push(Piece { kind, text });
+        }
+    }
+}
+
+/// Shortens unchanged stretches to the lines beside a change.
+fn fold(pieces: Vec<Piece>) -> Vec<Piece> {
+    let count = pieces.len();
+    let mut out = Vec::with_capacity(count);
+    for (at, piece) in pieces.into_iter().enumerate() {
+        let lines: Vec<&str> = piece.text.split_inclusive('\n').collect();
+        let head = if at == 0 { 0 } else { CONTEXT + 1 };
+        let tail = if at + 1 == count { 0 } else { CONTEXT + 1 };
+        let hidden = lines.len().saturating_sub(head + tail);
+        if piece.kind != PieceKind::Plain || hidden < 3 || count == 1 {
+            out.push(piece);
+            continue;
+        }
+        let plain = |lines: &[&str]| Piece { kind: PieceKind::Plain, text: lines.concat() };
+        out.push(plain(lines.get(..head).unwrap_or_default()));
+        out.push(Piece { kind: PieceKind::Gap, text: format!("{hidden} unchanged lines") });
+        out.push(plain(lines.get(head + hidden..).unwrap_or_default()));
+    }
+    out.retain(|piece| !piece.text.is_empty());
+    out
+}
+
+/// A stretch of time in one unit: `12 s`, `3 min`, `2 h`, `5 days`.
+pub(crate) fn span(seconds: u64) -> String {
+    match seconds {
+        0..90 => format!("{seconds} s"),
+        90..5400 => format!("{} min", (seconds + 30) / 60),
+        5400..129_600 => format!("{} h", (seconds + 1800) / 3600),
+        _ => format!("{} days", (seconds + 43_200) / 86_400),
+    }
+}
+
+/// How long ago something was.
+pub(crate) fn ago(now: Wall, then: Wall) -> String {
+    match now.saturating_sub(then) {
+        0..2 => "just now".to_owned(),
+        seconds => format!("{} ago", span(seconds)),
+    }
+}
+
+/// A moment as machines read it, in UTC.
+pub(crate) fn moment(at: Wall) -> String {
+    let time = i64::try_from(at).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
+/// `1 tool`, `2 tools`.
+pub(crate) fn counted(count: usize, one: &str) -> String {
+    let mut text = format!("{count} {one}");
+    if count != 1 && write!(text, "s").is_err() {
+        text.clear();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

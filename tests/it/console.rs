@@ -1,0 +1,285 @@
+//! The console of the real daemon: where it is, who gets in, what it shows. What its pages look like and how they are used is
+//! tested in a browser beside its code.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup, World, headend};
+use crate::http::{Conn, Events, Response, request};
+use crate::process::{eventually, output_within, said};
+use crate::upstream::Fake;
+
+/// A browser: one address, one cookie.
+#[derive(Debug)]
+struct Browser {
+    address: SocketAddr,
+    cookie: Option<String>,
+}
+
+impl Browser {
+    fn new(gateway: &Gateway) -> Self {
+        Self { address: address(gateway).expect("the console is on"), cookie: None }
+    }
+
+    fn headers(&self) -> Vec<(String, String)> {
+        let mut headers = vec![("Host".to_owned(), self.address.to_string())];
+        headers.extend(self.cookie.iter().map(|cookie| ("Cookie".to_owned(), cookie.clone())));
+        headers
+    }
+
+    fn get(&self, path: &str) -> Response {
+        let mut conn = Conn::open(self.address).unwrap();
+        conn.send(&request("GET", path, &self.headers(), b"")).unwrap();
+        conn.response().unwrap()
+    }
+
+    /// Sends a form as its own page would, and keeps the cookie of the answer.
+    fn post(&mut self, path: &str, form: &str) -> Response {
+        let mut headers = self.headers();
+        for (name, value) in [
+            ("Origin", format!("http://{}", self.address)),
+            ("Sec-Fetch-Site", "same-origin".to_owned()),
+            ("Content-Type", "application/x-www-form-urlencoded".to_owned()),
+        ] {
+            headers.push((name.to_owned(), value));
+        }
+        let mut conn = Conn::open(self.address).unwrap();
+        conn.send(&request("POST", path, &headers, form.as_bytes())).unwrap();
+        let answer = conn.response().unwrap();
+        if let Some(cookie) = answer.head.header("set-cookie") {
+            self.cookie = cookie.split(';').next().map(str::to_owned);
+        }
+        answer
+    }
+
+    fn signed_in(gateway: &Gateway) -> Self {
+        let mut browser = Self::new(gateway);
+        let token = fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap();
+        assert_eq!(browser.post("/sign-in", &format!("token={}", token.trim())).head.status, 303);
+        browser
+    }
+}
+
+/// Where the daemon says that its console is.
+fn address(gateway: &Gateway) -> Option<SocketAddr> {
+    let line = gateway.stdout.all().into_iter().find(|line| line.starts_with("listening "))?;
+    let (_, url) = line.split_once(" console http://")?;
+    url.trim_end_matches('/').parse().ok()
+}
+
+fn setup() -> Setup {
+    Setup::new().toml("[console]\nlisten = \"127.0.0.1:0\"")
+}
+
+/// The path of a fresh link from `headend console`.
+fn link(gateway: &Gateway) -> String {
+    let printed = gateway.run(&["console", "--json"]);
+    assert!(printed.status.success(), "{}", said(&printed));
+    let answer: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert_eq!(answer["seconds"], 900);
+    let link = answer["link"].as_str().unwrap();
+    let base = format!("http://{}", address(gateway).unwrap());
+    link.strip_prefix(&base).expect("the link leads to the console").to_owned()
+}
+
+#[test]
+fn the_operators_token_opens_the_console_and_the_clients_token_does_not() {
+    let mut gateway = setup().start();
+    let path = gateway.world.path("state/headend/console-token");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = fs::read_to_string(&path).unwrap();
+    assert_ne!(Some(token.trim()), gateway.token().as_deref());
+    let mut browser = Browser::new(&gateway);
+    let refused = browser.post("/sign-in", &format!("token={}", gateway.token().unwrap()));
+    assert_eq!((refused.head.status, refused.head.header("set-cookie")), (403, None));
+    let page = browser.get("/");
+    assert_eq!((page.head.status, page.head.header("location")), (303, Some("/sign-in")));
+    assert_eq!(Browser::signed_in(&gateway).get("/").head.status, 200);
+
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait(Duration::from_secs(10)).is_some());
+    let again = Gateway::start(gateway.world.clone(), Some(gateway.config.clone()), &["serve"], &[]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), token, "the token outlives the daemon");
+    assert_eq!(Browser::signed_in(&again).get("/").head.status, 200);
+}
+
+#[test]
+fn a_link_of_the_command_signs_in_once() {
+    let gateway = setup().start();
+    let path = link(&gateway);
+    let mut browser = Browser::new(&gateway);
+    assert_eq!(browser.get(&path).head.status, 200);
+    assert_eq!(browser.get(&path).head.header("set-cookie"), None, "looking uses nothing up");
+    let opened = browser.post(&path, "");
+    assert_eq!((opened.head.status, opened.head.header("location")), (303, Some("/")));
+    assert!(browser.get("/").text().contains("Nothing waits for you"));
+    assert_eq!(Browser::new(&gateway).post(&path, "").head.status, 403);
+    let plain = gateway.run(&["console"]);
+    assert!(said(&plain).contains("/open/"), "{}", said(&plain));
+    let story = gateway.stderr.all().join("\n");
+    assert!(!story.contains(path.trim_start_matches("/open/")), "links are not logged");
+}
+
+#[test]
+fn every_page_of_the_daemon_carries_the_headers_and_knows_its_own_name_only() {
+    let gateway = setup().start();
+    let browser = Browser::signed_in(&gateway);
+    for path in ["/", "/grants", "/pins", "/upstreams", "/decisions", "/approvals/aaaa", "/sign-in", "/nope"] {
+        let page = browser.get(path);
+        let policy = page.head.header("content-security-policy").unwrap_or_default();
+        assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"), "{path}: {policy}");
+        assert_eq!(page.head.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert_eq!(page.head.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(page.head.header("access-control-allow-origin"), None, "{path}");
+    }
+    for (label, host) in [("rebinding", "evil.example"), ("another port", "localhost:1")] {
+        let mut conn = Conn::open(browser.address).unwrap();
+        conn.send(&request("GET", "/", &[("Host".to_owned(), host.to_owned())], b"")).unwrap();
+        assert_eq!(conn.response().unwrap().head.status, 403, "{label}");
+    }
+    // Neither is the console on the clients' listener, nor the clients' endpoint here.
+    assert_ne!(crate::http::get(gateway.address, "/sign-in").unwrap().head.status, 200);
+    assert_eq!(browser.get("/mcp").head.status, 404);
+}
+
+#[test]
+fn calls_and_upstreams_appear_and_an_open_page_is_told() {
+    let gateway = setup().fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let browser = Browser::signed_in(&gateway);
+    let page = browser.get("/upstreams").text();
+    assert!(page.contains("<bdi>fx</bdi>") && page.contains("ready"), "{page}");
+
+    let mut conn = Conn::open(browser.address).unwrap();
+    conn.send(&request("GET", "/events", &browser.headers(), b"")).unwrap();
+    let head = conn.head().unwrap();
+    assert!(head.status == 200 && head.is_stream());
+    let mut events = Events::default();
+    let first = events.next(&mut conn).unwrap().unwrap();
+    assert_eq!(first.name.as_deref(), Some("changed"));
+    assert!(first.data.contains("decisions"), "{}", first.data);
+
+    let mut client = gateway.modern();
+    client.call("fx__echo", json!({"text": "canary-4711"}));
+    loop {
+        let event = events.next(&mut conn).unwrap().expect("the stream goes on");
+        if event.data.contains("decisions") {
+            break;
+        }
+    }
+    let page = browser.get("/decisions").text();
+    for wanted in ["<bdi>fx__echo</bdi>", "<bdi>default</bdi>", "allowed"] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    assert!(!page.contains("canary-4711"), "decisions carry no arguments");
+}
+
+#[test]
+fn a_refused_call_leads_to_its_page_and_passes_once_it_is_allowed_there() {
+    let gateway = setup().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"").start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = gateway.modern();
+    let arguments = json!({"text": "a\u{202e}b <script>"});
+    let refused = client.call("fx__echo", arguments.clone());
+    assert!(refused.is_error(), "{}", refused.raw);
+    let (_, url) =
+        refused.raw.split_once(&format!("http://{}/approvals/", address(&gateway).unwrap())).expect("a page");
+    let id: String = url.chars().take_while(char::is_ascii_alphanumeric).collect();
+    let path = format!("/approvals/{id}");
+
+    let mut browser = Browser::new(&gateway);
+    let to = browser.get(&path);
+    assert_eq!(to.head.header("location"), Some(format!("/sign-in?then={path}").as_str()), "the address shows nothing");
+    browser = Browser::signed_in(&gateway);
+    let page = browser.get(&path).text();
+    for wanted in ["fx__echo</bdi>", "1 hidden character", "\\u{202e}", "&#60;script&#62;", "<bdi>local</bdi>"] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    assert!(browser.get("/").text().contains("1 approval waits for you"));
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert_eq!(browser.post(&path, "answer=once").head.status, 403);
+    assert!(client.call("fx__echo", arguments.clone()).is_error(), "nothing was allowed so far");
+    assert_eq!(browser.post(&path, &format!("csrf={csrf}&answer=once")).head.status, 303);
+    assert!(browser.get("/").text().contains("Allowed once."));
+    assert!(browser.get(&path).text().contains("<h1 id=\"closed-title\">Allowed</h1>"));
+    assert!(browser.get("/grants").text().contains("these arguments only"));
+    assert!(!client.call("fx__echo", arguments.clone()).is_error());
+    assert!(client.call("fx__echo", arguments).is_error(), "once is once");
+    let other = client.call("fx__echo", json!({"text": "other"}));
+    assert!(other.is_error(), "{}", other.raw);
+
+    let page = browser.get("/").text();
+    let open = page.split("action=\"/approvals/").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    browser.post(&format!("/approvals/{open}"), &format!("csrf={csrf}&answer=hour"));
+    let page = browser.get("/grants").text();
+    assert!(page.contains("60 min more") && page.contains("any arguments"), "{page}");
+    assert!(!client.call("fx__echo", json!({"text": "anything"})).is_error());
+    let grant = page.split("name=\"id\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert_eq!(browser.post("/grants", &format!("csrf={csrf}&id={grant}")).head.status, 303);
+    assert!(browser.get("/grants").text().contains("Revoked."));
+    assert!(client.call("fx__echo", json!({"text": "anything"})).is_error());
+}
+
+#[test]
+fn a_definition_that_waits_is_read_and_approved_on_its_page() {
+    let command = Fake::stdio("both").command();
+    let gateway = setup().toml(&format!("[upstreams.un]\ncommand = {command}\ntrust = \"untrusted\"")).start();
+    let mut browser = Browser::signed_in(&gateway);
+    eventually("it waits", || browser.get("/pins").text().contains("<bdi>un__echo</bdi>"));
+    let page = browser.get("/pins").text();
+    let card = page.split("<article ").find(|card| card.contains("<bdi>un__echo</bdi>")).unwrap();
+    assert!(card.contains("New, never approved") && card.contains("description"), "{card}");
+    let value = |name: &str| {
+        let (_, rest) = card.split_once(&format!("name=\"{name}\" value=\"")).expect("a field");
+        rest.split('"').next().unwrap().to_owned()
+    };
+    let form = |digest: &str, answer: &str| {
+        let (csrf, kind, name) = (value("csrf"), value("kind"), value("name"));
+        format!("csrf={csrf}&upstream=un&kind={kind}&name={name}&digest={digest}&answer={answer}")
+    };
+    let mut client = gateway.modern();
+    browser.post("/pins", &form(&"0".repeat(64), "approve"));
+    assert!(browser.get("/pins").text().contains("notice danger"), "what was not shown is not approved");
+    assert!(!client.tool_names().contains(&"un__echo".to_owned()));
+    assert_eq!(browser.post("/pins", &form(&value("digest"), "approve")).head.status, 303);
+    assert!(browser.get("/pins").text().contains("Approved."));
+    assert_eq!(client.tool_names(), ["un__echo"]);
+    assert_eq!(client.call("un__echo", json!({"text": "x"})).text(), "x");
+}
+
+#[test]
+fn the_default_address_gives_way_and_a_chosen_one_must_be_had() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let (world, path) = Setup::new().toml(&format!("[console]\nlisten = \"127.0.0.1:{port}\"")).write();
+    let refused = world.run(&["serve", "--config", path.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(78), "{}", said(&refused));
+    assert!(said(&refused).contains(&port.to_string()), "{}", said(&refused));
+
+    // Whoever comes first has the default port; the other one is somewhere else, and both are there.
+    let (first, second) = (Setup::new().start(), Setup::new().start());
+    let (one, other) = (address(&first).unwrap(), address(&second).unwrap());
+    assert!(one != other && one.ip().is_loopback() && other.ip().is_loopback());
+    assert_eq!(Browser::signed_in(&second).get("/").head.status, 200);
+
+    let off = Setup::new().toml("[console]\nlisten = \"\"").start();
+    assert_eq!(address(&off), None);
+    let printed = off.run(&["console"]);
+    assert_eq!(printed.status.code(), Some(1), "{}", said(&printed));
+    assert!(said(&printed).contains("the console is off"), "{}", said(&printed));
+}
+
+#[test]
+fn a_stdio_gateway_has_no_console() {
+    let world = World::new();
+    let mut command = world.command(headend());
+    command.args(["stdio", "--no-daemon"]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let output = output_within(command.spawn().unwrap(), Duration::from_secs(30), "headend stdio");
+    assert!(!said(&output).contains("console"), "{}", said(&output));
+    assert!(!world.path("state/headend/console-token").exists());
+}

@@ -1,0 +1,123 @@
+// The console in a real browser: every page in light and dark, wide and narrow, judged by axe; then used with the keyboard, with
+// scripts and without. node console.mjs BROWSER BASE QUIET_BASE TOKEN; pictures go to HEADEND_TEST_SHOTS, if it is set.
+import { readFileSync, mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const [browserPath, base, quiet, token] = process.argv.slice(2);
+const shots = process.env.HEADEND_TEST_SHOTS;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+if (shots) mkdirSync(shots, { recursive: true });
+
+const problems = [];
+const wrong = (text) => { problems.push(text); console.log(text); };
+const PAGES = [
+  ["overview", "/"],
+  ["approval", "/approvals/k7hq9cmv2r5wjd8x"],
+  ["grants", "/grants"],
+  ["pins", "/pins"],
+  ["upstreams", "/upstreams"],
+  ["decisions", "/decisions"],
+  ["unknown", "/approvals/gone"],
+];
+const LOOKS = [
+  ["light", "light", 1280, 900],
+  ["dark", "dark", 1280, 900],
+  ["phone-light", "light", 390, 844],
+  ["phone-dark", "dark", 390, 844],
+  ["small", "light", 360, 640],
+];
+
+const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
+
+async function open(options) {
+  const context = await browser.newContext({ reducedMotion: "reduce", ...options });
+  const page = await context.newPage();
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/status of 40[34]/.test(message.text())) wrong(`console: ${message.text()} at ${page.url()}`);
+  });
+  page.on("pageerror", (error) => wrong(`script: ${error.message} at ${page.url()}`));
+  return page;
+}
+
+async function signIn(page, at = base) {
+  await page.goto(`${at}/sign-in`);
+  await page.getByLabel("Operator's token").fill(token);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${at}/`);
+}
+
+async function judge(page, name) {
+  await page.evaluate(axe);
+  const result = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  for (const violation of result.violations) {
+    const nodes = violation.nodes.map((node) => `${node.html.slice(0, 160)} | ${node.failureSummary?.split("\n").slice(1, 3).join(" ")}`);
+    const text = `${name}: ${violation.impact} ${violation.id}: ${violation.help}\n  ${nodes.join("\n  ")}`;
+    if (violation.impact === "serious" || violation.impact === "critical") wrong(text);
+    else console.log(text);
+  }
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (wide > 0) wrong(`${name}: ${wide} pixels too wide`);
+  const small = await page.evaluate(() => [...document.querySelectorAll("button, summary, nav a, input:not([type=hidden])")]
+    .filter((element) => element.checkVisibility() && element.getBoundingClientRect().height < 43.5)
+    .map((element) => element.outerHTML.slice(0, 100)));
+  if (small.length) wrong(`${name}: smaller than a finger: ${small.join(", ")}`);
+  if (shots) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
+}
+
+for (const [look, colorScheme, width, height] of LOOKS) {
+  const page = await open({ colorScheme, viewport: { width, height } });
+  await page.goto(`${base}/sign-in`);
+  await judge(page, `sign-in-${look}`);
+  await signIn(page);
+  for (const [name, path] of PAGES) {
+    await page.goto(base + path);
+    if (name === "approval") await page.locator("summary").first().click();
+    await judge(page, `${name}-${look}`);
+  }
+  await signIn(page, quiet);
+  await judge(page, `quiet-${look}`);
+  await page.context().close();
+}
+
+// With scripts: the keyboard alone, then a page that follows what another one does.
+{
+  const page = await open({ viewport: { width: 1280, height: 900 } });
+  const other = await open({ viewport: { width: 1280, height: 900 } });
+  await signIn(page);
+  await signIn(other);
+  await page.keyboard.press("Tab");
+  const first = await page.evaluate(() => document.activeElement?.textContent);
+  if (first !== "Skip to the content") wrong(`the first stop of the keyboard is ${first}`);
+  await page.goto(`${base}/approvals/z3n8ytf6b4lqsg2v`);
+  const focused = await page.evaluate(() => document.activeElement?.value);
+  if (focused !== "deny") wrong(`the button with the focus is ${focused}`);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${base}/`);
+  await page.getByText("Denied. The call is not made.").first().waitFor();
+  await other.locator("#approval-z3n8ytf6b4lqsg2v").waitFor({ state: "detached", timeout: 10000 });
+  const heading = await other.getByRole("heading", { level: 1 }).textContent();
+  if (!heading.startsWith("2 approvals wait")) wrong(`the other page says ${heading}`);
+  await page.context().close();
+  await other.context().close();
+}
+
+// Without scripts.
+{
+  const page = await open({ viewport: { width: 390, height: 844 }, javaScriptEnabled: false });
+  await signIn(page);
+  await page.locator("#approval-pb4xw2nkd7q3tz6m").getByRole("button", { name: "Allow once" }).click();
+  await page.getByText("Allowed once.").waitFor();
+  await page.goto(`${base}/grants`);
+  await page.getByRole("button", { name: /Revoke the grant for github__create_issue/ }).click();
+  await page.getByText("Revoked.").waitFor();
+  if (shots) await page.screenshot({ path: `${shots}/no-scripts-phone.png`, fullPage: true });
+  await page.context().close();
+}
+
+await browser.close();
+if (problems.length) {
+  console.log(`${problems.length} problems`);
+  process.exit(1);
+}
+console.log("no problems");
