@@ -118,7 +118,9 @@ impl Client {
         let target = match face {
             Face::Http => return Self::of(peers, gateway, sdk, gateway.token(), capabilities),
             Face::Attached | Face::Alone => {
-                json!({"command": face_command(gateway, face), "env": face_environment(gateway)})
+                let mut environment = face_environment(gateway);
+                environment["SECOND_TOKEN"] = json!(crate::consent::TOKEN);
+                json!({"command": face_command(gateway, face), "env": environment})
             }
         };
         Self::connect(peers, gateway, sdk, &target, capabilities)
