@@ -3,9 +3,9 @@
 //! Locks (each guards a map for one operation and is never held across an await): the session table and each session's
 //! calls in flight ([`server::legacy`]), the rendered lists of a snapshot ([`snapshot`]), the limiter's shards
 //! ([`crate::policy`]), an upstream's lanes ([`upstream::lane`]), a legacy HTTP session's calls ([`upstream::http`]), watched
-//! resources ([`upstream::updates`], [`watching`]), parked calls ([`held`]), open questions ([`asker`]), the book of pins
-//! ([`pins`]), the last decisions ([`recent`]), the console's sessions ([`console`]). Everything else on a call's way is
-//! `ArcSwap::load_full` plus channel operations.
+//! resources ([`upstream::updates`], [`watching`]), parked calls ([`held`]), open questions ([`asker`]), grants and
+//! prompts ([`ledger`]), the book of pins ([`pins`]), the last decisions ([`recent`]), the console's sessions ([`console`]).
+//! Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
 pub(crate) mod admin;
 pub(crate) mod asker;

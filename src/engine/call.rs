@@ -100,7 +100,7 @@ pub(crate) struct Failure {
     pub(crate) reason: Reason,
     pub(crate) executed: Executed,
     /// For the person: what happened.
-    pub(crate) detail: String,
+    pub(crate) detail: Box<str>,
     pub(crate) retry_after: Option<Duration>,
     /// Where a person has to agree first.
     pub(crate) approval: Option<Box<Approval>>,
@@ -169,7 +169,7 @@ impl Executed {
 }
 
 impl Failure {
-    pub(crate) fn new(reason: Reason, executed: Executed, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: Reason, executed: Executed, detail: impl Into<Box<str>>) -> Self {
         Self { reason, executed, detail: detail.into(), retry_after: None, approval: None }
     }
 
@@ -232,7 +232,7 @@ impl Failure {
     }
 
     fn sentence(&self) -> String {
-        let mut text = self.detail.clone();
+        let mut text = self.detail.to_string();
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             text.push_str(&format!(" Try again in {} s.", seconds.max(1)));

@@ -243,18 +243,13 @@ fn optional(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
-/// As much of a text as is written down.
-fn beginning(text: &str) -> &str {
-    let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= MAX_TEXT).last().unwrap_or_default();
-    text.get(..end).unwrap_or_default()
-}
-
 fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     key(name, out);
     if value.len() <= MAX_TEXT {
         string(value, out);
     } else {
-        string(&format!("{}…", beginning(value)), out);
+        let end = (0..=MAX_TEXT).rev().find(|end| value.is_char_boundary(*end)).unwrap_or(0);
+        string(&format!("{}…", value.get(..end).unwrap_or_default()), out);
     }
 }
 

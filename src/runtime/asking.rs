@@ -51,6 +51,7 @@ impl ClientCall {
         loop {
             match self {
                 Self::Permitted(call) => return call.next().await,
+                // Seldom, and it must not make every call's future larger.
                 Self::Asking(asking) => match Box::pin(asking.next()).await {
                     Step::Event(event) => return event,
                     Step::Permitted(call) => *self = *call,

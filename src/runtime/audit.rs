@@ -143,12 +143,8 @@ struct Shared {
 
 /// What the writer is handed.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every job is a record, and its place in the queue is made beforehand"
-)]
 enum Job {
-    Record(Ticket),
+    Record(Box<Ticket>),
     /// Sync everything, keep the head, say so.
     Flush(oneshot::Sender<()>),
 }
@@ -221,7 +217,7 @@ impl Audit {
             (None, None)
         };
         let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, answer };
-        let unsent = match inner.queue.try_send(Job::Record(ticket)) {
+        let unsent = match inner.queue.try_send(Job::Record(Box::new(ticket))) {
             Ok(()) => None,
             Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => Some(job),
         };

@@ -58,13 +58,11 @@ impl Leases {
         Ok(Limiter::durable(policy, &rows))
     }
 
-    /// Waits until what a call drew is on disk, if it needs that. To be done before the call is sent; doing it again does no
-    /// harm.
+    /// Waits until what a call drew is on disk. To be done before the call is sent; doing it again does no harm.
     ///
     /// # Errors
     /// The call's refusal. What it drew has been given back.
-    pub(crate) async fn settle(&self, lease: Option<&Lease>) -> Result<(), Failure> {
-        let Some(lease) = lease else { return Ok(()) };
+    pub(crate) async fn settle(&self, lease: &Lease) -> Result<(), Failure> {
         if lease.is_given_back() {
             return Err(not_kept());
         }
@@ -126,7 +124,7 @@ pub(crate) fn limited(retry_after: Duration) -> Failure {
 
 fn not_kept() -> Failure {
     let text = "What this call uses of its limits cannot be recorded at the moment, so it was not made.";
-    Failure::new(Reason::Busy, Executed::No, text).retry_after(STORE_WAIT)
+    Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT)
 }
 
 /// What the transaction has made of a lease. On the database's thread.

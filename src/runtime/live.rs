@@ -39,6 +39,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod outcome;
 mod recheck;
+mod start;
 mod tasked;
 
 pub(crate) use self::tasked::TaskWay;
@@ -243,7 +244,9 @@ impl LiveCall {
                 return event;
             }
             if self.running.is_none() {
-                if let Some(event) = self.talk().await {
+                if self.dialogue.is_some()
+                    && let Some(event) = Box::pin(self.talk()).await
+                {
                     return event;
                 }
                 if let Err(failure) = self.start().await {
@@ -409,84 +412,6 @@ impl LiveCall {
         self.count(OutcomeLabel::InputRequired);
         self.end();
         Some(LiveEvent::Done(Answer::ok(result)))
-    }
-
-    async fn start(&mut self) -> Result<(), Failure> {
-        let asked = clock::now();
-        self.admit().await?;
-        let slot = self.handle.slot().await?;
-        if let Some((id, answers)) = self.input.as_mut().and_then(|input| input.parked.take()) {
-            return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await;
-        }
-        // What seldom waits must not make every call's future larger.
-        let (lane, link) = match self.handle.open_lane(&self.wants) {
-            Some(open) => open,
-            None => Box::pin(self.handle.lane(&self.wants)).await?,
-        };
-        let turn = if lane.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
-        // Until the call is taken out, a wait that is cancelled changes nothing.
-        if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
-            Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
-        }
-        if let Some(lease) = self.permit.lease() {
-            Box::pin(self.service.leases.settle(Some(lease))).await?;
-        }
-        if let Some(gate) = &mut self.gate {
-            gate.pass().await?;
-            self.gate = None;
-        }
-        self.recheck()?;
-        let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
-        let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
-        if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
-            let text = "The server that asked for input was replaced; start the call again.";
-            return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
-        }
-        let sent = clock::now();
-        let spec = self.handle.spec.load();
-        self.handle.metrics.queued(sent.duration_since(asked));
-        let manner = Manner::of(&link, self.labels.method, entry, self.task_way() == Some(&TaskWay::Passes));
-        let keeps = manner == Manner::Perhaps || self.input.as_ref().is_some_and(|input| input.asker.is_some());
-        self.kept = keeps.then(|| outgoing.clone());
-        let exchange = if manner == Manner::Required {
-            TaskExchange::start(self.way(link, lane.clone()), outgoing, &entry.headers)
-        } else {
-            self.handle.call(&link, &self.permit, outgoing, &entry.headers)
-        };
-        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
-        self.running = Some(Running { exchange, deadline, sent, lane, _turn: turn, _slot: slot });
-        Ok(())
-    }
-
-    /// Goes on with a parked call.
-    async fn rejoin(&mut self, id: &ParkId, answers: Option<&RawJson>, slot: Slot) -> Result<(), Failure> {
-        let caller = self.input.as_ref().map(|input| Arc::clone(&input.caller)).unwrap_or_default();
-        // The call runs again, so it takes its turn again.
-        let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
-        let turn = lane.turn(self.handle.spec.load_full()).await?;
-        let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
-        let (sent, spec) = (clock::now(), self.handle.spec.load());
-        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
-        self.running = Some(Running { exchange: Exchange::Held(held), deadline, sent, lane, _turn: turn, _slot: slot });
-        Ok(())
-    }
-
-    /// Waits for a place among all calls, where there was none at once.
-    async fn admit(&mut self) -> Result<(), Failure> {
-        if matches!(self.place, InFlight::Running(..)) {
-            return Ok(());
-        }
-        let free = Arc::clone(&self.service.in_flight).acquire_owned();
-        match tokio::time::timeout(self.service.queue_time, free).await {
-            Ok(Ok(permit)) => {
-                self.place = InFlight::Running(permit);
-                Ok(())
-            }
-            Ok(Err(_)) | Err(_) => {
-                let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
-                Err(busy.retry_after(self.service.queue_time.max(Duration::from_secs(1))))
-            }
-        }
     }
 
     fn finish(&mut self, outcome: Outcome) -> Option<LiveEvent> {

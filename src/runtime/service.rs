@@ -292,7 +292,8 @@ impl Service {
         let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
         match decision {
             Decision::Allow(permit) => {
-                let gate = Gate::new(&self.ledger, recorded, permit.grant());
+                let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
+                let gate = Gate::new(&self.ledger, recorded, permit.grant(), lease);
                 Ok((permit, gate))
             }
             Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),

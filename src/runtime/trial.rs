@@ -81,13 +81,14 @@ pub(crate) fn decide_once(config: &Config, store: Option<&Store>, trial: &Trial<
     };
     let now = clock::uptime();
     let once = |limiter: &Limiter| decide(&policy, &rules, &facts, &|_, _| None, limiter, now);
-    let (decision, rule, need, hidden) = match once(&Limiter::new(&policy)) {
+    let limiter = Limiter::new(&policy);
+    let (decision, rule, need, hidden) = match once(&limiter) {
         Decision::Allow(permit) => ("allow", Arc::clone(permit.rule()), None, false),
         Decision::Ask { rule, need } => ("ask", rule, Some(need), false),
         Decision::Deny { rule, hidden } => ("deny", rule, None, hidden),
         Decision::Limit { limit, .. } => ("limit", limit, None, false),
     };
-    let took = (trial.repeat > 0).then(|| median_time(trial.repeat, &|| drop(once(&Limiter::new(&policy)))));
+    let took = (trial.repeat > 0).then(|| median_time(trial.repeat, &|| drop(once(&limiter))));
     let rules = considered(&policy, &rules, &facts);
     let Found { upstream, canonical, annotations, known } = found;
     let need = need.map(Evidence::as_str);

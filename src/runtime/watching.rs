@@ -9,6 +9,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::policy::{Facts, Kind, decide};
 use crate::runtime::clock;
+use crate::runtime::gate::Gate;
 use crate::runtime::service::{Answer, ClientContext, Refusal, Service, unroutable};
 use crate::runtime::upstream::handle::Handle;
 use crate::runtime::upstream::lane::Wants;
@@ -32,6 +33,8 @@ impl Subscriptions {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+type Found = (Arc<Handle>, Target, Option<Gate>, u64);
 
 impl Service {
     /// `resources/subscribe` of a legacy client.
@@ -90,12 +93,14 @@ impl Service {
         params: &RawObject,
         watcher: &Arc<Watcher>,
     ) -> Result<Watching, Answer> {
-        let (handle, mut target, call) = self.find_watched(client, params)?;
+        let (handle, mut target, gate, call) = self.find_watched(client, params)?;
         let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
         let refused = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
-        self.leases.settle(target.permit.lease()).await.map_err(refused)?;
+        if let Some(mut gate) = gate {
+            gate.pass().await.map_err(refused)?;
+        }
         // A watch is no call under way.
         target.permit.leave();
         let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
@@ -108,8 +113,8 @@ impl Service {
         })
     }
 
-    /// A resource that this client may read, leave to watch it, and the number of the request.
-    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<(Arc<Handle>, Target, u64), Answer> {
+    /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
+    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, Answer> {
         let snapshot = self.snapshots.load_full();
         let era = client.revision.era();
         let inconsistent = || Answer::error(code::INTERNAL, "the catalog is inconsistent", None);
@@ -136,13 +141,13 @@ impl Service {
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::since_1970());
         let session = client.tag.as_ref().map_or(0, |tag| tag.number());
-        let judged = self.judged(decision, &facts, entry, session, call).map(|(permit, _)| permit);
+        let judged = self.judged(decision, &facts, entry, session, call);
         let exposed = params.string("uri").unwrap_or_default();
-        let permit = judged.map_err(|refusal| match refusal {
+        let (permit, gate) = judged.map_err(|refusal| match refusal {
             Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, era),
             Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();
-        Ok((handle, Target { original, exposed, permit }, call))
+        Ok((handle, Target { original, exposed, permit }, gate, call))
     }
 }

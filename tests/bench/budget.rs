@@ -42,6 +42,8 @@ pub(crate) struct Singles {
     pub(crate) spawn_ms: Option<f64>,
     /// The same once more, with the state that the first start left.
     pub(crate) respawn_ms: Option<f64>,
+    /// Microseconds of one decision under 100 rules, of which 20 look at the call's arguments.
+    pub(crate) decide_us: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -195,5 +197,13 @@ fn single_figures(singles: &Singles) -> Vec<Budget> {
         memory("RSS per idle session with an open stream", "KiB", |memory| memory.session_kib, 40.0),
         start("start to full list, ten upstreams", singles.spawn_ms, Bound::AtMost(40.0)),
         start("the same with the state of an earlier run", singles.respawn_ms, Bound::None),
+        Budget {
+            figure: "a decision, 100 rules of which 20 look at its arguments".to_owned(),
+            measured: singles.decide_us,
+            unit: "us",
+            digits: 2,
+            bound: Bound::AtMost(5.0),
+            to_floor: None,
+        },
     ]
 }

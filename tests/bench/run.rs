@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// How often each target is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only what has one of these in its name; `memory` and `start` name what no load measures.
+    /// Only what has one of these in its name; `memory`, `start` and `decide` name what no load measures.
     #[arg(long, value_delimiter = ';')]
     only: Vec<String>,
 }
@@ -83,6 +83,12 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         && let Err(error) = single::start(binary, options.rounds, &mut singles).await
     {
         problems.push(format!("start: {error:#}"));
+    }
+    if options.wants("decide")
+        && let Some(binary) = &binary
+        && let Err(error) = single::decide(binary, &mut singles)
+    {
+        problems.push(format!("decide: {error:#}"));
     }
     let rows: Vec<&Row> = ROWS.iter().filter(|row| options.wants(row.name)).collect();
     if !rows.is_empty() {

@@ -26,14 +26,17 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
     let mut early = Files::new();
     while files(&gateway.world).len() < 4 {
         client.call("fx__echo", json!({"text": "x"}));
-        if early.is_empty() && files(&gateway.world).len() == 3 {
-            early = files(&gateway.world);
+        let now = files(&gateway.world);
+        if early.is_empty() && now.len() >= 2 && now.last().unwrap().1.ends_with(b"\n") {
+            early = now;
         }
     }
     let running = gateway.run(&["audit", "verify"]);
     assert!(running.status.success(), "while it is written: {}", said(&running));
     stop(&mut gateway);
     let good = files(&gateway.world);
+    // A writer that was held up may fill several files at once.
+    let (end, rolled) = (good.len() - 1, early.len() - 1);
     let (last, text) = good.last().unwrap().clone();
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
     let first = seq(&text, 0);
@@ -52,11 +55,18 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
         ("a foreign line", edited(&good, 0, |lines| lines[3] = b"{}\n".to_vec()), &good[0].0, 4, 4, "not-a-record"),
         ("a removed middle segment", without(&good, 1), &good[2].0, 1, seq(&good[2].1, 0), "removed"),
         ("a removed first segment", without(&good, 0), &good[1].0, 1, seq(&good[1].1, 0), "removed"),
-        ("a removed last segment", without(&good, 3), &good[2].0, 1 + lines_of(&good[2].1), first, "cut-off"),
-        ("a cut tail", edited(&good, 3, |lines| drop(lines.pop())), &last, lines, seq(&text, lines - 1), "cut-off"),
+        (
+            "a removed last segment",
+            without(&good, end),
+            &good[end - 1].0,
+            1 + lines_of(&good[end - 1].1),
+            first,
+            "cut-off",
+        ),
+        ("a cut tail", edited(&good, end, |lines| drop(lines.pop())), &last, lines, seq(&text, lines - 1), "cut-off"),
         (
             "a tail cut in a line",
-            edited(&good, 3, |lines| lines.last_mut().unwrap().truncate(30)),
+            edited(&good, end, |lines| lines.last_mut().unwrap().truncate(30)),
             &last,
             lines,
             seq(&text, lines - 1),
@@ -65,9 +75,9 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
         (
             "a log rolled back to an earlier one",
             early.clone(),
-            &early[2].0,
-            1 + lines_of(&early[2].1),
-            seq(&good[2].1, lines_of(&early[2].1)),
+            &early[rolled].0,
+            1 + lines_of(&early[rolled].1),
+            seq(&early[rolled].1, lines_of(&early[rolled].1) - 1) + 1,
             "cut-off",
         ),
         ("no log at all", Files::new(), "audit-main-000001.jsonl", 1, 1, "cut-off"),
@@ -109,9 +119,12 @@ fn a_rolled_back_log_is_noticed_at_the_next_start_and_stays_bad() {
     again.modern().call("fx__echo", json!({"text": "z"}));
     stop(&mut again);
     let verdict = again.run(&["audit", "verify"]);
-    let wanted = "audit-main-000002.jsonl: line 1: record 5: sequence gap: the records from 3 on were removed";
+    let (next, gone) = (seq(&files(&again.world)[1].1, 0), lines_of(&early[0].1) + 1);
+    let wanted = format!(
+        "audit-main-000002.jsonl: line 1: record {next}: sequence gap: the records from {gone} on were removed"
+    );
     assert_eq!(verdict.status.code(), Some(1), "{}", said(&verdict));
-    assert!(said(&verdict).contains(wanted), "{}", said(&verdict));
+    assert!(said(&verdict).contains(&wanted), "{}", said(&verdict));
     assert_eq!(files(&again.world)[0], early[0], "what was found is left as it was");
 }
 
@@ -254,9 +267,10 @@ fn tail_shows_the_last_records_follows_and_chooses_callers() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(tail(&["-n", "1"]).lines().count(), 1);
-    assert_eq!(tail(&[]).lines().count(), 3);
+    assert!(tail(&[]).lines().count() >= 3, "a start and two calls");
     let of_ci = tail(&["--caller", "ci", "--json"]);
-    let record: Value = serde_json::from_str(of_ci.trim()).unwrap();
+    let decision = of_ci.lines().find(|line| line.contains(r#""event":"decision""#)).unwrap();
+    let record: Value = serde_json::from_str(decision).unwrap();
     assert_eq!(json!([record["caller"], record["item"], record["result"]]), json!(["ci", "fx__fail", "allow"]));
     let mut command = gateway.world.command(headend());
     command.args(["audit", "tail", "-f", "-n", "0", "--caller", "local"]).arg("--config").arg(&gateway.config);

@@ -116,7 +116,7 @@ impl Reader {
     }
 
     /// Takes the first record as it is: what stood before it is archived elsewhere.
-    pub(crate) fn anywhere(mut self) -> Self {
+    pub(crate) fn beginning_anywhere(mut self) -> Self {
         self.anywhere = true;
         self
     }

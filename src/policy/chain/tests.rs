@@ -111,7 +111,7 @@ fn a_log_that_nobody_touched_is_sound() {
     assert_eq!(verdict(b"", &[]), Ok(Sound { head: Head::none("main"), torn: false }));
     let torn = [&text, &lines[0][..20]].concat();
     assert_eq!(verdict(&torn, &known), Ok(Sound { head, torn: true }), "a crash after the last kept record");
-    let mut reader = Reader::new("main", known.to_vec()).anywhere();
+    let mut reader = Reader::new("main", known.to_vec()).beginning_anywhere();
     lines[5..].iter().for_each(|line| reader.line(line.trim_ascii_end()));
     assert_eq!(reader.end().map(|sound| sound.head), Ok(head), "the beginning is archived");
 }
@@ -178,7 +178,7 @@ proptest! {
         let (a, b) = (a.index(lines.len()), b.index(lines.len()));
         lines.drain(a.min(b)..=a.max(b));
         let bad = verdict(&lines.concat(), &[head]).unwrap_err();
-        prop_assert_eq!(bad.line as usize, a.min(b) + 1);
+        prop_assert_eq!(bad.line, a.min(b) as u64 + 1);
     }
 
     #[test]
@@ -188,7 +188,7 @@ proptest! {
         prop_assume!(a != b);
         lines.swap(a, b);
         let bad = verdict(&lines.concat(), &[head]).unwrap_err();
-        prop_assert_eq!((bad.line as usize, bad.what), (a.min(b) + 1, What::Reordered));
+        prop_assert_eq!((bad.line, bad.what), (a.min(b) as u64 + 1, What::Reordered));
     }
 
     #[test]

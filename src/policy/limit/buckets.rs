@@ -475,7 +475,7 @@ impl Withdrawal {
             bucket.state = after;
             self.epoch.store(bucket.epoch, Ordering::Relaxed);
         }
-        let up_to = after.saturating_add(self.meter.ahead());
+        let up_to = self.meter.ahead(after, now);
         bucket.written = up_to;
         Ok(Granted::new(Some(self.meter.stored(up_to)), up_to))
     }

@@ -192,8 +192,23 @@ impl Meter {
         Stored { day: i64::try_from(day).unwrap_or(i64::MAX), state: i64::try_from(state).unwrap_or(i64::MAX) }
     }
 
-    /// How far the number on disk is ahead of the one in use: as if so many further calls had been made.
-    pub(in crate::policy) fn ahead(self) -> u64 {
+    /// The number for the disk where `after` is in use: as if a few further calls had been made, as far as there are any.
+    pub(in crate::policy) fn ahead(self, after: u64, now: u64) -> u64 {
+        let full = self.full(now).max(match self {
+            // The day of the number, which may have begun for others.
+            Self::Day { .. } => (after >> DAY_SHIFT) << DAY_SHIFT,
+            Self::Rate { .. } | Self::Concurrent { .. } => 0,
+        });
+        let most = match self {
+            Self::Rate { capacity, .. } => full.saturating_add(capacity),
+            Self::Day { quota } => full.saturating_add(u64::from(quota)),
+            Self::Concurrent { .. } => after,
+        };
+        after.saturating_add(self.further()).min(most).max(after)
+    }
+
+    /// What further calls that a lease reserves add.
+    fn further(self) -> u64 {
         let calls = match self {
             Self::Rate { burst, .. } => burst,
             Self::Day { quota } => quota,

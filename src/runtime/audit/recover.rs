@@ -120,7 +120,7 @@ fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<S
         rest = rest.get(skipped..).unwrap_or_default();
         from += skipped as u64;
     }
-    let mut reader = Reader::new(&segment.chain, Vec::new()).anywhere();
+    let mut reader = Reader::new(&segment.chain, Vec::new()).beginning_anywhere();
     let mut scan = Scan { head: None, sound: from, length, torn: true, has_kept: false };
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         reader.line(rest.get(..end).unwrap_or_default());

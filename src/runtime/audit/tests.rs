@@ -1,6 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -97,9 +97,9 @@ async fn a_plain_record_and_its_head_are_on_disk_soon() {
     let place = Place::new();
     let audit = place.open(place.options());
     assert!(matches!(audit.record(entry(1), false), Recorded::Accepted));
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = clock::now() + Duration::from_secs(10);
     while place.heads().load().unwrap().first().is_none_or(|kept| kept.head.seq != 1) {
-        assert!(Instant::now() < deadline, "{}", place.text());
+        assert!(clock::now() < deadline, "{}", place.text());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -126,11 +126,11 @@ async fn of_many_writers_every_record_is_there_and_each_ones_in_order() {
     .await;
     audit.flush().await;
     assert_eq!(place.verdict(), format!("main {}", TASKS * RECORDS));
-    let mut next = vec![0; TASKS as usize];
+    let mut next = vec![0; usize::try_from(TASKS).unwrap()];
     for line in place.text().lines() {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         let call = u64::from_str_radix(record["call"].as_str().unwrap(), 16).unwrap();
-        let task = &mut next[record["session"].as_u64().unwrap() as usize];
+        let task = &mut next[usize::try_from(record["session"].as_u64().unwrap()).unwrap()];
         assert_eq!(call, *task, "{line}");
         *task += 1;
     }
@@ -352,13 +352,13 @@ async fn what_a_record_costs() {
         why: "rule matches".into(),
         ..Entry::new(Event::Decision)
     };
-    let begun = Instant::now();
+    let begun = clock::now();
     let mut waiting = Duration::ZERO;
     for call in 0..RECORDS {
         match audit.record(full(call.into()), false) {
             Recorded::Accepted => {}
             pending @ Recorded::Pending(_) => {
-                let from = Instant::now();
+                let from = clock::now();
                 pending.written().await.unwrap();
                 waiting += from.elapsed();
             }
@@ -367,7 +367,7 @@ async fn what_a_record_costs() {
     let path = (begun.elapsed() - waiting) / RECORDS;
     audit.flush().await;
     let writer = begun.elapsed() / RECORDS;
-    let begun = Instant::now();
+    let begun = clock::now();
     for call in 0..200 {
         audit.record(full(call), true).written().await.unwrap();
     }

@@ -79,7 +79,7 @@ pub(crate) fn verify(folder: &Folder, anchors: &[Anchor], archived: bool) -> io:
 fn one(folder: &Folder, chain: &str, segments: &[Segment], known: Vec<Head>, archived: bool) -> io::Result<Report> {
     let mut reader = Reader::new(chain, known);
     if archived {
-        reader = reader.anywhere();
+        reader = reader.beginning_anywhere();
     }
     if segments.is_empty() {
         reader.segment(&Segment { chain: chain.to_owned(), number: 1 }.name());

@@ -38,15 +38,10 @@ impl Life {
 
     fn decide(&self, now: Duration) -> Result<Permit, Decision> {
         let item = self.policy.item_rules(Kind::Tool, "a", "a__x");
-        let facts = Facts {
-            caller: "local",
-            profile: "",
-            upstream: "a",
-            canonical: "a__x",
-            kind: Kind::Tool,
-            annotations: Annotations::default(),
-            arguments: None,
-        };
+        let (profile, annotations) = ("", Annotations::ASSUMED);
+        let named = ("local", "a", "a__x");
+        let (caller, upstream, canonical) = named;
+        let facts = Facts { caller, profile, upstream, canonical, kind: Kind::Tool, annotations, arguments: None };
         match decide(&self.policy, &item, &facts, &|_, _| None, &self.limiter, now) {
             Decision::Allow(permit) => Ok(permit),
             other @ (Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. }) => Err(other),
@@ -57,7 +52,9 @@ impl Life {
     async fn use_up(&self, most: u32) -> u32 {
         for sent in 0..most {
             let Ok(permit) = self.decide(clock::since_1970()) else { return sent };
-            if self.leases.settle(permit.lease()).await.is_err() {
+            if let Some(lease) = permit.lease()
+                && self.leases.settle(lease).await.is_err()
+            {
                 return sent;
             }
         }
@@ -106,7 +103,7 @@ async fn calls_that_come_together_are_all_written() {
     let dir = tempfile::tempdir().unwrap();
     let life = Life::begin(Some(dir.path()), 64, 1_000);
     let permits: Vec<Permit> = (0..64).map(|_| life.decide(clock::since_1970()).unwrap()).collect();
-    let waiting = permits.iter().map(|permit| life.leases.settle(permit.lease()));
+    let waiting = permits.iter().filter_map(Permit::lease).map(|lease| life.leases.settle(lease));
     assert!(futures_util::future::join_all(waiting).await.iter().all(Result::is_ok));
     drop((permits, life));
     assert_eq!(Life::begin(Some(dir.path()), 64, 1_000).use_up(1_000).await, 0);
@@ -120,9 +117,9 @@ async fn a_store_that_fails_refuses_the_call_and_burns_nothing() {
     db.run_now(|connection| connection.execute_batch("ALTER TABLE limits RENAME TO elsewhere")).unwrap();
     for _ in 0..5 {
         let permit = life.decide(clock::since_1970()).unwrap();
-        let refusal = life.leases.settle(permit.lease()).await.unwrap_err();
-        assert_eq!((refusal.reason, refusal.executed), (Reason::Busy, Executed::No));
-        assert!(life.leases.settle(permit.lease()).await.is_err(), "asked again");
+        let refusal = life.leases.settle(permit.lease().unwrap()).await.unwrap_err();
+        assert_eq!((refusal.reason, refusal.executed), (Reason::Unrecorded, Executed::No));
+        assert!(life.leases.settle(permit.lease().unwrap()).await.is_err(), "asked again");
     }
     db.run_now(|connection| connection.execute_batch("ALTER TABLE elsewhere RENAME TO limits")).unwrap();
     assert_eq!(life.use_up(10).await, 2);

@@ -200,6 +200,8 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     let ledger = kept(&dir);
     let action = Asked { need: Evidence::Operator, ..asked("ci", "fx__echo", "{}") };
     let id = ledger.ask(action.clone(), shown()).unwrap();
+    // Prompts are mirrored in order, so this one is there after this.
+    ledger.settle().await;
     let beside = Db::open(dir.path()).unwrap();
     let listed = beside::prompts(&beside).unwrap();
     assert_eq!(listed, [PromptRow::from(&ledger.prompt(&id).unwrap())]);

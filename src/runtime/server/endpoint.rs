@@ -155,7 +155,7 @@ impl Asked<'_> {
             Err(error) => return bad_frame(error),
         };
         if frame.bytes().iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
-            return self.batch(&frame).await;
+            return Box::pin(self.batch(&frame)).await;
         }
         match Message::parse(&frame) {
             Ok(Message::Request(request)) => self.request(request).await,
@@ -424,7 +424,7 @@ impl Asked<'_> {
             Handled::Later(answer) => answer.await,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
             Handled::Call(mut call) => loop {
-                if let LiveEvent::Done(answer) = call.next().await {
+                if let LiveEvent::Done(answer) = Box::pin(call.next()).await {
                     break answer;
                 }
             },

@@ -193,13 +193,18 @@ impl Handle {
         Ok((lane, link))
     }
 
+    /// A call slot, where one is free and nobody waits for it.
+    pub(crate) fn free_slot(self: &Arc<Self>) -> Option<Slot> {
+        Arc::clone(&self.slots).try_acquire_owned().ok().map(|permit| self.taken(permit))
+    }
+
     /// Waits for a call slot in the order of arrival.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
     pub(crate) async fn slot(self: &Arc<Self>) -> Result<Slot, Failure> {
-        if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
-            return Ok(self.taken(permit));
+        if let Some(slot) = self.free_slot() {
+            return Ok(slot);
         }
         let spec = self.spec.load_full();
         let busy = || {

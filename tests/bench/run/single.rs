@@ -1,9 +1,12 @@
 //! What is measured once and without a load: memory, and the time to start.
 
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::budget::{Memory, Singles};
@@ -50,6 +53,62 @@ async fn gateway_memory(binary: &Path) -> anyhow::Result<Memory> {
     let folder = tempfile::tempdir().context("create a folder for the gateway")?;
     let gateway = setup.start(binary, folder.path()).await?;
     memory_of(&gateway.target, gateway.server.process()).await
+}
+
+/// One decision of the policy as the gateway itself measures it: without a client, a server or a socket.
+///
+/// # Errors
+/// When the gateway does not decide, or decides otherwise than it should.
+pub(crate) fn decide(binary: &Path, singles: &mut Singles) -> anyhow::Result<()> {
+    eprintln!("decide");
+    let folder = tempfile::tempdir().context("create a folder for the gateway")?;
+    let config = folder.path().join("headend.toml");
+    fs::write(&config, rules()).context("write the configuration")?;
+    let mut command = Command::new(binary);
+    command.args(["policy", "test", "--json", "--tool", "u0__send", "--repeat", "200000", "--arguments", ARGUMENTS]);
+    command.arg("--config").arg(&config).env("STATE_DIRECTORY", folder.path());
+    let output = command.output().context("run `headend policy test`")?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "not allowed: {told}{}", String::from_utf8_lossy(&output.stderr));
+    let told: Value = serde_json::from_str(&told).context("read what it said")?;
+    ensure!(
+        told.get("rules").and_then(Value::as_array).is_some_and(|rules| rules.len() == 20),
+        "not 20 rules in play: {told}"
+    );
+    singles.decide_us = told.get("took-ns").and_then(Value::as_f64).map(|nanos| nanos / 1000.0);
+    Ok(())
+}
+
+/// The call that is decided: every kind of value, and nothing that a rule denies.
+const ARGUMENTS: &str = r#"{"path":"/srv/work/reports/2026/summary.md","url":"https://api.example.com/v1/items?page=2","to":["ann@example.com","bob@example.com"],"host":"10.1.2.3","limit":50,"mode":"append","subject":"The weekly report","tags":["a","b","c"]}"#;
+
+/// 80 rules about other tools, and 20 that look at the arguments of this one and let it pass.
+fn rules() -> String {
+    let mut text = String::from("[upstreams.u0]\ncommand = [\"/bin/true\"]\n[policy]\ndefault = \"allow\"\n");
+    let mut rule = |id: String, tools: &str, condition: &str| {
+        let head = format!("[[policy.rules]]\nid = \"{id}\"\neffect = \"deny\"\ntools = [\"{tools}\"]\n");
+        text.push_str(&format!("{head}{condition}\n"));
+    };
+    for number in 0..80 {
+        rule(format!("other-{number}"), &format!("u0__delete_{number}_*"), "");
+    }
+    for number in 0..2 {
+        for (name, condition) in [
+            ("path", format!(r#"pointer = "/path", path-under = "/etc/{number}""#)),
+            ("glob", format!(r#"pointer = "/path", glob = "*/secret-{number}/*""#)),
+            ("url", format!(r#"pointer = "/url", url-host-in = ["*.evil-{number}.net"]"#)),
+            ("mail", format!(r#"pointer = "/to/*", email-domain-in = ["evil-{number}.net"]"#)),
+            ("net", format!(r#"pointer = "/host", cidr-in = ["192.168.{number}.0/24"]"#)),
+            ("range", format!(r#"pointer = "/limit", range = {{ min = 100{number} }}"#)),
+            ("mode", format!(r#"pointer = "/mode", in = ["truncate", "delete-{number}"]"#)),
+            ("regex", format!(r#"pointer = "/subject", regex = "(?i)password\\s*{number}""#)),
+            ("prefix", format!(r#"pointer = "/subject", prefix = "URGENT {number}""#)),
+            ("copy", format!(r#"pointer = "/bcc-{number}", present = true"#)),
+        ] {
+            rule(format!("{name}-{number}"), "u0__send", &format!("arguments = [{{ {condition} }}]"));
+        }
+    }
+    text
 }
 
 /// Reads a process's memory when idle, and again with [`SESSIONS`] legacy sessions that each listed the tools and hold a
