@@ -5,7 +5,7 @@
 //         {"do":"answer","answer":".."}                              what the person says to the question that was left to "wait"
 //         {"do":"respond","id":..,"answer":".."}                     a response of its own accord (v1)
 //         {"do":"resume","call":n,"name","arguments","state":".."}   goes on with a call that may be another client's (v2)
-// stdout: {"protocol"}, {"asked":{..},"call":n}, {"complete":id}, {"done":n,"isError","text","refusal"} or {"done":n,"failed"}
+// stdout: {"protocol"}, {"asked":{..},"call":n}, {"responded":".."}, {"complete":id}, {"done":n,"isError","text","refusal"} or {"done":n,"failed"}
 //
 // An answer is a decision of the form (once, session, deny), an action (accept, decline, cancel), "wait", or "all": accept whatever
 // is asked, however often.
@@ -88,7 +88,12 @@ function obey(command) {
 
 await client.connect(transport);
 say({ protocol: (old ? transport.protocolVersion : client.getNegotiatedProtocolVersion()) ?? null });
-for await (const line of createInterface({ input: process.stdin })) void obey(JSON.parse(line));
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  const obeyed = obey(command);
+  // Whatever comes next is to come after the response.
+  if (command.do === "respond") say({ responded: await obeyed.then(() => "accepted", String) });
+}
 // Ends the session where there is one; somebody who still thinks is not waited for.
 if (job.target.url && old) await transport.terminateSession();
 process.exit(0);

@@ -127,13 +127,7 @@ impl Client {
     }
 
     /// Over HTTP as the caller whose token that is.
-    pub(super) fn of(
-        peers: &Peers,
-        gateway: &Gateway,
-        sdk: Sdk,
-        token: Option<String>,
-        capabilities: &str,
-    ) -> Self {
+    pub(super) fn of(peers: &Peers, gateway: &Gateway, sdk: Sdk, token: Option<String>, capabilities: &str) -> Self {
         let target = json!({"url": format!("http://{}/mcp", gateway.address), "token": token});
         Self::connect(peers, gateway, sdk, &target, capabilities)
     }
@@ -145,11 +139,11 @@ impl Client {
             Sdk::TypeScript2 => ("consent.mjs", "v2"),
             Sdk::Python => ("consent.py", "python"),
         };
-        let job =
-            json!({"sdk": name, "era": "modern", "target": target, "capabilities": capabilities, "rounds": 3});
+        let job = json!({"sdk": name, "era": "modern", "target": target, "capabilities": capabilities, "rounds": 3});
         let at = format!("{sdk:?}, {target}, {capabilities}");
         let program = Program::start(peers, gateway, script, &job, &at);
-        let protocol = program.wait_for("the connection", |said| said.iter().find_map(|line| line.get("protocol").cloned()));
+        let protocol =
+            program.wait_for("the connection", |said| said.iter().find_map(|line| line.get("protocol").cloned()));
         let wanted = if sdk.is_modern() { json!("2026-07-28") } else { json!("2025-11-25") };
         assert!(protocol == wanted || (protocol.is_null() && !sdk.is_modern()), "{at}: {protocol}");
         Self { program, calls: 0 }
@@ -171,6 +165,12 @@ impl Client {
     /// Says something that has no end of its own.
     pub(super) fn tell(&mut self, line: &Value) {
         self.program.tell(line);
+    }
+
+    /// Waits until so many responses of its own accord have been sent.
+    pub(super) fn responded(&self, count: usize) {
+        let sent = |said: &[Value]| said.iter().filter(|line| line["responded"].is_string()).count();
+        self.program.wait_for("the end of a response", |said| (sent(said) >= count).then_some(()));
     }
 
     pub(super) fn end(&self, call: u64) -> Done {
@@ -199,8 +199,7 @@ impl Client {
 
     /// Waits until the client is told that a page is done with.
     pub(super) fn completed(&self) -> Value {
-        self.program
-            .wait_for("a completion", |said| said.iter().find_map(|line| line.get("complete").cloned()))
+        self.program.wait_for("a completion", |said| said.iter().find_map(|line| line.get("complete").cloned()))
     }
 }
 

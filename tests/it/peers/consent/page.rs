@@ -17,9 +17,9 @@ impl Operator {
     fn start(peers: &Peers, stage: &Stage) -> Option<Self> {
         let names = ["chromium-headless-shell", "chromium", "google-chrome"];
         let paths = std::env::var_os("PATH").unwrap_or_default();
-        let found = names.iter().find_map(|name| {
-            std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists())
-        });
+        let found = names
+            .iter()
+            .find_map(|name| std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists()));
         let browser = std::env::var_os("HEADEND_TEST_BROWSER").map(PathBuf::from).or(found);
         let driver = peers.folder().join("node_modules/playwright-core").exists();
         let (Some(browser), true) = (browser, driver) else {

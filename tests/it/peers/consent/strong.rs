@@ -84,7 +84,8 @@ fn the_real_client_of_another_caller_cannot_answer_on_a_stream() {
     for answer in ["once", "session"] {
         other.tell(&json!({"do": "respond", "id": question["id"], "answer": answer}));
     }
-    // Its own call comes after that, is one of its own, and waits for its own person.
+    other.responded(2);
+    // Its own call is another one, and waits for its own person.
     let theirs = other.begin("fx__echo", &text("mine"), &["wait"]);
     other.question(theirs, 0);
     assert_eq!(stage.called().len(), 0);
@@ -96,7 +97,10 @@ fn the_real_client_of_another_caller_cannot_answer_on_a_stream() {
     assert_eq!(stage.called(), [text("mine")]);
     let audited = Audited::read(&stage, "fx__echo", "outcome", 1);
     let callers: Vec<&Value> = audited.of("answer").iter().map(|answer| &answer["caller"]).collect();
-    assert_eq!((callers, audited.words("answer")), (vec![&json!("local"), &json!("second")], vec!["granted", "denied"]));
+    assert_eq!(
+        (callers, audited.words("answer")),
+        (vec![&json!("local"), &json!("second")], vec!["granted", "denied"])
+    );
     audited.hangs_together("L1", "client", "the caller itself");
 }
 
@@ -108,9 +112,7 @@ fn the_real_client_of_another_caller_cannot_answer_with_a_state_that_it_got_hold
     let by_hand = asking.order(json!({"do": "begin", "name": "fx__echo", "arguments": text("mine")}));
     let state = asking.end(by_hand).0["state"].clone();
     assert!(state.is_string(), "{state}");
-    let resume = |answer: &str| {
-        json!({"do": "resume", "name": "fx__echo", "arguments": text("mine"), "state": state, "answer": answer})
-    };
+    let resume = |answer: &str| json!({"do": "resume", "name": "fx__echo", "arguments": text("mine"), "state": state, "answer": answer});
     for sdk in [Sdk::TypeScript2, Sdk::Python] {
         let second = Some(crate::consent::TOKEN.to_owned());
         let mut other = Client::of(&peers, &stage.gateway, sdk, second, FORMS);
