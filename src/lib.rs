@@ -1,6 +1,4 @@
 #![doc = include_str!("ARCHITECTURE.md")]
-#![allow(dead_code, unused_imports, reason = "what consent needs is taken into use step by step")]
-
 mod catalog;
 mod cli;
 mod config;

@@ -39,12 +39,10 @@ mod uri;
 
 pub(crate) use self::annotations::{Annotator, Trust};
 pub(crate) use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
-pub(crate) use self::consent::{Consented, Grant};
 pub(crate) use self::decide::{Considered, Decision, Facts, considered, decide, decide_again};
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{
-    CallerLimiter, Claim, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used,
-    day_of,
+    CallerLimiter, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, day_of,
 };
 pub(crate) use self::permit::Permit;
 pub(crate) use self::pin::{OnChange, Pin, PinState, Undecided};

@@ -11,7 +11,7 @@ use super::output::{Failure, plain, print};
 use super::{CONFIG, Common, NO, OK, SOFTWARE, USAGE, source};
 use crate::config;
 use crate::runtime::audit::verify::{Anchor, Report, verify};
-use crate::runtime::audit::{Folder, Heads as _, kept_in, tail::Tail};
+use crate::runtime::audit::{Folder, kept_in, tail::Tail};
 
 /// How often `tail -f` looks for new records.
 const LOOK: Duration = Duration::from_millis(100);

@@ -60,10 +60,10 @@ pub(crate) fn about_input(capabilities: &RawJson) -> Option<RawJson> {
     (!declared.is_empty()).then(|| declared.encode())
 }
 
-/// The capabilities without roots.
-pub(crate) fn without_roots(capabilities: &RawJson) -> Option<RawJson> {
+/// The capabilities without those of these names.
+pub(crate) fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
     let mut declared = RawObject::parse(capabilities).ok()?;
-    declared.remove("roots");
+    declared.retain(|name| !names.contains(&name));
     (!declared.is_empty()).then(|| declared.encode())
 }
 

@@ -45,7 +45,7 @@ use crate::wire::raw::RawJson;
 
 mod reader;
 
-pub(crate) use self::reader::{Bad, Reader, Sound, What};
+pub(crate) use self::reader::{Bad, Reader, Sound};
 
 /// Bytes of arguments that are written down at most, where they are.
 const MAX_ARGUMENTS: usize = 64 << 10;

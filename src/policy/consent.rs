@@ -17,10 +17,10 @@ mod grant;
 mod prompt;
 mod shown;
 
-pub(crate) use self::desk::{Answer, CannotAnswer, Closed, Desk, DeskLimits, Opened, Refused};
+pub(crate) use self::desk::{Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};
 pub(crate) use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
 pub(crate) use self::prompt::Prompt;
-pub(crate) use self::shown::{Shown, escaped, hidden_characters};
+pub(crate) use self::shown::{Shown, escaped};
 
 /// Seconds since 1970 by a clock that never goes back, not even over restarts.
 pub(crate) type Wall = u64;

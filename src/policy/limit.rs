@@ -21,9 +21,9 @@ mod buckets;
 mod lease;
 mod meter;
 
-pub(crate) use self::buckets::{CallerLimiter, Limiter, RowId, Used};
+pub(crate) use self::buckets::{CallerLimiter, Limiter, RowId};
 pub(in crate::policy) use self::buckets::{Held, Limited, Taken};
-pub(crate) use self::lease::{Claim, Granted, Lease, Overdrawn};
+pub(crate) use self::lease::{Granted, Lease, Overdrawn};
 use self::meter::{Admission, Meter, MeterError};
 pub(crate) use self::meter::{Stored, day_of};
 

@@ -48,6 +48,7 @@ pub(crate) struct RuleSpec {
 }
 
 impl RuleSpec {
+    #[cfg(test)]
     /// A rule about everything.
     pub(crate) fn new(id: &str, effect: Effect) -> Self {
         Self {

@@ -1,3 +1,4 @@
+use super::consent::Consented;
 use std::time::Duration;
 
 use super::*;

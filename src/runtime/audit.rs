@@ -22,7 +22,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::config;
 use crate::policy::Entry;
-use crate::policy::chain::{Chain, Form};
+use crate::policy::chain::Form;
 use crate::runtime::clock;
 use crate::runtime::db::{Db, DbError};
 use crate::telemetry::metrics::AuditMetrics;
@@ -34,7 +34,7 @@ pub(crate) mod tail;
 pub(crate) mod verify;
 mod writer;
 
-pub(crate) use self::files::{Folder, Segment};
+pub(crate) use self::files::Folder;
 pub(crate) use self::heads::{Heads, Kept};
 
 /// Records that may wait for the writer.
@@ -193,11 +193,6 @@ impl Audit {
             drop(audit.record(note, true));
         }
         Ok(audit)
-    }
-
-    /// Whether calls must be refused: the last record could not be written, and that denies. Each further record tries again.
-    pub(crate) fn refuses(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.deny && !inner.shared.healthy.load(Ordering::Acquire))
     }
 
     /// Whether records are written somewhere.

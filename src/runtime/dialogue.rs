@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::engine::ask::ClientAnswer;
-use crate::mcp::input::{InputError, InputRequest, requests};
+use crate::mcp::input::{InputError, InputRequest, Kinds, requests};
 use crate::mcp::version::Revision;
 use crate::runtime::asker::{Asker, Question};
 use crate::runtime::clock;
@@ -49,8 +49,9 @@ impl Dialogue {
         upstream: &str,
         revision: Revision,
         asker: &Arc<Asker>,
+        offered: Kinds,
     ) -> Result<Self, InputError> {
-        let (asked, state) = requests(result, asker.offered, upstream)?;
+        let (asked, state) = requests(result, offered, upstream)?;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
         let (mut waiting, mut responses) = (VecDeque::new(), RawObject::default());
         for request in asked {

@@ -15,7 +15,7 @@ use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::policy::{CallerLimiter, Entry};
+use crate::policy::{CallerLimiter, Entry, Event};
 use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::console::live_desk::LiveDesk;
@@ -24,7 +24,7 @@ use crate::runtime::db::DbError;
 use crate::runtime::held::Parks;
 use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
-use crate::runtime::pins::{PinKind, Pins};
+use crate::runtime::pins::{PinChange, PinKind, Pins};
 use crate::runtime::queue::Queue;
 use crate::runtime::recent::Recent;
 use crate::runtime::server::address::AddressLimits;
@@ -162,16 +162,8 @@ impl Gateway {
             Some(db) => Ledger::open(db, &config.consent)?,
             None => Ledger::memory(&config.consent),
         };
-        let invalidated = ledger.clone();
-        pins.on_change(Box::new(move |change| {
-            // What was consented to is no longer what is there.
-            let Some(was) = change.was else { return };
-            let launch = change.key.kind == PinKind::Launch;
-            invalidated.invalidate(|asked| {
-                let digest = if launch { asked.launch } else { asked.definition };
-                *asked.upstream == *change.key.upstream.as_str() && digest == was
-            });
-        }));
+        let (invalidated, told) = (ledger.clone(), audit.clone());
+        pins.on_change(Box::new(move |change| pin_changed(change, &invalidated, &told)));
         ledger.record_in(audit.clone());
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
@@ -397,6 +389,8 @@ impl Gateway {
         let order = Order::Apply { config: Box::new(config), reply };
         self.supervised.orders.send(order).await.map_err(|_| "the gateway is shutting down".to_owned())?;
         let plan = answer.await.map_err(|_| "the gateway is shutting down".to_owned())??;
+        // What was agreed to for an upstream that is gone is over, even if one of the same name comes.
+        self.service.ledger.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));
         Ok(plan.to_string())
     }
 
@@ -423,6 +417,26 @@ impl Gateway {
         drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
         self.service.audit.flush().await;
     }
+}
+
+/// Records what became of a pin, and ends the consents to what was pinned before.
+fn pin_changed(change: &PinChange, ledger: &Ledger, audit: &Audit) {
+    let is_launch = change.key.kind == PinKind::Launch;
+    let entry = Entry {
+        upstream: Some(Arc::from(change.key.upstream.as_str())),
+        item: Some(Arc::from(change.key.canonical())),
+        definition: change.digest,
+        result: change.state.as_str(),
+        why: change.by.to_string().into(),
+        ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
+    };
+    // The pin itself is kept in the store; no call waits for this record.
+    drop(audit.record(entry, false));
+    let Some(over) = change.over else { return };
+    ledger.invalidate(|asked| {
+        let digest = if is_launch { asked.launch } else { asked.definition };
+        *asked.upstream == *change.key.upstream.as_str() && digest == over
+    });
 }
 
 /// Whether callers other than the local user can exist.

@@ -7,7 +7,7 @@
 //! ([`mirror`]), and what others changed is looked for every 250 ms while a prompt is open, else every 2 s.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -66,7 +66,6 @@ struct Inner {
     db: Option<Db>,
     /// Whose the mirrored prompts are.
     owner: String,
-    prompt_life: Wall,
     open: Mutex<Open>,
     /// Written under the lock of `open`.
     grants: ArcSwap<Grants>,
@@ -126,7 +125,6 @@ impl Ledger {
         let inner = Inner {
             db,
             owner: HEXLOWER.encode(&clock::random::<8>()),
-            prompt_life: limits.prompt_life.as_secs(),
             open: Mutex::new(open),
             grants: ArcSwap::from_pointee(grants),
             clock: WallClock::new(seen),
@@ -149,12 +147,13 @@ impl Ledger {
         self.inner.clock.now()
     }
 
+    #[cfg(test)]
     /// Opens a prompt, or joins the open one about the very same action.
     ///
     /// # Errors
     /// Why nobody is asked.
     pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
-        self.ask_for(asked, shown, Duration::from_secs(self.inner.prompt_life))
+        self.ask_for(asked, shown, Duration::from_secs(900))
     }
 
     /// [`Self::ask`] for a prompt that is open for that time.

@@ -1,7 +1,7 @@
 //! A permitted call on its way: slot, upstream, progress, deadline, exactly one answer.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,14 +21,13 @@ use crate::runtime::clock;
 use crate::runtime::dialogue::{Dialogue, Step};
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
 use crate::runtime::gate::Gate;
-use crate::runtime::held::{ParkId, ended};
+use crate::runtime::held::ParkId;
 use crate::runtime::inquiry::{Inquiry, input_required};
 use crate::runtime::queue::Queued;
 use crate::runtime::relay::{Relay, Relayable};
 use crate::runtime::service::{Answer, Service, refused};
 use crate::runtime::shares::Place;
 use crate::runtime::snapshot::View;
-use crate::runtime::tasking::{Manner, TaskExchange};
 use crate::runtime::upstream::handle::{Handle, Slot};
 use crate::runtime::upstream::lane::{LaneUse, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
@@ -352,8 +351,8 @@ impl LiveCall {
         let (id, method) = (request.id.clone(), request.method.clone());
         let upstream = self.handle.name.as_str();
         let taken = match self.input.as_deref() {
-            Some(InputContext { asker: Some(asker), .. }) => {
-                match self.relay.ask(asker, request, upstream, self.revision) {
+            Some(InputContext { asker: Some(asker), offered, .. }) => {
+                match self.relay.ask(asker, *offered, request, upstream, self.revision) {
                     Some(question) => return Some(LiveEvent::Question(question)),
                     None => false,
                 }
@@ -488,7 +487,7 @@ impl LiveCall {
         if input.round > MAX_ROUNDS {
             return Err(InputError::Malformed);
         }
-        let dialogue = Dialogue::open(raw, self.handle.name.as_str(), self.revision, asker)?;
+        let dialogue = Dialogue::open(raw, self.handle.name.as_str(), self.revision, asker, input.offered)?;
         self.running = None;
         self.dialogue = Some((Box::new(dialogue), outgoing));
         Ok(())

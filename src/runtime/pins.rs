@@ -32,14 +32,17 @@ use self::shelf::Stepped;
 /// Pins of one kind of one upstream, those of items that are gone included: as many as one list may hold.
 const MAX_PINS: usize = 2000;
 
-/// What clients may see of something has changed: consents to the old text are over.
+/// A pin has changed, or is new.
 #[derive(Clone, Debug)]
 pub(crate) struct PinChange {
     pub(crate) key: PinKey,
-    /// What was pinned: consents that name this digest are over.
-    pub(crate) was: Option<Digest>,
-    /// What is pinned; none while something waits.
-    pub(crate) pinned: Option<Digest>,
+    /// What was pinned and is not any more: consents that name this digest are over.
+    pub(crate) over: Option<Digest>,
+    pub(crate) state: PinState,
+    /// Of the text that is pinned or waits.
+    pub(crate) digest: Option<Digest>,
+    /// Who, or which circumstance.
+    pub(crate) by: Arc<str>,
 }
 
 /// Told of every change, outside of the lock.
@@ -254,8 +257,13 @@ impl Pins {
             any = true;
             log(key, old.as_ref(), new);
             let (was, pinned) = (old.as_ref().and_then(Record::visible), new.visible());
-            if let Some(hook) = self.0.hook.get().filter(|_| old.is_some() && was != pinned) {
-                hook(&PinChange { key: key.clone(), was, pinned });
+            // What is taken at first sight is no news.
+            let is_news = old.is_some() || new.pin.state() != PinState::Pinned;
+            if let Some(hook) = self.0.hook.get().filter(|_| is_news) {
+                let over = was.filter(|was| pinned != Some(*was));
+                let digest = new.pin.waiting().or(new.pin.approved());
+                let (state, by) = (new.pin.state(), Arc::clone(&new.by));
+                hook(&PinChange { key: key.clone(), over, state, digest, by });
             }
         }
         if any {

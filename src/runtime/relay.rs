@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
-use crate::mcp::input::InputRequest;
+use crate::mcp::input::{InputRequest, Kinds};
 use crate::mcp::version::Revision;
 use crate::runtime::asker::{Asker, Question};
 use crate::runtime::clock;
@@ -53,6 +53,7 @@ impl Relay {
     pub(crate) fn ask(
         &mut self,
         asker: &Arc<Asker>,
+        offered: Kinds,
         request: ServerRequest,
         upstream: &str,
         revision: Revision,
@@ -61,7 +62,7 @@ impl Relay {
             return None;
         }
         let (method, params) = (&request.method, request.params.as_ref());
-        let asked = InputRequest::of_legacy(String::new(), method, params, asker.offered, upstream).ok()?;
+        let asked = InputRequest::of_legacy(String::new(), method, params, offered, upstream).ok()?;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
         let asked = asked.for_revision(revision, id).ok()?;
         let (message, question) = asker.ask(&asked.method, asked.params.as_ref())?;

@@ -11,18 +11,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::merge::Entry;
 use crate::catalog::page::{CursorKey, CursorScope};
-use crate::engine::call::Outgoing;
-use crate::engine::call::{Executed, Failure, Progress, Reason};
-use crate::engine::route::{Params, Resume, RouteError, Routed, route};
-use crate::engine::state::{Carried, StateKey};
+use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::route::{Params, RouteError};
+use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::engine::used::Used;
 use crate::mcp::capability::{AtPresent, discover_result};
-use crate::mcp::input::{Kinds, Roots, all_accepted, without_roots};
+use crate::mcp::input::Kinds;
 use crate::mcp::log::{LogLevel, LogSwitch};
-use crate::mcp::meta::{Meta, MetaError};
+use crate::mcp::meta::MetaError;
 use crate::mcp::method::{List, Method};
-use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{self, CallerLimiter, Decision, Facts, Permit, Record};
 use crate::runtime::asker::Asker;
@@ -34,15 +32,15 @@ use crate::runtime::gate::Gate;
 use crate::runtime::held::Parks;
 use crate::runtime::leases::{Leases, limited};
 use crate::runtime::ledger::Ledger;
-use crate::runtime::live::{CallLabels, InFlight, InputContext, LiveCall, TaskWay};
+use crate::runtime::live::CallLabels;
 use crate::runtime::queue::Queue;
 use crate::runtime::recent::Recent;
-use crate::runtime::shares::{Good, Shares};
+use crate::runtime::shares::Shares;
 use crate::runtime::snapshot::{Snapshot, View, Viewer};
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::lane::{ClientTag, Wants};
+use crate::runtime::upstream::lane::ClientTag;
 use crate::runtime::watching::Subscriptions;
-use crate::telemetry::metrics::{MethodLabel, Metrics, OutcomeLabel};
+use crate::telemetry::metrics::{MethodLabel, Metrics};
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
 use crate::wire::raw::{RawJson, RawObject};
@@ -257,19 +255,30 @@ impl Service {
         call: u64,
     ) -> Result<(Permit, Option<Gate>), Refusal> {
         let record = Record::new(facts, &entry.canonical, &decision);
-        tracing::debug!(
-            target: "audit",
-            decision = record.decision(),
-            rule = record.rule(),
-            caller = record.caller(),
-            upstream.name = record.upstream(),
-            item.kind = record.kind().as_str(),
-            item.name = record.item(),
-            why = record.why(),
-            retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
-            call.id = format_args!("{call:x}"),
-            "decision"
-        );
+        // The log line is the record of a gateway that keeps nothing.
+        let is_record = !self.audit.is_kept();
+        macro_rules! told {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "audit",
+                    decision = record.decision(),
+                    rule = record.rule(),
+                    caller = record.caller(),
+                    upstream.name = record.upstream(),
+                    item.kind = record.kind().as_str(),
+                    item.name = record.item(),
+                    why = record.why(),
+                    retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
+                    call.id = format_args!("{call:x}"),
+                    "decision"
+                )
+            };
+        }
+        if is_record {
+            told!(info);
+        } else {
+            told!(debug);
+        }
         self.metrics.decision(record.decision(), record.rule());
         if self.console.get().is_some() {
             self.recent.push(&record, clock::unix_seconds());

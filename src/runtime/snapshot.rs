@@ -9,9 +9,7 @@ use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::Limiter;
-use crate::policy::Policy;
-use crate::policy::{ItemRules, Kind};
+use crate::policy::{Annotations, ItemRules, Kind, Limiter, Policy};
 use crate::runtime::upstream::handle::Handle;
 
 /// How many rendered lists one view keeps; more callers than that cost rendering, not memory.
@@ -27,6 +25,8 @@ pub(crate) struct Snapshot {
     pub(crate) completes: Vec<bool>,
     /// The upstreams that have the tasks of 2026-07-28.
     pub(crate) tasks: Vec<bool>,
+    /// What rules say of the input that each upstream may ask for.
+    pub(crate) input: Vec<InputRules>,
     /// What clients without a profile see.
     pub(crate) whole: Arc<View>,
     pub(crate) profiles: HashMap<String, Arc<View>>,
@@ -35,6 +35,26 @@ pub(crate) struct Snapshot {
     pub(crate) dropped: Vec<Dropped>,
     /// How long a modern client may keep a list, in milliseconds.
     pub(crate) ttl_ms: u32,
+}
+
+/// The rules about what one upstream may ask clients for in the middle of a call.
+#[derive(Debug)]
+pub(crate) struct InputRules {
+    /// By the name of the capability.
+    rules: [(&'static str, ItemRules); 2],
+}
+
+impl InputRules {
+    pub(crate) fn new(policy: &Policy, upstream: &str) -> Self {
+        let of = |kind| policy.item_rules(kind, upstream, upstream);
+        Self { rules: [("elicitation", of(Kind::Elicitation)), ("sampling", of(Kind::Sampling))] }
+    }
+
+    /// The capabilities that this caller's calls are made without.
+    pub(crate) fn denied(&self, policy: &Policy, caller: &str) -> impl Iterator<Item = &'static str> {
+        let denied = |rules: &ItemRules| policy.hidden(rules, caller, "", Annotations::default());
+        self.rules.iter().filter(move |(_, rules)| denied(rules)).map(|(name, _)| *name)
+    }
 }
 
 /// Whose list, which, for which revision, and whether the client can be asked for input.

@@ -16,13 +16,12 @@ use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Target, Upstream, Uris};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Annotator;
-use crate::policy::Limiter;
-use crate::policy::Policy;
+use crate::policy::{Annotations, Annotator, Decision, Facts, Kind, Limiter, Policy, decide_again};
 use crate::runtime::clock;
 use crate::runtime::leases::Leases;
 use crate::runtime::pins::{Gate, Pins};
-use crate::runtime::snapshot::{Snapshot, View};
+use crate::runtime::service::LOCAL;
+use crate::runtime::snapshot::{InputRules, Snapshot, View};
 use crate::runtime::store::Store;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::{self, Context, Intake, News, Nursery, Report};
@@ -122,6 +121,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         handles: Vec::new(),
         completes: Vec::new(),
         tasks: Vec::new(),
+        input: Vec::new(),
         whole: Arc::new(View::new("", Catalog::default(), &policy)),
         profiles: HashMap::new(),
         policy: Arc::clone(&policy),
@@ -190,7 +190,7 @@ impl Supervisor {
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
             many_callers: self.config.has_many_callers(),
-            gate: Arc::new(Gate::new(self.parts.pins.clone(), &spec)),
+            gate: Arc::new(Gate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
         };
         // Before its remembered items are shown; the actor asks again and says why where it may not start.
         drop(nursery.gate.pass(&spec));
@@ -292,7 +292,9 @@ impl Supervisor {
         for upstream in &new.upstreams {
             filters(upstream)?;
         }
-        for name in plan.stop.iter().chain(&plan.replace) {
+        let judged_anew = |name: &&UpstreamName| forbidden(&self.policy, name) != forbidden(&policy, name);
+        let judged_anew: Vec<UpstreamName> = self.managed.keys().filter(judged_anew).cloned().collect();
+        for name in plan.stop.iter().chain(&plan.replace).chain(&judged_anew) {
             if let Some(old) = self.managed.remove(name) {
                 self.retire(old);
                 if plan.stop.contains(name) {
@@ -408,6 +410,7 @@ impl Supervisor {
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
             completes,
             tasks,
+            input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),
             whole: Arc::new(View::new("", whole, policy)),
             profiles,
             policy: Arc::clone(policy),
@@ -438,6 +441,24 @@ impl Supervisor {
             tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.why, "item withheld");
         }
         self.parts.metrics.withheld(dropped.len());
+    }
+}
+
+/// Why a rule forbids the launch of an upstream. What the configuration names is launched unless a rule denies that.
+fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
+    let name = upstream.as_str();
+    let facts = Facts {
+        caller: LOCAL,
+        profile: "",
+        upstream: name,
+        canonical: name,
+        kind: Kind::Launch,
+        annotations: Annotations::default(),
+        arguments: None,
+    };
+    match decide_again(policy, &policy.item_rules(Kind::Launch, name, name), &facts) {
+        Decision::Deny { rule, .. } => Some(format!("the rule `{rule}` forbids its launch")),
+        Decision::Allow(_) | Decision::Ask { .. } | Decision::Limit { .. } => None,
     }
 }
 

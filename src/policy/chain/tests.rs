@@ -1,3 +1,4 @@
+use super::reader::What;
 use std::time::Duration;
 
 use expect_test::expect;

@@ -298,10 +298,6 @@ impl Grants {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Grant>> {
         self.callers.values().flat_map(|items| items.values()).flatten()
     }
-
-    pub(crate) fn get(&self, id: &str) -> Option<&Arc<Grant>> {
-        self.iter().find(|grant| **grant.id() == *id)
-    }
 }
 
 /// Proof that a live grant covers an action; only [`Grants::claim`] makes one.
@@ -347,10 +343,12 @@ impl Consented {
         Self { grant: Arc::new(grant), now: 0, spent: false }
     }
 
+    #[cfg(test)]
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
+    #[cfg(test)]
     pub(crate) fn is_once(&self) -> bool {
         self.grant.is_once()
     }

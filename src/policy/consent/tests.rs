@@ -1,3 +1,4 @@
+use super::desk::Opened;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};

@@ -1,3 +1,4 @@
+use super::files::Segment;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;

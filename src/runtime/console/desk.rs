@@ -140,7 +140,6 @@ impl Reply {
 pub(crate) struct GrantView {
     pub(crate) id: String,
     pub(crate) caller: String,
-    pub(crate) upstream: String,
     pub(crate) kind: &'static str,
     pub(crate) item: String,
     pub(crate) rule: String,

@@ -220,7 +220,6 @@ fn granted(grant: &Grant) -> GrantView {
     GrantView {
         id: grant.id().to_string(),
         caller: asked.caller.to_string(),
-        upstream: asked.upstream.to_string(),
         kind: asked.kind.as_str(),
         item: asked.item.to_string(),
         rule: asked.rule.to_string(),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::policy::{Annotations, Digest, Kind};
+use std::sync::atomic::Ordering;
 
 mod killed;
 

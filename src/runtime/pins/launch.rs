@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+use super::Pins;
 use super::book::{PinKey, Step, Text};
-use super::{PinError, Pins};
 use crate::catalog::name::UpstreamName;
 use crate::config::{Target, Transport, Upstream};
 use crate::policy::{Digest, PinState};
@@ -96,15 +96,18 @@ pub(crate) struct Gate {
     pins: Pins,
     door: ArcSwap<Door>,
     digest: ArcSwap<Digest>,
+    /// Why a rule forbids every start.
+    denied: Option<String>,
     /// The operator has decided; try again at once.
     pub(crate) reviewed: Notify,
 }
 
 impl Gate {
-    pub(crate) fn new(pins: Pins, spec: &Upstream) -> Self {
+    /// `denied` says why the policy allows no start at all.
+    pub(crate) fn new(pins: Pins, spec: &Upstream, denied: Option<String>) -> Self {
         let digest = Digest::of(describe(spec, None).as_bytes());
         let door = ArcSwap::from_pointee(Door::Unknown);
-        Self { pins, door, digest: ArcSwap::from_pointee(digest), reviewed: Notify::new() }
+        Self { pins, door, digest: ArcSwap::from_pointee(digest), denied, reviewed: Notify::new() }
     }
 
     /// The approved program to start, none for a server behind HTTP. Once approved, it is not looked up again for as long as
@@ -115,6 +118,10 @@ impl Gate {
     pub(crate) fn pass(&self, spec: &Upstream) -> Result<Option<PathBuf>, String> {
         if let Door::Open { program } = &**self.door.load() {
             return Ok(program.clone());
+        }
+        if let Some(why) = &self.denied {
+            self.door.store(Arc::new(Door::Shut { why: why.clone() }));
+            return Err(why.clone());
         }
         let program = program_of(spec);
         if let (Target::Stdio { command, .. }, None) = (&spec.target, &program) {
@@ -165,15 +172,6 @@ impl Pins {
             Some(record) => Some(blocked(&spec.name, record.pin.state(), &record.by)),
             None => Some("its launch cannot be judged".to_owned()),
         })
-    }
-
-    /// The digest of the launch that an upstream of that name is approved for.
-    ///
-    /// # Errors
-    /// [`PinError::Unknown`] when it was never started.
-    pub(crate) fn launch(&self, upstream: &UpstreamName) -> Result<Option<Digest>, PinError> {
-        let view = self.find(upstream.as_str(), Some(super::PinKind::Launch))?;
-        Ok(view.approved_digest.filter(|_| view.state == PinState::Pinned))
     }
 }
 

@@ -40,6 +40,7 @@ impl PinView {
         }
     }
 
+    #[cfg(test)]
     /// The digest that an answer to what is shown here carries.
     pub(crate) fn shown(&self) -> Option<Digest> {
         self.waiting_digest.or(self.approved_digest)

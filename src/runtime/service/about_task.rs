@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::engine::call::Outgoing;
 use crate::engine::task_id::TaskName;
-use crate::mcp::input::{Kinds, Roots, without_roots};
+use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::task::{declaring, required_data};
@@ -95,9 +95,13 @@ impl Service {
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
         };
         let Some(place) = self.place() else { return Handled::Overloaded };
-        if handle.spec.load().roots != Roots::Client {
-            outgoing.capabilities = outgoing.capabilities.as_ref().and_then(without_roots);
-        }
+        self.withhold(
+            &mut outgoing,
+            &snapshot,
+            entry.upstream,
+            &client.caller,
+            handle.spec.load().roots == Roots::Client,
+        );
         let offered = Kinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(declaring(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {
@@ -114,7 +118,7 @@ impl Service {
         });
         let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
         let action = Action {
-            kind: Kind::Tool,
+            kind: Kind::Task,
             canonical: Arc::clone(&entry.canonical),
             definition: entry.definition_digest,
             arguments: None,

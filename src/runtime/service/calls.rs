@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::engine::call::{Executed, Failure, Outgoing, Progress, Reason};
 use crate::engine::route::{Resume, RouteError, Routed, route};
 use crate::engine::state::Carried;
-use crate::mcp::input::{Kinds, Roots, all_accepted, without_roots};
+use crate::mcp::input::{Kinds, Roots, all_accepted, without};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::task;
@@ -21,6 +21,7 @@ use crate::runtime::service::{
     Answer, ClientContext, Handled, Refusal, Service, label, no_completions, not_found, refused, unroutable,
 };
 use crate::runtime::shares::Good;
+use crate::runtime::snapshot::Snapshot;
 use crate::runtime::upstream::lane::Wants;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::code;
@@ -97,7 +98,9 @@ impl Service {
             annotations: entry.annotations,
             arguments: arguments.as_ref(),
         };
-        self.declare(&mut routed.outgoing, client, &handle.spec.load().roots);
+        self.declare(&mut routed.outgoing, client);
+        let shows_roots = handle.spec.load().roots == Roots::Client;
+        self.withhold(&mut routed.outgoing, &snapshot, entry.upstream, &client.caller, shows_roots);
         let has_tasks = method == Method::ToolsCall && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
         let passes_tasks = has_tasks && routed.outgoing.meta.declares_tasks();
         let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
@@ -206,16 +209,37 @@ impl Service {
     }
 
     /// What the upstream is told of the client: what it can be asked for, and how much it wants to hear.
-    fn declare(&self, outgoing: &mut Outgoing, client: &ClientContext, roots: &Roots) {
+    fn declare(&self, outgoing: &mut Outgoing, client: &ClientContext) {
         if let Some(asker) = &client.asker {
             outgoing.capabilities = Some(asker.capabilities.clone());
         }
         if let Some(log) = &client.log {
             outgoing.log_level = log.get();
         }
-        if *roots != Roots::Client {
-            let capabilities = outgoing.capabilities.take();
-            outgoing.capabilities = capabilities.as_ref().and_then(without_roots);
+    }
+
+    /// Takes away what the upstream may not ask this caller for: roots unless the operator shows them, sampling and
+    /// elicitation where a rule denies them.
+    pub(super) fn withhold(
+        &self,
+        outgoing: &mut Outgoing,
+        snapshot: &Snapshot,
+        upstream: usize,
+        caller: &str,
+        shows_roots: bool,
+    ) {
+        if outgoing.capabilities.is_none() {
+            return;
+        }
+        let mut names = Vec::new();
+        if !shows_roots {
+            names.push("roots");
+        }
+        if let Some(input) = snapshot.input.get(upstream) {
+            names.extend(input.denied(&snapshot.policy, caller));
+        }
+        if !names.is_empty() {
+            outgoing.capabilities = outgoing.capabilities.take().as_ref().and_then(|raw| without(raw, &names));
         }
     }
 

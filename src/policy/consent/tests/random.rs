@@ -1,5 +1,6 @@
 //! Random histories against what must always hold.
 
+use super::super::desk::Opened;
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;

@@ -159,7 +159,6 @@ fn grants() -> Vec<GrantView> {
     let grant = |id: &str, item: &str, caller: &str, lifetime, uses| GrantView {
         id: id.to_owned(),
         caller: caller.to_owned(),
-        upstream: item.split("__").next().unwrap_or_default().to_owned(),
         kind: "tool",
         item: item.to_owned(),
         rule: "ask-writes".to_owned(),
