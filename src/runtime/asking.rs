@@ -136,7 +136,7 @@ impl Asking {
             let (ledger, prompt) = (service.ledger.clone(), prompt);
             Box::pin(async move { ledger.settled(&prompt).await })
         };
-        let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT } else { patience };
+        let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT.min(patience) } else { patience };
         Self {
             service,
             request,
@@ -258,11 +258,8 @@ impl Asking {
             self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
             return LiveEvent::Done(Answer::ok(again.clone()));
         }
-        let (ledger, prompt) = (self.service.ledger.clone(), self.prompt);
-        self.service.tasks.spawn("unanswered prompt", async move {
-            // It may just have been answered.
-            drop(ledger.answer(&prompt, Agreed::Dismiss, Evidence::Client, "timeout").await);
-        });
+        // It may just have been answered, which then counts for the next call.
+        self.service.ledger.unanswered(&self.prompt);
         self.refuse(Reason::Denied, "Nobody approved this call in time, so it was not made.")
     }
 

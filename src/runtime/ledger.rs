@@ -165,7 +165,9 @@ impl Ledger {
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
-        let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life.as_secs())?;
+        // Whole seconds of the wall clock are counted, and nobody has less time than was promised.
+        let life = life.as_secs().saturating_add(1);
+        let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life)?;
         if !opened.joined {
             inner.opened(&opened.id, &asked);
             open.waiting.insert(opened.id, Waiting { asked, end: watch::Sender::new(None) });
@@ -256,6 +258,18 @@ impl Ledger {
             }
         };
         self.keep(*id, grant).await
+    }
+
+    /// The call that a prompt of this process was for waits no longer: it ends as if its time were over.
+    pub(crate) fn unanswered(&self, id: &PromptId) {
+        let inner = &self.inner;
+        let now = self.wall();
+        let mut open = inner.lock();
+        inner.expire(&mut open, now);
+        let closed = open.desk.answer(id, Answer::Dismiss, Evidence::Client, "", now, Arc::from(""));
+        if closed.is_ok() {
+            inner.close(&mut open, id, Closed::TimedOut, None);
+        }
     }
 
     /// Durably takes the one use of a once-grant: `Ok` for exactly one caller over all processes and restarts. To be awaited

@@ -11,25 +11,25 @@ use crate::upstream::{Fake, Log};
 
 mod binding;
 mod legacy;
-mod operator;
+pub(crate) mod operator;
 
 /// A second caller besides the local one.
-const TOKEN: &str = "token-of-the-second-caller-0123456789";
+pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
 /// A gateway that asks about everything of one server, `fx`.
 #[derive(Debug)]
-struct Stage {
-    gateway: Gateway,
+pub(crate) struct Stage {
+    pub(crate) gateway: Gateway,
     log: Log,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with("", "")
     }
 
     /// `consent` are lines of `[policy.consent]`, `more` further tables.
-    fn with(consent: &str, more: &str) -> Self {
+    pub(crate) fn with(consent: &str, more: &str) -> Self {
         let setup = Setup::new()
             .env("SECOND_TOKEN", TOKEN)
             .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
@@ -49,14 +49,14 @@ impl Stage {
     }
 
     /// What the server was called with, in order.
-    fn called(&self) -> Vec<Value> {
+    pub(crate) fn called(&self) -> Vec<Value> {
         let lines = self.log.lines_with(&["\"method\":\"tools/call\""]);
         let calls = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         calls.map(|call| call["params"]["arguments"].clone()).collect()
     }
 
     /// What the audit log says of that event, each as (result, item).
-    fn audit(&self, event: &str) -> Vec<Value> {
+    pub(crate) fn audit(&self, event: &str) -> Vec<Value> {
         let read = || {
             let output = self.gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -18,6 +18,7 @@ use crate::mcp::MODERN;
 use crate::process::eventually;
 
 mod bench;
+mod consent;
 mod dialogue;
 
 /// Which face of the gateway a client uses.

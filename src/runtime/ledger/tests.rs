@@ -115,6 +115,21 @@ async fn a_prompt_that_nobody_answers_times_out() {
 }
 
 #[tokio::test]
+async fn a_prompt_whose_call_waits_no_longer_has_timed_out_and_counts_as_a_strike() {
+    let ledger = Ledger::memory(&limits());
+    let action = asked("ci", "fx__echo", "{}");
+    for _ in 0..3 {
+        let id = ledger.ask(action.clone(), shown()).unwrap();
+        ledger.unanswered(&id);
+        ledger.unanswered(&id);
+        assert_eq!(ledger.settled(&id).await, Closed::TimedOut);
+        let late = ledger.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
+        assert_eq!(late, Err(CannotAnswer::Unknown));
+    }
+    assert!(matches!(ledger.ask(action, shown()), Err(Refused::Embargo { .. })));
+}
+
+#[tokio::test]
 async fn what_changed_takes_its_grants_and_prompts_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = kept(&dir);

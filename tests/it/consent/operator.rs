@@ -3,7 +3,7 @@
 use super::*;
 
 /// The ids of the open prompts.
-pub(super) fn pending(stage: &Stage) -> Vec<String> {
+pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -11,7 +11,7 @@ pub(super) fn pending(stage: &Stage) -> Vec<String> {
     approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
 }
 
-fn headend(stage: &Stage, args: &[&str]) -> String {
+pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
     let output = stage.gateway.world.run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()

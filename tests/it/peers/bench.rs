@@ -280,22 +280,24 @@ impl Bench {
 
     /// Runs a client program to its end.
     pub(super) fn run_client(peers: &Peers, gateway: &Gateway, command: &mut Command, at: &str) -> Output {
-        let home = gateway.world.path("home");
-        let path = std::env::var("PATH").unwrap_or_default();
-        command
-            .env_clear()
-            .env("PATH", format!("{}:{path}", peers.root.join("node/node_modules/.bin").display()))
-            .env("HOME", home)
-            .env("LANG", "C.UTF-8")
-            .env("PEERS_NODE", peers.folder())
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("MCP_INSPECTOR_SECRET_STORE", "memory")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        client_environment(peers, gateway, command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap_or_else(|error| panic!("{at}: {error}"));
         output_within(child, CLIENT, at)
     }
+}
+
+/// What a client program sees of the world: its packages, and a home of its own.
+pub(super) fn client_environment(peers: &Peers, gateway: &Gateway, command: &mut Command) {
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .env_clear()
+        .env("PATH", format!("{}:{path}", peers.root.join("node/node_modules/.bin").display()))
+        .env("HOME", gateway.world.path("home"))
+        .env("LANG", "C.UTF-8")
+        .env("PEERS_NODE", peers.folder())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("MCP_INSPECTOR_SECRET_STORE", "memory");
 }
 
 /// The command line of a face over stdio.

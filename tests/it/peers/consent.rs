@@ -1,0 +1,88 @@
+//! Consent from end to end with real SDK clients of both eras, and with a real browser: what a person says is what happens, the
+//! server's own log of calls shows exactly what was permitted, and the audit log tells how it came to it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use self::client::{Client, Sdk};
+use super::{Face, Peers};
+use crate::consent::{Stage, operator};
+use crate::process::eventually;
+
+mod client;
+mod forms;
+mod operators;
+mod page;
+mod strong;
+
+/// A client program with a person who can be shown forms.
+const FORMS: &str = r#"{"elicitation": {"form": {}}}"#;
+/// One with a person who can be sent to pages only.
+const PAGES: &str = r#"{"elicitation": {"url": {}}}"#;
+/// One that can do both.
+const BOTH: &str = r#"{"elicitation": {"form": {}, "url": {}}}"#;
+/// One with nobody to ask.
+const NOBODY: &str = "{}";
+
+/// Every SDK over the faces that it is tested on.
+const CLIENTS: [(Sdk, Face); 5] = [
+    (Sdk::TypeScript1, Face::Http),
+    (Sdk::TypeScript1, Face::Attached),
+    (Sdk::TypeScript2, Face::Http),
+    (Sdk::Python, Face::Http),
+    (Sdk::Python, Face::Attached),
+];
+
+/// What the audit log says of one item: the words of its records, by their event.
+#[derive(Debug)]
+struct Audited(BTreeMap<&'static str, Vec<Value>>);
+
+impl Audited {
+    /// Waits until so many records of that event are there, then reads all of them.
+    fn read(stage: &Stage, item: &str, event: &str, count: usize) -> Self {
+        let of = |event: &str| {
+            let mut records = stage.audit(event);
+            records.retain(|record| record["item"] == item);
+            records
+        };
+        eventually(&format!("{count} {event} records of {item}"), || of(event).len() >= count);
+        Self(["decision", "prompt", "answer", "outcome"].map(|event| (event, of(event))).into())
+    }
+
+    fn of(&self, event: &str) -> &[Value] {
+        &self.0[event]
+    }
+
+    fn words(&self, event: &str) -> Vec<&str> {
+        self.of(event).iter().map(|record| record["result"].as_str().unwrap()).collect()
+    }
+
+    /// The records of calls that were allowed.
+    fn allowed(&self) -> Vec<&Value> {
+        self.of("decision").iter().filter(|record| record["result"] == "allow").collect()
+    }
+
+    /// Every allowed call names a grant that an answer of that evidence gave, and every answer its prompt.
+    fn hangs_together(&self, evidence: &str, by: &str, at: &str) {
+        let answers = self.of("answer");
+        for allowed in self.allowed() {
+            assert_eq!((&allowed["evidence"], &allowed["by"]), (&json!(evidence), &json!(by)), "{at}: {allowed}");
+            let gave = |answer: &&Value| answer["grant"] == allowed["grant"] && answer["result"] == "granted";
+            let from = answers.iter().find(gave).unwrap_or_else(|| panic!("{at}: no answer gave {allowed}"));
+            assert_eq!((&from["evidence"], &from["by"]), (&json!(evidence), &json!(by)), "{at}: {from}");
+        }
+        for answer in answers {
+            let opened = self.of("prompt").iter().filter(|prompt| prompt["prompt"] == answer["prompt"]).count();
+            assert_eq!((answer["prompt"].is_string(), opened), (true, 1), "{at}: {answer}");
+        }
+        let allowed: Vec<&Value> = self.allowed().into_iter().map(|record| &record["call"]).collect();
+        let ended: Vec<&Value> = self.of("outcome").iter().map(|record| &record["call"]).collect();
+        assert_eq!(allowed, ended, "{at}: what was allowed ended, and nothing else");
+    }
+}
+
+/// A call's only argument.
+fn text(text: &str) -> Value {
+    json!({"text": text})
+}

@@ -1,0 +1,208 @@
+//! Client programs that are told line by line what to do.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::bench::{client_environment, face_command, face_environment};
+use super::super::{Face, Peers};
+use crate::harness::Gateway;
+use crate::process::{Lines, end};
+
+/// How long a program may take for one thing; a loaded machine starts Node in seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The library that a client is written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sdk {
+    /// Speaks 2025-11-25.
+    TypeScript1,
+    /// Speaks 2026-07-28, and so does the next.
+    TypeScript2,
+    Python,
+}
+
+impl Sdk {
+    pub(super) fn is_modern(self) -> bool {
+        self != Self::TypeScript1
+    }
+}
+
+/// A program that reads one JSON value a line and writes some.
+#[derive(Debug)]
+pub(super) struct Program {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines,
+    errors: Lines,
+    at: String,
+}
+
+impl Program {
+    pub(super) fn start(peers: &Peers, gateway: &Gateway, script: &str, job: &Value, at: &str) -> Self {
+        let python = Path::new(script).extension().is_some_and(|extension| extension == "py");
+        let mut command = Command::new(if python { peers.python("python") } else { peers.node() });
+        client_environment(peers, gateway, &mut command);
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script)).arg(job.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{at}: {error}"));
+        let stdin = child.stdin.take().unwrap();
+        let lines = Lines::of(child.stdout.take().unwrap());
+        let errors = Lines::of(child.stderr.take().unwrap());
+        Self { child, stdin, lines, errors, at: at.to_owned() }
+    }
+
+    pub(super) fn tell(&mut self, line: &Value) {
+        writeln!(self.stdin, "{line}").unwrap_or_else(|error| panic!("{error}: {}", self.story()));
+    }
+
+    /// All that it said so far.
+    pub(super) fn said(&self) -> Vec<Value> {
+        values(&self.lines.all())
+    }
+
+    /// Waits until it says what is wanted.
+    pub(super) fn wait_for<T>(&self, what: &str, find: impl Fn(&[Value]) -> Option<T>) -> T {
+        let found = self.lines.wait_for(PATIENCE, |lines| find(&values(lines)));
+        found.unwrap_or_else(|| panic!("{what} did not come: {}", self.story()))
+    }
+
+    fn story(&self) -> String {
+        format!("{}\n{}\n{}", self.at, self.lines.all().join("\n"), self.errors.all().join("\n"))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn values(lines: &[String]) -> Vec<Value> {
+    lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(super) struct Done(pub(super) Value);
+
+impl Done {
+    pub(super) fn text(&self) -> &str {
+        assert_eq!(self.0["isError"], false, "{}", self.0);
+        self.0["text"].as_str().unwrap()
+    }
+
+    /// Why it was refused.
+    pub(super) fn refusal(&self) -> &Value {
+        assert_eq!(self.0["isError"], true, "{}", self.0);
+        &self.0["refusal"]
+    }
+
+    pub(super) fn reason(&self) -> &str {
+        self.refusal()["reason"].as_str().unwrap()
+    }
+}
+
+/// A client of the gateway, and the person before it.
+#[derive(Debug)]
+pub(super) struct Client {
+    program: Program,
+    calls: u64,
+}
+
+impl Client {
+    pub(super) fn start(peers: &Peers, gateway: &Gateway, sdk: Sdk, face: Face, capabilities: &str) -> Self {
+        let target = match face {
+            Face::Http => return Self::of(peers, gateway, sdk, gateway.token(), capabilities),
+            Face::Attached | Face::Alone => {
+                let mut environment = face_environment(gateway);
+                environment["SECOND_TOKEN"] = json!(crate::consent::TOKEN);
+                json!({"command": face_command(gateway, face), "env": environment})
+            }
+        };
+        Self::connect(peers, gateway, sdk, &target, capabilities)
+    }
+
+    /// Over HTTP as the caller whose token that is.
+    pub(super) fn of(peers: &Peers, gateway: &Gateway, sdk: Sdk, token: Option<String>, capabilities: &str) -> Self {
+        let target = json!({"url": format!("http://{}/mcp", gateway.address), "token": token});
+        Self::connect(peers, gateway, sdk, &target, capabilities)
+    }
+
+    fn connect(peers: &Peers, gateway: &Gateway, sdk: Sdk, target: &Value, capabilities: &str) -> Self {
+        let capabilities: Value = serde_json::from_str(capabilities).unwrap();
+        let (script, name) = match sdk {
+            Sdk::TypeScript1 => ("consent.mjs", "v1"),
+            Sdk::TypeScript2 => ("consent.mjs", "v2"),
+            Sdk::Python => ("consent.py", "python"),
+        };
+        let job = json!({"sdk": name, "era": "modern", "target": target, "capabilities": capabilities, "rounds": 3});
+        let at = format!("{sdk:?}, {target}, {capabilities}");
+        let program = Program::start(peers, gateway, script, &job, &at);
+        let protocol =
+            program.wait_for("the connection", |said| said.iter().find_map(|line| line.get("protocol").cloned()));
+        let wanted = if sdk.is_modern() { json!("2026-07-28") } else { json!("2025-11-25") };
+        assert!(protocol == wanted || (protocol.is_null() && !sdk.is_modern()), "{at}: {protocol}");
+        Self { program, calls: 0 }
+    }
+
+    /// Starts a call; the person gives those answers, one a question.
+    pub(super) fn begin(&mut self, name: &str, arguments: &Value, answers: &[&str]) -> u64 {
+        self.order(json!({"do": "call", "name": name, "arguments": arguments, "answers": answers}))
+    }
+
+    /// Orders something that ends like a call.
+    pub(super) fn order(&mut self, mut order: Value) -> u64 {
+        self.calls += 1;
+        order["call"] = json!(self.calls);
+        self.program.tell(&order);
+        self.calls
+    }
+
+    /// Says something that has no end of its own.
+    pub(super) fn tell(&mut self, line: &Value) {
+        self.program.tell(line);
+    }
+
+    /// Waits until so many responses of its own accord have been sent.
+    pub(super) fn responded(&self, count: usize) {
+        let sent = |said: &[Value]| said.iter().filter(|line| line["responded"].is_string()).count();
+        self.program.wait_for("the end of a response", |said| (sent(said) >= count).then_some(()));
+    }
+
+    pub(super) fn end(&self, call: u64) -> Done {
+        self.program.wait_for("the end of a call", |said| {
+            said.iter().find(|line| line["done"] == call).map(|line| Done(line.clone()))
+        })
+    }
+
+    /// A call with a person who gives those answers: how it ended, after exactly so many questions.
+    pub(super) fn call(&mut self, name: &str, arguments: &Value, answers: &[&str]) -> Done {
+        let call = self.begin(name, arguments, answers);
+        let done = self.end(call);
+        assert_eq!(self.questions(call).len(), answers.len(), "{name} {arguments}: {:?}", self.program.said());
+        done
+    }
+
+    /// What the person was asked so far in the course of that call.
+    pub(super) fn questions(&self, call: u64) -> Vec<Value> {
+        questions(&self.program.said(), call)
+    }
+
+    /// Waits for a question of that call, the first being 0.
+    pub(super) fn question(&self, call: u64, nth: usize) -> Value {
+        self.program.wait_for("a question", |said| questions(said, call).get(nth).cloned())
+    }
+
+    /// Waits until the client is told that a page is done with.
+    pub(super) fn completed(&self) -> Value {
+        self.program.wait_for("a completion", |said| said.iter().find_map(|line| line.get("complete").cloned()))
+    }
+}
+
+fn questions(said: &[Value], call: u64) -> Vec<Value> {
+    said.iter().filter(|line| line["call"] == call).filter_map(|line| line.get("asked").cloned()).collect()
+}

@@ -1,0 +1,140 @@
+//! The page: the operator's own browser answers, whatever the client says.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::client::Program;
+use super::strong::page_of;
+use super::*;
+use crate::harness::left_out;
+
+/// A browser that is signed in as the operator, and how much it has said.
+#[derive(Debug)]
+struct Operator(Program, usize);
+
+impl Operator {
+    /// Starts the browser, or says why there is none.
+    fn start(peers: &Peers, stage: &Stage) -> Option<Self> {
+        let names = ["chromium-headless-shell", "chromium", "google-chrome"];
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let found = names
+            .iter()
+            .find_map(|name| std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists()));
+        let browser = std::env::var_os("HEADEND_TEST_BROWSER").map(PathBuf::from).or(found);
+        let driver = peers.folder().join("node_modules/playwright-core").exists();
+        let (Some(browser), true) = (browser, driver) else {
+            left_out("the page in a browser", "no browser, or playwright-core is not installed");
+            return None;
+        };
+        let token = fs::read_to_string(stage.gateway.world.path("state/headend/console-token")).unwrap();
+        let job = json!({"browser": browser, "token": token.trim()});
+        let program = Program::start(peers, &stage.gateway, "operator.mjs", &job, "the browser");
+        program.wait_for("the browser", |said| said.iter().find(|line| line["ready"].is_string()).map(|_| ()));
+        Some(Self(program, 1))
+    }
+
+    /// Opens that page and presses that button: what the page said then.
+    fn press(&mut self, url: &str, answer: &str) -> String {
+        let said = self.visit(url, answer);
+        let after = said["after"].as_str().unwrap_or_else(|| panic!("{answer}: {said}"));
+        assert!(said["heading"].as_str().is_some_and(|heading| heading.contains("fx__write")), "{answer}: {said}");
+        after.to_owned()
+    }
+
+    fn visit(&mut self, url: &str, answer: &str) -> Value {
+        self.0.tell(&json!({"url": url, "answer": answer}));
+        let said = self.0.wait_for("the page", |said| said.get(self.1).cloned());
+        self.1 += 1;
+        said
+    }
+}
+
+#[test]
+fn the_page_alone_allows_what_a_typescript_1_client_was_sent_to_it_for() {
+    answered_on_the_page(Sdk::TypeScript1);
+}
+
+#[test]
+fn the_page_alone_allows_what_a_typescript_2_client_was_sent_to_it_for() {
+    answered_on_the_page(Sdk::TypeScript2);
+}
+
+#[test]
+fn the_page_alone_allows_what_a_python_client_was_sent_to_it_for() {
+    answered_on_the_page(Sdk::Python);
+}
+
+fn answered_on_the_page(sdk: Sdk) {
+    let Some(peers) = Peers::find() else { return };
+    let stage = Stage::new();
+    let Some(mut operator) = Operator::start(&peers, &stage) else { return };
+    let mut client = Client::start(&peers, &stage.gateway, sdk, Face::Http, BOTH);
+    let path = |path: &str| json!({"path": path});
+    let mut permitted = Vec::new();
+
+    // (the file, what the client says, what the operator presses, whether the call runs)
+    for (file, says, press, runs) in [
+        ("once", "accept", "once", true),
+        ("once", "accept", "deny", false),
+        ("closed", "cancel", "", false),
+        ("session", "accept", "session", true),
+    ] {
+        let call = client.begin("fx__write", &path(file), &["wait"]);
+        let question = client.question(call, 0);
+        let url = page_of(&stage, &question);
+        assert_eq!(stage.called(), permitted, "{sdk:?}: {file}: nothing runs before somebody answers");
+        if press == "deny" {
+            // Looking at it and leaving is no answer.
+            let seen = operator.press(&url, "leave");
+            assert!(seen.contains("Allow once"), "{sdk:?}: {seen}");
+            assert_eq!(operator::pending(&stage).len(), 1, "{sdk:?}");
+        }
+        client.tell(&json!({"do": "answer", "answer": says}));
+        if !press.is_empty() {
+            operator.press(&url, press);
+        }
+        let done = client.end(call);
+        if runs {
+            assert_eq!(done.text(), "write", "{sdk:?}: {file}");
+            permitted.push(path(file));
+        } else {
+            assert_eq!(done.reason(), "denied", "{sdk:?}: {file}: {done:?}");
+        }
+        if sdk == Sdk::TypeScript1 && press == "once" {
+            assert!(url.ends_with(client.completed().as_str().unwrap()), "{url}: the client learns that it is done");
+        }
+        assert_eq!(stage.called(), permitted, "{sdk:?}: {file}");
+    }
+    assert_eq!(client.call("fx__write", &path("another"), &[]).text(), "write", "{sdk:?}: the session is allowed");
+    permitted.push(path("another"));
+    assert_eq!(stage.called(), permitted, "{sdk:?}");
+
+    let audited = Audited::read(&stage, "fx__write", "outcome", 3);
+    assert_eq!(audited.words("answer"), ["granted", "denied", "dismissed", "granted"], "{sdk:?}");
+    assert_eq!(audited.words("outcome"), ["ok"; 3], "{sdk:?}");
+    assert_eq!(audited.allowed().len(), 3, "{sdk:?}");
+    let by = audited.of("answer")[0]["by"].as_str().unwrap();
+    assert_eq!(audited.of("answer")[1]["evidence"], "L2", "{sdk:?}");
+    audited.hangs_together("L2", by, &format!("{sdk:?}"));
+}
+
+#[test]
+fn a_page_that_nobody_answers_allows_nothing_and_says_so_afterwards() {
+    let Some(peers) = Peers::find() else { return };
+    // A call on a stream waits for the person, a modern one for the prompt.
+    for (sdk, patience) in [(Sdk::TypeScript1, "timeout = \"4s\""), (Sdk::TypeScript2, "prompt-life = \"4s\"")] {
+        let stage = Stage::with(patience, "");
+        let Some(mut operator) = Operator::start(&peers, &stage) else { return };
+        let mut client = Client::start(&peers, &stage.gateway, sdk, Face::Http, PAGES);
+        let call = client.begin("fx__write", &json!({"path": "a"}), &["accept"]);
+        let url = client.question(call, 0)["url"].as_str().unwrap().to_owned();
+        operator.press(&url, "leave");
+        let done = client.end(call);
+        assert_eq!(done.reason(), "denied", "{sdk:?}: {done:?}");
+        let audited = Audited::read(&stage, "fx__write", "answer", 1);
+        assert_eq!(audited.words("answer"), ["timed-out"], "{sdk:?}");
+        assert_eq!((audited.allowed().len(), stage.called().len()), (0, 0), "{sdk:?}");
+        let late = operator.visit(&url, "leave");
+        assert!(!late["after"].as_str().unwrap().contains("Allow once"), "{sdk:?}: {late}");
+    }
+}
