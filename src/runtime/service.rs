@@ -52,6 +52,9 @@ mod consent;
 /// The caller that exists without any configuration of callers: this user, on this machine.
 pub(crate) const LOCAL: &str = "local";
 
+/// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
+pub(crate) const STATELESS: u64 = 0;
+
 /// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Service {

@@ -18,7 +18,7 @@ use crate::runtime::asking::{CONSENT_KEY, ClientCall, Request};
 use crate::runtime::clock;
 use crate::runtime::live::{Action, CallLabels, InFlight, InputContext, LiveCall, Permitted, TaskWay};
 use crate::runtime::service::{
-    Answer, ClientContext, Handled, Refusal, Service, label, no_completions, not_found, refused, unroutable,
+    Answer, ClientContext, Handled, Refusal, STATELESS, Service, label, no_completions, not_found, refused, unroutable,
 };
 use crate::runtime::shares::Good;
 use crate::runtime::snapshot::Snapshot;
@@ -27,9 +27,6 @@ use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::code;
 use crate::wire::digest::Digest;
 use crate::wire::raw::{RawJson, RawObject};
-
-/// The session of all clients that have none. It ends with the process.
-const STATELESS: u64 = 0;
 
 /// What a request has to do with an earlier one.
 pub(super) enum GoingOn {
