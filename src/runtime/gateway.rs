@@ -32,7 +32,7 @@ use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::{Front, accept, serve_pages};
 use crate::runtime::server::legacy::{SessionLimits, Sessions};
 use crate::runtime::server::lines::LineClient;
-use crate::runtime::service::{LOCAL, STATELESS, Service};
+use crate::runtime::service::{LOCAL, MAX_ASKING, STATELESS, Service};
 use crate::runtime::shares::{ShareLimits, Shares};
 use crate::runtime::store::Store;
 use crate::runtime::supervisor::{self, Order, Parts, Supervised};
@@ -190,6 +190,7 @@ impl Gateway {
             in_flight: Arc::new(Semaphore::new(limits.in_flight)),
             queued: Queue::new(limits.queue),
             queue_time: limits.queue_timeout,
+            asking: Arc::new(Semaphore::new(MAX_ASKING)),
             max_result_bytes: limits.result_bytes,
             budget,
             shares: Shares::new(ShareLimits {

@@ -95,13 +95,7 @@ impl Service {
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
         };
         let Some(place) = self.place() else { return Handled::Overloaded };
-        self.withhold(
-            &mut outgoing,
-            &snapshot,
-            entry.upstream,
-            &client.caller,
-            handle.spec.load().roots == Roots::Client,
-        );
+        self.withhold(&mut outgoing, &snapshot, entry.upstream, client, handle.spec.load().roots == Roots::Client);
         let offered = Kinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(declaring(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {
@@ -110,6 +104,7 @@ impl Service {
             item: Arc::clone(&entry.canonical),
             arguments: None,
             definition: entry.definition_digest,
+            launch: handle.launch(),
             offered,
             round: 0,
             asker: None,

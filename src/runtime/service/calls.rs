@@ -96,8 +96,10 @@ impl Service {
             arguments: arguments.as_ref(),
         };
         self.declare(&mut routed.outgoing, client);
+        // What we ask for ourselves is no upstream's asking.
+        let own = Kinds::of(routed.outgoing.capabilities.as_ref());
         let shows_roots = handle.spec.load().roots == Roots::Client;
-        self.withhold(&mut routed.outgoing, &snapshot, entry.upstream, &client.caller, shows_roots);
+        self.withhold(&mut routed.outgoing, &snapshot, entry.upstream, client, shows_roots);
         let has_tasks = method == Method::ToolsCall && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
         let passes_tasks = has_tasks && routed.outgoing.meta.declares_tasks();
         let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
@@ -108,6 +110,7 @@ impl Service {
                 item: Arc::from(canonical),
                 arguments: arguments.clone(),
                 definition: entry.definition_digest,
+                launch: handle.launch(),
                 offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
                 round: 0,
                 asker: client.asker.clone(),
@@ -162,7 +165,8 @@ impl Service {
             let meta = routed.outgoing.meta.clone();
             let request =
                 Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
-            return self.ask(request, input.as_deref(), asked, shown, going_on);
+            let offered = if input.is_some() { own } else { Kinds::default() };
+            return self.ask(request, input.as_deref(), asked, shown, going_on, offered, share);
         }
         let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
             Ok(permitted) => permitted,
@@ -222,7 +226,7 @@ impl Service {
         outgoing: &mut Outgoing,
         snapshot: &Snapshot,
         upstream: usize,
-        caller: &str,
+        client: &ClientContext,
         shows_roots: bool,
     ) {
         if outgoing.capabilities.is_none() {
@@ -233,7 +237,8 @@ impl Service {
             names.push("roots");
         }
         if let Some(input) = snapshot.input.get(upstream) {
-            names.extend(input.denied(&snapshot.policy, caller));
+            let profile = client.profile.as_deref().unwrap_or_default();
+            names.extend(input.denied(&snapshot.policy, &client.caller, profile));
         }
         if !names.is_empty() {
             outgoing.capabilities = outgoing.capabilities.take().as_ref().and_then(|raw| without(raw, &names));
