@@ -11,6 +11,7 @@ pub(crate) const NGINX: &str = "nginx";
 pub(crate) const HEADEND: &str = "headend";
 pub(crate) const HEADEND_TEN: &str = "headend, ten upstreams";
 pub(crate) const HEADEND_RULES: &str = "headend, 100 rules";
+pub(crate) const HEADEND_GRANTED: &str = "headend, a live grant";
 
 /// Rows' names in the results.
 pub(crate) const CALL_C16: &str = "call, c16";
@@ -131,6 +132,22 @@ fn calls(results: &Results) -> Vec<Budget> {
         digits: 1,
         bound: Bound::AtMost(5.0),
         to_floor: results.ratio(CALL_C16, (HEADEND_RULES, FLOOR), CPU),
+    });
+    budgets.push(Budget {
+        figure: format!("{CALL_C16}: CPU per call with a live grant"),
+        measured: results.ratio(CALL_C16, (HEADEND_GRANTED, HEADEND), CPU),
+        unit: "x without policy",
+        digits: 2,
+        bound: Bound::AtMost(1.10),
+        to_floor: results.ratio(CALL_C16, (HEADEND_GRANTED, FLOOR), CPU),
+    });
+    budgets.push(Budget {
+        figure: format!("{CALL_C16}: p50 with a live grant, recorded on disk before it is sent"),
+        measured: results.ratio(CALL_C16, (HEADEND_GRANTED, HEADEND), P50),
+        unit: "x without policy",
+        digits: 2,
+        bound: Bound::None,
+        to_floor: None,
     });
     budgets
 }

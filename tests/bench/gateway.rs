@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     upstreams: Vec<String>,
     /// How many deny rules for other tools to add.
     pub(crate) rules: usize,
+    /// Whether everything needs a consent.
+    pub(crate) asks: bool,
     /// How many tools the list has when it is complete.
     pub(crate) tools: usize,
 }
@@ -45,7 +47,7 @@ impl Setup {
     /// HTTP upstreams at these addresses, each with so many tools.
     pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
         let upstreams = addresses.iter().map(|address| format!(r#"url = "http://{address}/mcp""#)).collect();
-        Self { upstreams, rules: 0, tools: addresses.len() * tools }
+        Self { upstreams, rules: 0, asks: false, tools: addresses.len() * tools }
     }
 
     /// This program as a stdio upstream.
@@ -55,7 +57,7 @@ impl Setup {
     pub(crate) fn stdio(tools: usize) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("find this program")?;
         let command = format!(r#"command = ["{}", "upstream", "--stdio", "--tools", "{tools}"]"#, program.display());
-        Ok(Self { upstreams: vec![command], rules: 0, tools })
+        Ok(Self { upstreams: vec![command], rules: 0, asks: false, tools })
     }
 
     /// What precedes the names of each upstream's tools.
@@ -68,7 +70,8 @@ impl Setup {
 
     fn config(&self, port: u16) -> anyhow::Result<String> {
         let mut config = format!(
-            "[server]\nlisten = [\"127.0.0.1:{port}\"]\n[server.auth]\nmode = \"none\"\n[metrics]\nlisten = \"\"\n[policy]\ndefault = \"allow\"\n"
+            "[server]\nlisten = [\"127.0.0.1:{port}\"]\n[server.auth]\nmode = \"none\"\n[metrics]\nlisten = \"\"\n[console]\nlisten = \"\"\n[policy]\ndefault = \"{}\"\n",
+            if self.asks { "ask" } else { "allow" }
         );
         for rule in 0..self.rules {
             writeln!(
@@ -117,6 +120,25 @@ impl Setup {
             }
         }
     }
+}
+
+/// Has the operator allow a tool until it changes, as one would: a call that is refused, and an approval of it.
+///
+/// # Errors
+/// When the call is not asked about, or cannot be approved.
+pub(crate) fn consent(binary: &Path, folder: &Path, tool: &str) -> anyhow::Result<()> {
+    let run = |args: &[&str]| {
+        let socket = folder.join("headend.sock");
+        let output = Command::new(binary).args(args).arg("--socket").arg(socket).output();
+        output.with_context(|| format!("run `headend {}`", args.join(" ")))
+    };
+    run(&["call", tool, "{}"])?;
+    let listed = run(&["approvals", "list", "--json"])?;
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).context("read the open questions")?;
+    let id = listed.pointer("/approvals/0/id").and_then(serde_json::Value::as_str).context("nothing is asked about")?;
+    let approved = run(&["approve", id, "--for", "always"])?;
+    ensure!(approved.status.success(), "not approved: {}", String::from_utf8_lossy(&approved.stderr));
+    Ok(())
 }
 
 async fn wait_for_tools(server: &mut Server, target: &Target, tools: usize) -> anyhow::Result<()> {

@@ -9,16 +9,19 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::budget::{
-    ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND, HEADEND_RULES, HEADEND_TEN,
-    LIST_C4, MODERN_C16, NGINX, PROGRESS_C4, STDIO_C1, STDIO_C16,
+    ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND, HEADEND_GRANTED,
+    HEADEND_RULES, HEADEND_TEN, LIST_C4, MODERN_C16, NGINX, PROGRESS_C4, STDIO_C1, STDIO_C16,
 };
-use crate::gateway::{Gateway, Nginx, Setup};
+use crate::gateway::{Gateway, Nginx, Setup, consent};
 use crate::process::{Process, Server};
 use crate::scenario::{Era, Scenario, Target};
 
 /// How many upstreams, where there are several, and what each of them lists.
 pub(crate) const MANY: usize = 10;
 pub(crate) const TOOLS_OF_MANY: usize = 50;
+
+/// The tool that calls go to.
+const TOOL: &str = "echo";
 
 /// The tools of an upstream that is only called.
 pub(crate) const TOOLS: usize = 4;
@@ -54,6 +57,8 @@ pub(crate) enum Front {
     Modern,
     /// A legacy upstream, and a policy of a hundred rules.
     Rules,
+    /// A legacy upstream whose tool needs a consent, which there is.
+    Granted,
     Ten,
     Stdio,
 }
@@ -66,6 +71,7 @@ impl Who {
             Self::Nginx => NGINX,
             Self::Headend(Front::Ten) => HEADEND_TEN,
             Self::Headend(Front::Rules) => HEADEND_RULES,
+            Self::Headend(Front::Granted) => HEADEND_GRANTED,
             Self::Headend(Front::Legacy | Front::Modern | Front::Stdio) => HEADEND,
         }
     }
@@ -80,6 +86,7 @@ const ALL_FRONTS: &[Who] = &[
     Who::Headend(Front::Legacy),
     Who::Headend(Front::Ten),
     Who::Headend(Front::Rules),
+    Who::Headend(Front::Granted),
 ];
 const LISTS: &[Who] = &[Who::DirectLong, Who::Headend(Front::Ten)];
 const STDIO: &[Who] = &[Who::Headend(Front::Stdio)];
@@ -150,7 +157,7 @@ impl Fleet {
         let Some(binary) = binary else {
             return Ok(fleet);
         };
-        for front in [Front::Legacy, Front::Modern, Front::Rules, Front::Ten, Front::Stdio] {
+        for front in [Front::Legacy, Front::Modern, Front::Rules, Front::Granted, Front::Ten, Front::Stdio] {
             if !rows.iter().any(|row| row.targets.contains(&Who::Headend(front))) {
                 continue;
             }
@@ -176,7 +183,7 @@ impl Fleet {
         let setup = match front {
             Front::Modern => Setup::of(&[modern.to_owned()], TOOLS),
             Front::Stdio => Setup::stdio(TOOLS)?,
-            Front::Legacy | Front::Rules | Front::Ten => {
+            Front::Legacy | Front::Rules | Front::Granted | Front::Ten => {
                 let (count, tools) = if front == Front::Ten { (MANY, TOOLS_OF_MANY) } else { (1, TOOLS) };
                 let (server, addresses) = start_upstreams("legacy", count, tools)?;
                 self.servers.push(server);
@@ -184,11 +191,15 @@ impl Fleet {
                 if front == Front::Rules {
                     setup.rules = 100;
                 }
+                setup.asks = front == Front::Granted;
                 setup
             }
         };
         let folder = tempfile::tempdir().context("create a folder for the gateway")?;
         let gateway = setup.start(binary, folder.path()).await?;
+        if setup.asks {
+            consent(binary, folder.path(), TOOL)?;
+        }
         self.seats.push(Seat {
             who: Who::Headend(front),
             target: gateway.target.clone(),
