@@ -39,7 +39,7 @@ mod uri;
 
 pub(crate) use self::annotations::{Annotator, Trust};
 pub(crate) use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
-pub(crate) use self::decide::{Considered, Decision, Facts, considered, decide, decide_again};
+pub(crate) use self::decide::{Considered, Decision, Facts, considered, decide, decide_again, still_allowed};
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{
     CallerLimiter, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, day_of,

@@ -10,7 +10,6 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use data_encoding::BASE64URL_NOPAD;
 
 use crate::mcp::method::Method;
-use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
@@ -43,6 +42,8 @@ pub(crate) struct StateScope<'a> {
     pub(crate) arguments: Option<&'a RawJson>,
     /// Of the item's definition: what a person agreed to and what a server asks about are about this one.
     pub(crate) definition: Digest,
+    /// Of the program or address that answers.
+    pub(crate) launch: Digest,
 }
 
 impl StateScope<'_> {
@@ -54,9 +55,9 @@ impl StateScope<'_> {
             bytes.extend_from_slice(part.as_bytes());
         }
         // Clients may write the same arguments differently the second time.
-        let arguments = self.arguments.map_or_else(|| b"{}".to_vec(), |raw| canonical(raw).unwrap_or_default());
-        bytes.extend_from_slice(Digest::of(&arguments).bytes());
-        bytes.extend_from_slice(self.definition.bytes());
+        for digest in [Digest::of_arguments(self.arguments), self.definition, self.launch] {
+            bytes.extend_from_slice(digest.bytes());
+        }
         bytes
     }
 }
@@ -184,6 +185,7 @@ mod tests {
             item: "git__push",
             arguments: Some(&arguments),
             definition: Digest::of(b"d"),
+            launch: Digest::of(b"l"),
         };
         let (key, text) = sealed(&scope, Carried::Upstream("theirs".to_owned()));
         let opened = Opened { round: 2, carried: Carried::Upstream("theirs".to_owned()) };
@@ -200,12 +202,33 @@ mod tests {
             ("item", StateScope { item: "git__pull", ..scope.clone() }),
             ("arguments", StateScope { arguments: Some(&other), ..scope.clone() }),
             ("no arguments", StateScope { arguments: None, ..scope.clone() }),
+            ("launch", StateScope { launch: Digest::of(b"m"), ..scope.clone() }),
             ("definition", StateScope { definition: Digest::of(b"e"), ..scope.clone() }),
         ] {
             assert_eq!(key.open(&foreign, &text, NOW), None, "another {label}");
         }
         assert_eq!(key.open(&scope, &text, NOW + LIFE), None, "too late");
         assert_eq!(StateKey::new(&[8; 32]).unwrap().open(&scope, &text, NOW), None, "another process");
+    }
+
+    #[test]
+    fn arguments_that_are_no_text_are_told_apart() {
+        // A lone surrogate passes through a gateway that keeps bytes, and no string can hold it.
+        let [one, two] = [r#"{"x":"\ud800","path":"/tmp/a"}"#, r#"{"x":"\ud800","path":"/etc/shadow"}"#];
+        let (one, two) = (RawJson::trusted(one), RawJson::trusted(two));
+        let scope = StateScope {
+            caller: "c",
+            profile: "",
+            upstream: "u",
+            method: Method::ToolsCall,
+            item: "u__t",
+            arguments: Some(&one),
+            definition: Digest::of(b"d"),
+            launch: Digest::of(b"l"),
+        };
+        let (key, text) = sealed(&scope, Carried::Nothing);
+        assert!(open(&key, &scope, &text).is_some());
+        assert!(open(&key, &StateScope { arguments: Some(&two), ..scope }, &text).is_none());
     }
 
     #[test]
@@ -218,6 +241,7 @@ mod tests {
             item: "u__p",
             arguments: None,
             definition: Digest::of(b"d"),
+            launch: Digest::of(b"l"),
         };
         for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned()), Carried::Consent([3; 16])] {
             let (key, text) = sealed(&scope, carried.clone());

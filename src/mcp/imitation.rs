@@ -17,13 +17,23 @@ const KEYS: &str = "gw.";
 pub(crate) fn imitates(value: &RawJson) -> bool {
     // The canonical text has the fewest escapes, so nothing hides behind one.
     let Ok(text) = canonical(value) else { return true };
-    let text = String::from_utf8_lossy(&text).replace(is_hidden, "");
+    let text = String::from_utf8_lossy(&text);
+    // What turns the direction of text shows other words than it holds.
+    if text.contains(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')) {
+        return true;
+    }
+    let text = text.replace(is_hidden, "");
     text.split(|c: char| !c.is_alphanumeric()).any(|word| folded(word) == folded(NAME))
 }
 
 /// Characters of no width, which part a word for programs alone.
 fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    match c {
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}' => true,
+        c => c.is_control() && !c.is_whitespace(),
+    }
 }
 
 /// Whether a server's key could be taken for one of ours.
@@ -47,6 +57,9 @@ mod tests {
             ("in a title", r#"{"a":{"title":"HeadEnd: approve"}}"#, true),
             ("escaped", r#"{"message":"\u0068eadend asks"}"#, true),
             ("zero width", "{\"message\":\"head\u{200b}end asks\"}", true),
+            ("a joiner", "{\"message\":\"head\u{34f}end asks\"}", true),
+            ("a selector", "{\"message\":\"head\u{fe0f}end asks\"}", true),
+            ("backwards", "{\"message\":\"\u{202e}dnedaeh asks\"}", true),
             ("Cyrillic letters", "{\"message\":\"he\u{0430}d\u{0435}nd asks\"}", true),
             ("parts of other words", r#"{"message":"Go ahead, end it? Headends differ."}"#, false),
             ("somebody else", r#"{"message":"Which head is at the end?"}"#, false),

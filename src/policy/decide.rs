@@ -94,6 +94,16 @@ pub(crate) fn decide_again(policy: &Policy, item: &ItemRules, facts: &Facts<'_>)
     }
 }
 
+/// Whether a call that was allowed and not sent yet would be allowed now. `consented` says that it has a consent that lives.
+/// Nothing is charged.
+pub(crate) fn still_allowed(policy: &Policy, item: &ItemRules, facts: &Facts<'_>, consented: bool) -> bool {
+    match judge(policy, item, facts) {
+        Verdict::Deny { .. } => false,
+        Verdict::Ask { .. } => consented,
+        Verdict::Allow(_) => true,
+    }
+}
+
 /// Who asks, in which view, for a tool of which kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who<'a> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Reason};
@@ -20,6 +21,7 @@ use crate::runtime::asker::{Asker, Question};
 use crate::runtime::clock;
 use crate::runtime::live::{CallLabels, LiveCall, LiveEvent};
 use crate::runtime::service::{Answer, ClientContext, Handled, Service, refused};
+use crate::runtime::shares::Place;
 use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::message::encode_notification;
 use crate::wire::raw::{RawJson, RawObject};
@@ -119,6 +121,8 @@ pub(crate) struct Asking {
     answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
     settled: Option<BoxFuture<'static, Closed>>,
     concluded: Option<Closed>,
+    /// The caller's place among its calls, and that among all that wait for a person. Given back before the call is decided.
+    places: Option<(Place, OwnedSemaphorePermit)>,
     /// The page's question, whose end a client of 2025-11-25 is told.
     page_id: String,
 }
@@ -131,6 +135,7 @@ impl Asking {
         message: String,
         channel: Channel,
         patience: Duration,
+        places: (Place, OwnedSemaphorePermit),
     ) -> Self {
         let settled = {
             let (ledger, prompt) = (service.ledger.clone(), prompt);
@@ -150,6 +155,7 @@ impl Asking {
             answering: None,
             settled: Some(settled),
             concluded: None,
+            places: Some(places),
         }
     }
 
@@ -175,6 +181,7 @@ impl Asking {
                     // Another answer came first, and that one counts; or this one does not suffice.
                     Err(CannotAnswer::Unknown) => {}
                     Err(why) => {
+                        self.service.ledger.unanswered(&self.prompt);
                         return Step::Event(
                             self.refuse(Reason::Denied, &format!("The approval does not count: {why}.")),
                         );
@@ -204,7 +211,9 @@ impl Asking {
     /// Sends the question, or takes the answer that is there already.
     fn ask(&mut self) -> Option<LiveEvent> {
         let (asker, params) = match &self.channel {
-            Channel::Form(asker) => (asker, form(&self.message, self.request.client.revision)),
+            Channel::Form(asker) => {
+                (asker, form(&self.message, self.request.client.revision, self.request.client.tag.is_some()))
+            }
             Channel::Page(asker, url) => (asker, page(&self.message, url, &self.page_id)),
             Channel::Answered(answer) => {
                 self.answer(Ok(answer.clone()));
@@ -276,6 +285,7 @@ impl Asking {
 
     /// Somebody agreed: the grant is there for the decision to find.
     async fn decide_again(&mut self) -> Step {
+        self.places = None;
         let Request { client, method, params, meta, labels, .. } = self.request.clone();
         let done = |answer| Step::Event(LiveEvent::Done(answer));
         match self.service.call(&client, method, &params, meta, labels.arrived) {
@@ -314,12 +324,23 @@ fn read(result: &RawJson) -> Agreed {
 }
 
 /// Our form, as `params` of an elicitation. A refusal is what it says unless somebody chooses otherwise.
-pub(crate) fn form(message: &str, revision: Revision) -> RawJson {
+///
+/// `has_session` says whether what is allowed for a session ends with one.
+pub(crate) fn form(message: &str, revision: Revision, has_session: bool) -> RawJson {
+    let session = if has_session {
+        "Allow for this session"
+    } else {
+        "Allow for a day, to all clients of this caller without a session"
+    };
     let mode = if revision >= Revision::V2025_11_25 { r#""mode":"form","# } else { "" };
     let decision = if revision >= Revision::V2025_11_25 {
-        r#"{"type":"string","title":"Decision","oneOf":[{"const":"deny","title":"Deny"},{"const":"once","title":"Allow once"},{"const":"session","title":"Allow for this session"}],"default":"deny"}"#
+        format!(
+            r#"{{"type":"string","title":"Decision","oneOf":[{{"const":"deny","title":"Deny"}},{{"const":"once","title":"Allow once"}},{{"const":"session","title":"{session}"}}],"default":"deny"}}"#
+        )
     } else {
-        r#"{"type":"string","title":"Decision","enum":["deny","once","session"],"enumNames":["Deny","Allow once","Allow for this session"]}"#
+        format!(
+            r#"{{"type":"string","title":"Decision","enum":["deny","once","session"],"enumNames":["Deny","Allow once","{session}"]}}"#
+        )
     };
     RawJson::trusted(format!(
         r#"{{{mode}"message":{},"requestedSchema":{{"type":"object","properties":{{"decision":{decision}}},"required":["decision"]}}}}"#,

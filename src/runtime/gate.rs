@@ -12,8 +12,12 @@ use crate::runtime::audit::Recorded;
 use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
 
-/// Opens when everything is written. Waiting may be broken off and begun again; the work goes on where it was.
-pub(crate) struct Gate(BoxFuture<'static, Result<(), Failure>>);
+/// Opens when everything is written. Waiting may be broken off and begun again; the work goes on where it was. Dropped before
+/// that, it gives a consent for one call back: a call that is refused uses nothing up.
+pub(crate) struct Gate {
+    work: BoxFuture<'static, Result<(), Failure>>,
+    once: Option<Arc<Grant>>,
+}
 
 impl Gate {
     /// `None` where there is nothing to wait for.
@@ -27,7 +31,8 @@ impl Gate {
         if once.is_none() && lease.is_none() && matches!(recorded, Recorded::Accepted) {
             return None;
         }
-        Some(Self(Box::pin(async move {
+        let kept = once.as_ref().map(|(_, grant)| Arc::clone(grant));
+        let work = Box::pin(async move {
             let unrecorded = |text: &str| Failure::new(Reason::Unrecorded, Executed::No, text);
             if let Some((leases, lease)) = &lease {
                 leases.settle(lease).await?;
@@ -45,7 +50,8 @@ impl Gate {
                     .map_err(|_| refuse("The approval of this call was used already, or its use could not be kept."))?;
             }
             Ok(())
-        })))
+        });
+        Some(Self { work, once: kept })
     }
 
     /// Waits. After an error the call must not be made.
@@ -53,6 +59,14 @@ impl Gate {
     /// # Errors
     /// [`Reason::Unrecorded`], or [`Reason::Limited`] where other processes have used a limit up.
     pub(crate) async fn pass(&mut self) -> Result<(), Failure> {
-        (&mut self.0).await
+        (&mut self.work).await
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(grant) = &self.once {
+            grant.give_back();
+        }
     }
 }

@@ -32,7 +32,7 @@ use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::{Front, accept, serve_pages};
 use crate::runtime::server::legacy::{SessionLimits, Sessions};
 use crate::runtime::server::lines::LineClient;
-use crate::runtime::service::{LOCAL, Service};
+use crate::runtime::service::{LOCAL, MAX_ASKING, STATELESS, Service};
 use crate::runtime::shares::{ShareLimits, Shares};
 use crate::runtime::store::Store;
 use crate::runtime::supervisor::{self, Order, Parts, Supervised};
@@ -190,6 +190,7 @@ impl Gateway {
             in_flight: Arc::new(Semaphore::new(limits.in_flight)),
             queued: Queue::new(limits.queue),
             queue_time: limits.queue_timeout,
+            asking: Arc::new(Semaphore::new(MAX_ASKING)),
             max_result_bytes: limits.result_bytes,
             budget,
             shares: Shares::new(ShareLimits {
@@ -289,9 +290,16 @@ impl Gateway {
             addresses.console = Some(self.serve_console(listener, local)?);
         }
         let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
+        let (ledger, life) = (Arc::clone(&self.service.ledger), config.server.limits.session_max);
         self.service.tasks.spawn("sweep", async move {
+            let mut begun = clock::now();
             while tokio::time::timeout(Duration::from_secs(60), draining.cancelled()).await.is_err() {
                 sessions.sweep();
+                // What was allowed for the session of a client without one lasts no longer than a session may.
+                if clock::now().duration_since(begun) >= life {
+                    begun = clock::now();
+                    ledger.session_ended(STATELESS);
+                }
             }
         });
         Ok(addresses)

@@ -141,6 +141,8 @@ pub(crate) struct InputContext {
     pub(crate) arguments: Option<RawJson>,
     /// Of the item's definition.
     pub(crate) definition: Digest,
+    /// Of the upstream's launch.
+    pub(crate) launch: Digest,
     pub(crate) offered: Kinds,
     /// Rounds so far.
     pub(crate) round: u8,
@@ -155,8 +157,8 @@ pub(crate) struct InputContext {
 impl InputContext {
     pub(crate) fn scope<'a>(&'a self, method: Method, upstream: &'a str) -> StateScope<'a> {
         let (caller, profile, item) = (&*self.caller, self.profile.as_deref().unwrap_or_default(), &*self.item);
-        let (arguments, definition) = (self.arguments.as_ref(), self.definition);
-        StateScope { caller, profile, upstream, method, item, arguments, definition }
+        let (arguments, definition, launch) = (self.arguments.as_ref(), self.definition, self.launch);
+        StateScope { caller, profile, upstream, method, item, arguments, definition, launch }
     }
 }
 
@@ -218,7 +220,8 @@ impl LiveCall {
             gate,
             action,
             log_from: outgoing.log_level,
-            waiting: Some(outgoing),
+            // Whoever joins a call that is parked here must never make a second one of it.
+            waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
             running: None,
             dialogue: None,
             kept: None,
@@ -440,7 +443,7 @@ impl LiveCall {
                 } else {
                     self.count(OutcomeLabel::Error);
                     let offered = self.input.as_ref().map(|input| input.offered).unwrap_or_default();
-                    translate(self.labels.method, &raw, self.revision, offered)
+                    translate(self.labels.method, &raw, self.revision, offered, self.handle.name.as_str())
                 }
             }
         };

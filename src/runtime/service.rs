@@ -52,6 +52,12 @@ mod consent;
 /// The caller that exists without any configuration of callers: this user, on this machine.
 pub(crate) const LOCAL: &str = "local";
 
+/// Calls that may wait for a person at once.
+pub(crate) const MAX_ASKING: usize = 1024;
+
+/// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
+pub(crate) const STATELESS: u64 = 0;
+
 /// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -78,6 +84,8 @@ pub(crate) struct Service {
     /// Calls that wait for a place among them.
     pub(crate) queued: Queue,
     pub(crate) queue_time: Duration,
+    /// Calls that wait for a person, of all callers.
+    pub(crate) asking: Arc<Semaphore>,
     /// Longest result that a client is sent, in bytes.
     pub(crate) max_result_bytes: usize,
     pub(crate) budget: Arc<Budget>,

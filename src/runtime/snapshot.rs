@@ -9,7 +9,7 @@ use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::{Annotations, ItemRules, Kind, Limiter, Policy};
+use crate::policy::{Annotations, Decision, Facts, ItemRules, Kind, Limiter, Policy, decide_again};
 use crate::runtime::upstream::handle::Handle;
 
 /// How many rendered lists one view keeps; more callers than that cost rendering, not memory.
@@ -40,20 +40,31 @@ pub(crate) struct Snapshot {
 /// The rules about what one upstream may ask clients for in the middle of a call.
 #[derive(Debug)]
 pub(crate) struct InputRules {
-    /// By the name of the capability.
-    rules: [(&'static str, ItemRules); 2],
+    upstream: Box<str>,
+    /// With the name of the capability.
+    rules: [(Kind, &'static str, ItemRules); 2],
 }
 
 impl InputRules {
     pub(crate) fn new(policy: &Policy, upstream: &str) -> Self {
         let of = |kind| policy.item_rules(kind, upstream, upstream);
-        Self { rules: [("elicitation", of(Kind::Elicitation)), ("sampling", of(Kind::Sampling))] }
+        let rules = [(Kind::Elicitation, "elicitation"), (Kind::Sampling, "sampling")];
+        Self { upstream: Box::from(upstream), rules: rules.map(|(kind, name)| (kind, name, of(kind))) }
     }
 
     /// The capabilities that this caller's calls are made without.
-    pub(crate) fn denied(&self, policy: &Policy, caller: &str) -> impl Iterator<Item = &'static str> {
-        let denied = |rules: &ItemRules| policy.hidden(rules, caller, "", Annotations::default());
-        self.rules.iter().filter(move |(_, rules)| denied(rules)).map(|(name, _)| *name)
+    pub(crate) fn denied<'a>(
+        &'a self,
+        policy: &'a Policy,
+        caller: &'a str,
+        profile: &'a str,
+    ) -> impl Iterator<Item = &'static str> + 'a {
+        let denied = move |kind: Kind, rules: &ItemRules| {
+            let (upstream, annotations) = (&*self.upstream, Annotations::default());
+            let facts = Facts { caller, profile, upstream, canonical: upstream, kind, annotations, arguments: None };
+            !matches!(decide_again(policy, rules, &facts), Decision::Allow(_))
+        };
+        self.rules.iter().filter(move |(kind, _, rules)| denied(*kind, rules)).map(|(_, name, _)| *name)
     }
 }
 

@@ -267,6 +267,17 @@ impl Supervisor {
 
     /// Shows what the pins allow now, and lets start what may start.
     fn review(&mut self) {
+        let revoked: Vec<UpstreamName> =
+            self.managed.iter().filter(|(name, m)| m.gate.is_revoked(name)).map(|(name, _)| name.clone()).collect();
+        for name in revoked {
+            let Some(old) = self.managed.remove(&name) else { continue };
+            // Not a moment longer: nobody wants this program any more.
+            old.stop.cancel();
+            let spec = old.handle.spec.load_full();
+            if let Err(error) = self.launch((*spec).clone()) {
+                tracing::error!(upstream.name = %name, error = %error, "upstream not looked after");
+            }
+        }
         for managed in self.managed.values().filter(|managed| managed.gate.shut().is_some()) {
             managed.gate.reviewed.notify_one();
         }

@@ -382,3 +382,20 @@ fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
         assert_eq!(stage.log.count("notifications/cancelled"), 0, "{way:?}");
     }
 }
+
+#[test]
+fn a_rule_keeps_a_server_from_asking_for_input() {
+    let rule =
+        "[[policy.rules]]\nid = \"no-forms\"\neffect = \"deny\"\nkinds = [\"elicitation\"]\nupstreams = [\"fx\"]";
+    for way in [Way::Stdio, Way::Post] {
+        let stage = Stage::new(way, &format!("\n{rule}"));
+        for era in Era::BOTH {
+            let mut client = stage.client(era, everything());
+            let tag = format!("{way:?}-{era:?}");
+            let answer = client.call("fx__inquire", way.asks(&tag, json!([[form("Who?")]])));
+            assert_ne!(answer.result()["resultType"], "input_required", "{tag}: {}", answer.raw);
+            let asked = answer.notices.iter().any(|notice| notice["method"] == "elicitation/create");
+            assert!(!asked, "{tag}: {:?}", answer.notices);
+        }
+    }
+}

@@ -409,3 +409,21 @@ fn pins_are_looked_at_and_approved_without_a_daemon() {
     let mut client = alone();
     eventually("and the next one", || lists(&mut client, "fx__echo"));
 }
+
+#[test]
+fn a_launch_that_is_rejected_stops_at_once_and_stays_away() {
+    let setup = Setup::new();
+    let record = Log::new(&setup.world.path("work"), "fx");
+    let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).fake("ok", &Fake::stdio("legacy")).start();
+    gateway.wait_for_tools(&["fx__echo", "ok__echo"]);
+    let rejected = gateway.world.run(&["pins", "reject", "fx"]);
+    assert!(rejected.status.success(), "{}", said(&rejected));
+    eventually("its tools are gone", || !gateway.modern().tool_names().iter().any(|name| name.starts_with("fx__")));
+    let mut client = gateway.modern();
+    assert_eq!(client.call("fx__echo", json!({"text": "x"})).code(), Some(-32602));
+    assert_eq!(client.call("ok__echo", json!({"text": "x"})).text(), "x", "the others stay");
+    assert_eq!(record.count("tools/call"), 0);
+    let approved = gateway.world.run(&["pins", "approve", "fx"]);
+    assert!(approved.status.success(), "{}", said(&approved));
+    gateway.wait_for_tools(&["fx__echo"]);
+}

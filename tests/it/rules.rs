@@ -236,3 +236,22 @@ fn an_address_holds_no_more_connections_than_its_share() {
         !Conn::open(gateway.address).unwrap().closes_within(Duration::from_millis(100))
     });
 }
+
+#[test]
+fn a_rule_can_forbid_a_launch_and_a_reload_takes_it_back() {
+    let rule = "[[policy.rules]]\nid = \"not-this\"\neffect = \"deny\"\nkinds = [\"launch\"]\nupstreams = [\"fx\"]";
+    let setup = Setup::new();
+    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).fake("ok", &Fake::stdio("legacy"));
+    let allowed = setup.text();
+    let gateway = setup.toml(rule).start();
+    gateway.wait_for_tools(&["ok__echo"]);
+    let status = || String::from_utf8_lossy(&gateway.world.run(&["status", "--json"]).stdout).into_owned();
+    eventually("the reason is told", || status().contains("the rule `not-this` forbids its launch"));
+    assert!(!gateway.modern().tool_names().iter().any(|name| name.starts_with("fx__")));
+    assert_eq!(record.count("initialize"), 0, "it was never started");
+    gateway.world.write("headend.toml", &allowed);
+    let config = gateway.config.to_str().unwrap();
+    assert!(gateway.world.run(&["reload", "--config", config]).status.success());
+    gateway.wait_for_tools(&["fx__echo", "ok__echo"]);
+}

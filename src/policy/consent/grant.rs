@@ -200,6 +200,13 @@ impl Grant {
         !self.consumed.swap(true, Ordering::AcqRel)
     }
 
+    /// A call that was to use it was refused: another may, unless the use has begun.
+    pub(crate) fn give_back(&self) {
+        if !self.consumed.load(Ordering::Acquire) {
+            self.claimed.store(false, Ordering::Release);
+        }
+    }
+
     /// Whether its time is over: its date has come, or nobody used it for `unused` seconds.
     pub(crate) fn is_over(&self, now: Wall, unused: Wall) -> bool {
         let idle = if self.is_once() { unused.min(ONCE_LIFE) } else { unused };
@@ -292,6 +299,13 @@ impl Grants {
             grants.len += 1;
             grants
         })
+    }
+
+    /// Whether a grant is still among them.
+    pub(crate) fn has(&self, grant: &Grant) -> bool {
+        let asked = grant.asked();
+        let grants = self.callers.get(&*asked.caller).and_then(|items| items.get(&*asked.item));
+        grants.is_some_and(|grants| grants.iter().any(|live| live.id() == grant.id()))
     }
 
     /// All of them, in no order.

@@ -1,6 +1,6 @@
 //! What an upstream's answer is to a client of this hop.
 
-use crate::mcp::input::Kinds;
+use crate::mcp::input::{InputRequest, Kinds, pages};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::service::Answer;
@@ -28,7 +28,7 @@ pub(super) fn is_tool_error(raw: &RawJson) -> bool {
 }
 
 /// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
-pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds) -> Answer {
+pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds, upstream: &str) -> Answer {
     let Ok(mut object) = RawObject::parse(raw) else {
         return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
     };
@@ -39,8 +39,11 @@ pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offer
     let outward = match code {
         _ if not_found && revision.era() == Era::Modern => code::INVALID_PARAMS,
         _ if not_found => code::RESOURCE_NOT_FOUND,
-        code::URL_ELICITATION_REQUIRED if offered.url && revision == Revision::V2025_11_25 => code,
         code::URL_ELICITATION_REQUIRED => {
+            let is_known = revision == Revision::V2025_11_25;
+            if let Some(pages) = pages(&object, offered, upstream).filter(|_| is_known) {
+                return pages_wanted(&message, &pages);
+            }
             let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
             return impossible(method, &text, None, revision);
         }
@@ -51,6 +54,13 @@ pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offer
     object.set("code", RawJson::trusted(outward.to_string()));
     object.set("message", RawJson::string(&message));
     Answer { outcome: Err(object.encode()), status: None }
+}
+
+/// The error by which 2025-11-25 wants pages opened, each checked and with its server's name.
+fn pages_wanted(message: &str, pages: &[InputRequest]) -> Answer {
+    let pages: Vec<String> = pages.iter().filter_map(|page| Some(page.params.as_ref()?.text().into_owned())).collect();
+    let data = RawJson::trusted(format!(r#"{{"elicitations":[{}]}}"#, pages.join(",")));
+    Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, message, Some(&data))), status: None }
 }
 
 /// The upstream needs something of the client that this gateway does not relay.

@@ -1,17 +1,22 @@
 //! A last look before a call is sent: whether what was decided about still is what it was.
 
 use crate::engine::call::{Executed, Failure, Reason};
-use crate::policy::{Decision, Facts, decide_again};
+use crate::policy::{AGAIN_RULE, Decision, Facts, decide_again, still_allowed};
 use crate::runtime::live::{Action, LiveCall};
 
 impl LiveCall {
     /// Refuses a call that waited while its item was withdrawn or changed, or while a rule came that denies it.
     pub(super) fn recheck(&self) -> Result<(), Failure> {
         let Action { kind, canonical, definition, arguments, generation } = &self.action;
+        let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
+        // One for a single call is looked at where it is used up.
+        let lasting = self.permit.grant().filter(|grant| !grant.is_once());
+        if lasting.is_some_and(|grant| !self.service.ledger.grants().has(grant)) {
+            return refused("The approval of this call was taken back.");
+        }
         if *self.service.generation.borrow() == *generation {
             return Ok(());
         }
-        let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
         let snapshot = self.service.snapshots.load_full();
         let profile = Some(self.view.name.as_str()).filter(|name| !name.is_empty());
         let same = self.view.item(self.entry).zip(snapshot.view(profile)).and_then(|((then, _), view)| {
@@ -32,11 +37,14 @@ impl LiveCall {
             annotations: entry.annotations,
             arguments: arguments.as_ref(),
         };
-        match decide_again(&snapshot.policy, &rules, &facts) {
-            Decision::Allow(_) => Ok(()),
-            Decision::Ask { .. } | Decision::Deny { .. } | Decision::Limit { .. } => {
-                refused("The policy does not allow this call any more.")
-            }
-        }
+        // What goes on with a call that was sent has its permit already; only a deny takes it back.
+        let goes_on =
+            **self.permit.rule() == *AGAIN_RULE || self.waiting.as_ref().is_some_and(|outgoing| outgoing.resumed);
+        let allowed = if goes_on {
+            matches!(decide_again(&snapshot.policy, &rules, &facts), Decision::Allow(_))
+        } else {
+            still_allowed(&snapshot.policy, &rules, &facts, self.permit.grant().is_some())
+        };
+        if allowed { Ok(()) } else { refused("The policy does not allow this call any more.") }
     }
 }

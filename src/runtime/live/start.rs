@@ -25,7 +25,7 @@ impl LiveCall {
             Some(slot) => slot,
             None => Box::pin(self.handle.slot()).await?,
         };
-        if let Some((id, answers)) = self.input.as_mut().and_then(|input| input.parked.take()) {
+        if let Some((id, answers)) = self.input.as_ref().and_then(|input| input.parked.clone()) {
             return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await;
         }
         // What seldom waits must not make every call's future larger.
@@ -38,11 +38,7 @@ impl LiveCall {
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
-        if let Some(gate) = &mut self.gate {
-            gate.pass().await?;
-            self.gate = None;
-        }
-        self.recheck()?;
+        self.pass().await?;
         let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
@@ -65,16 +61,29 @@ impl LiveCall {
         Ok(())
     }
 
-    /// Goes on with a parked call.
+    /// Waits for what has to be on disk, then looks a last time.
+    async fn pass(&mut self) -> Result<(), Failure> {
+        if let Some(gate) = &mut self.gate {
+            gate.pass().await?;
+            self.gate = None;
+        }
+        self.recheck()
+    }
+
+    /// Goes on with a parked call. Broken off, it is begun again: to attach twice does no harm.
     async fn rejoin(&mut self, id: &ParkId, answers: Option<&RawJson>, slot: Slot) -> Result<(), Failure> {
         let caller = self.input.as_ref().map(|input| Arc::clone(&input.caller)).unwrap_or_default();
         // The call runs again, so it takes its turn again.
         let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
         let turn = lane.turn(self.handle.spec.load_full()).await?;
+        Box::pin(self.pass()).await?;
         let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
         let (sent, spec) = (clock::now(), self.handle.spec.load());
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
         self.running = Some(Running { exchange: Exchange::Held(held), deadline, sent, lane, _turn: turn, _slot: slot });
+        if let Some(input) = &mut self.input {
+            input.parked = None;
+        }
         Ok(())
     }
 

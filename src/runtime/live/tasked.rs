@@ -44,6 +44,9 @@ impl LiveCall {
         if Manner::of(&link, self.labels.method, entry, self.task_way().is_some()) != Manner::Perhaps {
             return false;
         }
+        if self.recheck().is_err() {
+            return false;
+        }
         let way = self.way(link, running.lane.clone());
         let exchange = TaskExchange::start(way, outgoing.clone(), &entry.headers);
         if let Some(running) = &mut self.running {

@@ -184,7 +184,11 @@ fn started(before: Option<&Record>, digest: Digest, words: &str, trust: Trust) -
     if before.pin.approved() == Some(digest) {
         return (Pin::at(digest), Arc::from("it is back"));
     }
-    let same_words = before.approved.as_ref().is_some_and(|text| super::launch::words(text) == words);
+    let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| super::launch::words(text) == words);
+    if before.pin.state() == PinState::Rejected && has_words(before.waiting.as_ref()) {
+        return (before.pin.see(digest, OnChange::Quarantine, false), Arc::clone(&before.by));
+    }
+    let same_words = has_words(before.approved.as_ref());
     if same_words {
         return (
             before.pin.see(digest, OnChange::Quarantine, false),

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::Pins;
-use super::book::{PinKey, Step, Text};
+use super::book::{PinKey, PinKind, Step, Text};
 use crate::catalog::name::UpstreamName;
 use crate::config::{Target, Transport, Upstream};
 use crate::policy::{Digest, PinState};
@@ -144,6 +144,11 @@ impl Gate {
         passed
     }
 
+    /// Whether what was started may not be any more: its launch was rejected since.
+    pub(crate) fn is_revoked(&self, upstream: &UpstreamName) -> bool {
+        matches!(&**self.door.load(), Door::Open { .. }) && !self.pins.allows(upstream, self.digest())
+    }
+
     /// Why nothing is started and nothing listed, where that is so.
     pub(crate) fn shut(&self) -> Option<String> {
         match &**self.door.load() {
@@ -159,6 +164,11 @@ impl Gate {
 }
 
 impl Pins {
+    /// Whether the book still has that launch approved.
+    fn allows(&self, upstream: &UpstreamName, launch: Digest) -> bool {
+        self.book().get(upstream, PinKind::Launch, "").is_some_and(|record| record.pin.shows(launch))
+    }
+
     /// Judges the launch of an upstream; a reason when it is not to be started. Blocks where there is a disk.
     fn start(&self, spec: &Upstream, launch: &str) -> Result<Option<String>, DbError> {
         let digest = Digest::of(launch.as_bytes());

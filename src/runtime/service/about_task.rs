@@ -14,7 +14,7 @@ use crate::policy::{Facts, Kind, decide_again};
 use crate::runtime::asking::ClientCall;
 use crate::runtime::clock;
 use crate::runtime::live::{Action, CallLabels, InputContext, LiveCall, Permitted, TaskWay};
-use crate::runtime::service::{Answer, ClientContext, Handled, Refusal, Service, label, refused};
+use crate::runtime::service::{Answer, ClientContext, Handled, Refusal, STATELESS, Service, label, refused};
 use crate::runtime::shares::Good;
 use crate::runtime::upstream::lane::Wants;
 use crate::wire::code;
@@ -87,7 +87,7 @@ impl Service {
         };
         // The catalog's rules are those of calls, of which some look at arguments.
         let rules = snapshot.policy.item_rules(Kind::Task, facts.upstream, facts.canonical);
-        let session = client.tag.as_ref().map_or(0, |tag| tag.number());
+        let session = client.tag.as_ref().map_or(STATELESS, |tag| tag.number());
         let decision = decide_again(&snapshot.policy, &rules, &facts);
         let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
             Ok(permitted) => permitted,
@@ -95,13 +95,7 @@ impl Service {
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
         };
         let Some(place) = self.place() else { return Handled::Overloaded };
-        self.withhold(
-            &mut outgoing,
-            &snapshot,
-            entry.upstream,
-            &client.caller,
-            handle.spec.load().roots == Roots::Client,
-        );
+        self.withhold(&mut outgoing, &snapshot, entry.upstream, client, handle.spec.load().roots == Roots::Client);
         let offered = Kinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(declaring(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {
@@ -110,6 +104,7 @@ impl Service {
             item: Arc::clone(&entry.canonical),
             arguments: None,
             definition: entry.definition_digest,
+            launch: handle.launch(),
             offered,
             round: 0,
             asker: None,

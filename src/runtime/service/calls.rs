@@ -18,7 +18,7 @@ use crate::runtime::asking::{CONSENT_KEY, ClientCall, Request};
 use crate::runtime::clock;
 use crate::runtime::live::{Action, CallLabels, InFlight, InputContext, LiveCall, Permitted, TaskWay};
 use crate::runtime::service::{
-    Answer, ClientContext, Handled, Refusal, Service, label, no_completions, not_found, refused, unroutable,
+    Answer, ClientContext, Handled, Refusal, STATELESS, Service, label, no_completions, not_found, refused, unroutable,
 };
 use crate::runtime::shares::Good;
 use crate::runtime::snapshot::Snapshot;
@@ -27,9 +27,6 @@ use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::code;
 use crate::wire::digest::Digest;
 use crate::wire::raw::{RawJson, RawObject};
-
-/// The session of all clients that have none. It ends with the process.
-const STATELESS: u64 = 0;
 
 /// What a request has to do with an earlier one.
 pub(super) enum GoingOn {
@@ -99,8 +96,10 @@ impl Service {
             arguments: arguments.as_ref(),
         };
         self.declare(&mut routed.outgoing, client);
+        // What we ask for ourselves is no upstream's asking.
+        let own = Kinds::of(routed.outgoing.capabilities.as_ref());
         let shows_roots = handle.spec.load().roots == Roots::Client;
-        self.withhold(&mut routed.outgoing, &snapshot, entry.upstream, &client.caller, shows_roots);
+        self.withhold(&mut routed.outgoing, &snapshot, entry.upstream, client, shows_roots);
         let has_tasks = method == Method::ToolsCall && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
         let passes_tasks = has_tasks && routed.outgoing.meta.declares_tasks();
         let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
@@ -111,6 +110,7 @@ impl Service {
                 item: Arc::from(canonical),
                 arguments: arguments.clone(),
                 definition: entry.definition_digest,
+                launch: handle.launch(),
                 offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
                 round: 0,
                 asker: client.asker.clone(),
@@ -165,7 +165,8 @@ impl Service {
             let meta = routed.outgoing.meta.clone();
             let request =
                 Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
-            return self.ask(request, input.as_deref(), asked, shown, going_on);
+            let offered = if input.is_some() { own } else { Kinds::default() };
+            return self.ask(request, input.as_deref(), asked, shown, going_on, offered, share);
         }
         let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
             Ok(permitted) => permitted,
@@ -225,7 +226,7 @@ impl Service {
         outgoing: &mut Outgoing,
         snapshot: &Snapshot,
         upstream: usize,
-        caller: &str,
+        client: &ClientContext,
         shows_roots: bool,
     ) {
         if outgoing.capabilities.is_none() {
@@ -236,7 +237,8 @@ impl Service {
             names.push("roots");
         }
         if let Some(input) = snapshot.input.get(upstream) {
-            names.extend(input.denied(&snapshot.policy, caller));
+            let profile = client.profile.as_deref().unwrap_or_default();
+            names.extend(input.denied(&snapshot.policy, &client.caller, profile));
         }
         if !names.is_empty() {
             outgoing.capabilities = outgoing.capabilities.take().as_ref().and_then(|raw| without(raw, &names));

@@ -15,6 +15,7 @@ use crate::runtime::clock;
 use crate::runtime::live::InputContext;
 use crate::runtime::service::calls::GoingOn;
 use crate::runtime::service::{Answer, Handled, Service, refused};
+use crate::runtime::shares::Place;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -31,6 +32,7 @@ enum Way {
 
 impl Service {
     /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
+    #[expect(clippy::too_many_arguments, reason = "called once, where all of them were found out")]
     pub(super) fn ask(
         self: &Arc<Self>,
         request: Request,
@@ -38,10 +40,11 @@ impl Service {
         asked: Asked,
         shown: Shown,
         going_on: GoingOn,
+        offered: Kinds,
+        share: Place,
     ) -> Handled {
         let (need, upstream) = (asked.need, Arc::clone(&asked.upstream));
         let consent = self.snapshots.load().config.consent.clone();
-        let offered = input.map_or_else(Kinds::default, |input| input.offered);
         let era = request.client.revision.era();
         let life = match (offered.form && need == Evidence::Client, era) {
             (true, Era::Legacy) => consent.timeout,
@@ -66,7 +69,7 @@ impl Service {
             (way, Era::Modern) => {
                 let question = match &way {
                     Way::Page(url) => page(&message, url, ""),
-                    Way::Form | Way::None => form(&message, request.client.revision),
+                    Way::Form | Way::None => form(&message, request.client.revision, request.client.tag.is_some()),
                 };
                 let Some(again) =
                     input.and_then(|input| self.consent_required(&request, input, &upstream, &prompt, &question))
@@ -86,7 +89,8 @@ impl Service {
             }
         };
         let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
-        let asking = Asking::new(Arc::clone(self), request, prompt, message, channel, consent.timeout);
+        let Ok(place) = Arc::clone(&self.asking).try_acquire_owned() else { return Handled::Overloaded };
+        let asking = Asking::new(Arc::clone(self), request, prompt, message, channel, consent.timeout, (share, place));
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
 
@@ -109,6 +113,9 @@ impl Service {
             evidence: Some(need),
             ..record.entry(call)
         };
+        if self.console.get().is_some() {
+            self.recent.push(&record, clock::unix_seconds());
+        }
         drop(self.audit.record(written, false));
     }
 
