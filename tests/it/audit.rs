@@ -307,7 +307,7 @@ fn call_until_it_is_gone(address: std::net::SocketAddr, token: Option<String>) {
 }
 
 /// Sets the size that files may have, for that process alone.
-fn limit(gateway: &Gateway, bytes: Option<u64>) {
+pub(crate) fn limit(gateway: &Gateway, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(gateway.pid()).unwrap());
     prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
 }

@@ -9,6 +9,7 @@ use crate::mcp::{Answer, Era, Mcp, Open};
 use crate::process::eventually;
 use crate::upstream::{Fake, Log};
 
+mod abuse;
 mod binding;
 mod legacy;
 pub(crate) mod operator;

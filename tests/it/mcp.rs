@@ -77,7 +77,12 @@ impl Mcp {
 
     /// A client over the pipes of a `headend stdio`.
     pub(crate) fn stdio(pipe: Pipe, era: Era) -> Self {
-        Self::new(Link::Stdio(Box::new(pipe)), era, "/mcp", json!({}))
+        Self::stdio_with(pipe, era, json!({}))
+    }
+
+    /// [`Mcp::stdio`] with capabilities.
+    pub(crate) fn stdio_with(pipe: Pipe, era: Era, capabilities: Value) -> Self {
+        Self::new(Link::Stdio(Box::new(pipe)), era, "/mcp", capabilities)
     }
 
     fn new(link: Link, era: Era, path: &str, capabilities: Value) -> Self {

@@ -244,7 +244,7 @@ impl OldClient {
         self.request("initialize", params)
     }
 
-    fn post(&self, message: &Value) -> (u16, String) {
+    pub(crate) fn post(&self, message: &Value) -> (u16, String) {
         ask(self.address, self.token.as_deref(), "POST", &self.endpoint, &message.to_string())
     }
 
@@ -253,19 +253,19 @@ impl OldClient {
         self.events.next(&mut self.stream).unwrap()
     }
 
-    fn message(&mut self) -> Value {
+    pub(crate) fn message(&mut self) -> Value {
         let event = self.event().expect("the stream goes on");
         assert_eq!(event.name.as_deref(), Some("message"));
         serde_json::from_str(&event.data).unwrap()
     }
 
-    fn send(&mut self, method: &str, params: Value) {
+    pub(crate) fn send(&mut self, method: &str, params: Value) {
         self.next_id += 1;
         let message = json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params});
         assert_eq!(self.post(&message), (202, String::new()));
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         self.send(method, params);
         loop {
             let message = self.message();

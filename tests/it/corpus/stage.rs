@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::case::Case;
+use super::consent::{self, Asked};
 use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Era, Mcp, Open};
 use crate::process::eventually;
@@ -38,6 +39,8 @@ enum Undisturbed {
     Call(Open),
     /// A session that must still be served.
     Session(Box<Mcp>),
+    /// A question to a person that must still be open.
+    Question(Box<Asked>),
 }
 
 impl Stage {
@@ -75,7 +78,10 @@ impl Stage {
             if case.mentions("${CURSOR_B}") {
                 setup = setup.fake("many", &Fake::stdio("legacy").with("--tools", "1900"));
             }
-            return Some(Self::with(with_tasks(case, setup)));
+            return Some(Self::with(with_consent(case, with_tasks(case, setup))));
+        }
+        if consent::concerns(case) {
+            return Some(Self::with(with_consent(case, Setup::new())));
         }
         if case.mentions("${TASK}") {
             return Some(Self::with(with_tasks(case, Setup::new())));
@@ -96,6 +102,16 @@ impl Stage {
 
     fn second(&self, era: Era) -> Mcp {
         Mcp::http(self.gateway.address, Some(TOKEN_B.to_owned()), era)
+    }
+
+    /// A client of the first caller with these capabilities.
+    pub(super) fn first_with(&self, era: Era, capabilities: Value) -> Mcp {
+        Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
+    }
+
+    /// The same of the second caller.
+    pub(super) fn second_with(&self, era: Era, capabilities: Value) -> Mcp {
+        Mcp::http_at(self.gateway.address, Some(TOKEN_B.to_owned()), era, "/mcp", capabilities)
     }
 
     /// Opens what the case needs and fills its placeholders.
@@ -138,6 +154,11 @@ impl Stage {
             let client = self.gateway.client(era);
             prepared.fill.push(("${SESSION}".to_owned(), client.session().unwrap()));
             prepared.clients.push(client);
+        }
+        if consent::concerns(case) {
+            let (fill, asked) = consent::prepare(self, case);
+            prepared.fill.extend(fill);
+            prepared.undisturbed.extend(asked.map(|asked| Undisturbed::Question(Box::new(asked))));
         }
         self.arrange(case, &mut prepared);
         prepared
@@ -197,6 +218,11 @@ fn with_tasks(case: &Case, setup: Setup) -> Setup {
     setup.toml(&format!("[upstreams.jobs]\ncommand = {command}"))
 }
 
+/// A rule that asks, where the case is about what it asks.
+fn with_consent(case: &Case, setup: Setup) -> Setup {
+    if consent::concerns(case) { setup.toml(consent::RULES) } else { setup }
+}
+
 impl Prepared {
     /// Replaces the placeholders. What is longer was generated and has none.
     pub(super) fn filled(&self, bytes: &[u8]) -> Vec<u8> {
@@ -235,6 +261,7 @@ impl Undisturbed {
                 let answer = client.request("ping", json!({}));
                 (answer.result() != &json!({})).then(|| format!("the other session got {}", answer.raw))
             }
+            Self::Question(asked) => asked.look(),
         }
     }
 }

@@ -1,0 +1,154 @@
+//! The ways in besides HTTP: none of them goes past the question.
+
+use super::*;
+use crate::harness::World;
+use crate::sse::OldClient;
+use crate::stdio::Pipe;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn setup() -> (Setup, Log) {
+    let setup = Setup::new()
+        .server("legacy-sse = true")
+        .policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
+    let log = Log::new(&setup.world.path("work"), "fx");
+    (setup.fake("fx", &Fake::stdio("legacy").logging(&log)), log)
+}
+
+fn echo(text: &str) -> Value {
+    json!({"name": "fx__echo", "arguments": {"text": text}})
+}
+
+fn is_ours(question: &Value) -> bool {
+    question["method"] == "elicitation/create"
+        && question["params"]["message"].as_str().is_some_and(|message| message.starts_with("headend asks"))
+}
+
+fn open_prompts(world: &World) -> Vec<Value> {
+    let output = world.run(&["approvals", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    listed["approvals"].as_array().cloned().unwrap()
+}
+
+#[test]
+fn a_client_of_the_old_transport_is_asked() {
+    let (setup, log) = setup();
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for (how, text) in [("deny", None), ("once", Some("b")), ("session", Some("c"))] {
+        let mut client = OldClient::connect(&gateway, gateway.token(), "/sse");
+        client.request("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}));
+        let before = log.work();
+        client.send("tools/call", echo(text.unwrap_or("a")));
+        let question = client.message();
+        assert!(is_ours(&question), "{how}: {question}");
+        assert_eq!(log.work(), before, "{how}");
+        assert_eq!(client.post(&json!({"jsonrpc": "2.0", "id": question["id"], "result": allow(how)})).0, 202);
+        let answer = client.message();
+        match text {
+            Some(text) => assert_eq!(answer["result"]["content"][0]["text"], text, "{how}: {answer}"),
+            None => assert_eq!(answer["result"]["isError"], true, "{how}: {answer}"),
+        }
+        assert_eq!(log.work(), before + usize::from(text.is_some()), "{how}");
+    }
+    let mut mute = OldClient::connect(&gateway, gateway.token(), "/sse");
+    mute.initialize("2024-11-05");
+    let refused = mute.request("tools/call", echo("d"));
+    assert_eq!(refused["result"]["isError"], true, "of the last session's allowance nothing is left: {refused}");
+    assert_eq!(log.work(), 2);
+}
+
+/// Plays a person at a pipe, in that era: no, once, and for the session.
+fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
+    let before = log.work();
+    for (how, text) in [("deny", "a"), ("once", "b"), ("session", "c")] {
+        // Another text for each, for what was denied is not asked again.
+        let text = &format!("{text} {era:?}");
+        let executed = match era {
+            Era::Modern => {
+                let (_, state) = asked(&client.request("tools/call", echo(text)));
+                let answer = go_on(client, "fx__echo", &json!({"text": text}), &state, &allow(how));
+                echoed(&answer, text)
+            }
+            Era::Legacy(_) => {
+                let (id, question) = call_and_hear(client, text);
+                client.respond(&question["id"], allow(how));
+                echoed(&client.pipe().answer(&id, PATIENCE), text)
+            }
+        };
+        assert_eq!(executed, how != "deny", "{how}, {era:?}");
+    }
+    assert!(echoed(&client.request("tools/call", echo("d")), "d"), "{era:?}: the session was allowed");
+    assert_eq!(log.work(), before + 3, "{era:?}");
+}
+
+/// What a server that has just started makes us say.
+fn is_list_change(message: &Value) -> bool {
+    message["method"].as_str().is_some_and(|method| method.ends_with("/list_changed"))
+}
+
+/// Calls over a pipe and waits for our question: the call's id and the question.
+fn call_and_hear(client: &mut Mcp, text: &str) -> (Value, Value) {
+    let id = json!(format!("call {text}"));
+    let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": echo(text)});
+    client.pipe().send(call.to_string().as_bytes());
+    let question = loop {
+        let line = client.pipe().line(PATIENCE).expect("a question");
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if !is_list_change(&message) {
+            break message;
+        }
+    };
+    assert!(is_ours(&question), "{text}: {question}");
+    (id, question)
+}
+
+#[test]
+fn a_client_at_a_pipe_to_the_daemon_is_asked() {
+    let (setup, log) = setup();
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for era in Era::BOTH {
+        let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
+        let mut client = Mcp::stdio_with(pipe, era, forms());
+        through_a_pipe(&mut client, era, &log);
+    }
+}
+
+#[test]
+fn a_client_at_a_pipe_of_its_own_is_asked() {
+    for era in Era::BOTH {
+        let (setup, log) = setup();
+        let (world, config) = setup.write();
+        let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
+        let mut client = Mcp::stdio_with(pipe, era, forms());
+        eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+        through_a_pipe(&mut client, era, &log);
+    }
+}
+
+#[test]
+fn another_process_answers_for_a_gateway_without_a_daemon() {
+    let (setup, log) = setup();
+    let (world, config) = setup.write();
+    let mut client = Mcp::stdio_with(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY, forms());
+    eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+    for (command, text, executed) in [("approve", "yes", true), ("deny", "no", false)] {
+        let (id, question) = call_and_hear(&mut client, text);
+        let open = open_prompts(&world);
+        assert_eq!(open.len(), 1, "{command}: {open:?}");
+        let output = world.run(&[command, open[0]["id"].as_str().unwrap()]);
+        assert!(output.status.success(), "{}", said(&output));
+        let answer = client.pipe().answer(&id, PATIENCE);
+        assert_eq!(echoed(&answer, text), executed, "{command}: {}", answer.raw);
+        let notices: Vec<&Value> = answer.notices.iter().filter(|notice| !is_list_change(notice)).collect();
+        let [withdrawn] = notices.as_slice() else { panic!("{command}: {notices:?}") };
+        assert_eq!(withdrawn["params"]["requestId"], question["id"], "{command}: {withdrawn}");
+        // What the client says now is too late.
+        client.respond(&question["id"], allow("session"));
+        assert_eq!(open_prompts(&world), Vec::<Value>::new(), "{command}");
+    }
+    let (_, question) = call_and_hear(&mut client, "yes");
+    assert_eq!(log.work(), 1, "once is once: {question}");
+}
