@@ -97,7 +97,6 @@ fn a_killed_daemon_forgets_no_use_of_a_consent() {
 fn of_two_answers_at_once_one_counts_and_the_log_says_which() {
     let stage = Stage::new();
     let mut outcomes = Vec::new();
-    let mut usual = Duration::ZERO;
     for round in 0..16_u32 {
         let era = Era::BOTH[usize::from(round % 2 == 0)];
         let (text, mut client) = (format!("round {round}"), stage.client(era, forms()));
@@ -108,7 +107,8 @@ fn of_two_answers_at_once_one_counts_and_the_log_says_which() {
         let first = open.next().unwrap();
         let begun_listing = Instant::now();
         let id = operator::pending(&stage).remove(0);
-        usual = usual.max(begun_listing.elapsed());
+        // A machine that is held up for once says nothing about the next round.
+        let usual = begun_listing.elapsed().min(Duration::from_millis(200));
         assert!(begun.elapsed() < Duration::from_secs(20), "round {round}");
         let (denied, got) = thread::scope(|scope| {
             let deny = scope.spawn(|| stage.gateway.run(&["deny", &id]));
