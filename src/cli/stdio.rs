@@ -67,8 +67,9 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<
     if let Some(name) = profile.as_ref().filter(|name| !loaded.config.profiles.iter().any(|p| p.name == **name)) {
         return Err(Failure::new(CONFIG, format!("there is no profile {name:?}")));
     }
-    // Upstreams of the command line keep nothing on disk.
-    let store = if inline { None } else { source::store().ok() };
+    // Upstreams of the command line keep nothing on disk. Those of a configuration need a record: without a place for it nothing
+    // is served.
+    let store = if inline { None } else { Some(source::store()?) };
     let gateway =
         Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own()).map_err(serve::start_failure)?;
     let client = gateway.line_client(Arc::from(LOCAL), profile.map(Arc::from));
