@@ -28,12 +28,18 @@ fn list(world: &World, what: &str) -> Vec<Value> {
     listed[what].as_array().cloned().unwrap()
 }
 
+/// The open questions, once there are any: a process writes down for others what it asks, a moment after it was asked.
+fn open(world: &World) -> Vec<Value> {
+    eventually("a question is listed", || !list(world, "approvals").is_empty());
+    list(world, "approvals")
+}
+
 #[test]
 fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let (world, mut client) = alone();
     let arguments = json!({"text": "by hand"});
     assert!(client.call("fx__echo", arguments.clone()).is_error());
-    let approvals = list(&world, "approvals");
+    let approvals = open(&world);
     assert_eq!(approvals.len(), 1, "{approvals:?}");
     let id = approvals[0]["id"].as_str().unwrap();
     let shown = world.run(&["approvals"]);
@@ -56,7 +62,7 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     assert!(revoked.status.success(), "{}", said(&revoked));
     assert_eq!(list(&world, "grants"), Vec::<Value>::new());
     eventually("the revocation is noticed", || client.call("fx__echo", arguments.clone()).is_error());
-    let open = list(&world, "approvals");
+    let open = open(&world);
     let denied = world.run(&["approvals", "deny", open[0]["id"].as_str().unwrap(), "--json"]);
     let told: Value = serde_json::from_slice(&denied.stdout).unwrap();
     assert_eq!((&told["outcome"], &told["item"]), (&json!("denied"), &json!("fx__echo")), "{}", said(&denied));
