@@ -136,8 +136,8 @@ fn another_process_answers_for_a_gateway_without_a_daemon() {
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
     for (command, text, executed) in [("approve", "yes", true), ("deny", "no", false)] {
         let (id, question) = call_and_hear(&mut client, text);
+        eventually("the question is listed", || open_prompts(&world).len() == 1);
         let open = open_prompts(&world);
-        assert_eq!(open.len(), 1, "{command}: {open:?}");
         let output = world.run(&[command, open[0]["id"].as_str().unwrap()]);
         assert!(output.status.success(), "{}", said(&output));
         let answer = client.pipe().answer(&id, PATIENCE);
@@ -147,7 +147,7 @@ fn another_process_answers_for_a_gateway_without_a_daemon() {
         assert_eq!(withdrawn["params"]["requestId"], question["id"], "{command}: {withdrawn}");
         // What the client says now is too late.
         client.respond(&question["id"], allow("session"));
-        assert_eq!(open_prompts(&world), Vec::<Value>::new(), "{command}");
+        eventually("nothing is open any more", || open_prompts(&world).is_empty());
     }
     let (_, question) = call_and_hear(&mut client, "yes");
     assert_eq!(log.work(), 1, "once is once: {question}");
