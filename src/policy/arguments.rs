@@ -45,9 +45,10 @@ enum Known<'a> {
 impl<'a> Arguments<'a> {
     pub(in crate::policy) fn new(kind: Kind, raw: Option<&'a RawJson>) -> Self {
         let known = match kind {
-            Kind::Tool | Kind::Prompt | Kind::Sampling | Kind::Elicitation => Known::Given(raw),
+            Kind::Tool | Kind::Prompt => Known::Given(raw),
             Kind::Resource | Kind::Subscription | Kind::Launch => Known::Given(None),
-            Kind::Completion => Known::Unknown,
+            // What a server may ask is decided before it asks.
+            Kind::Completion | Kind::Sampling | Kind::Elicitation => Known::Unknown,
             Kind::Task => Known::Settled,
         };
         Self { known, parsed: OnceCell::new() }

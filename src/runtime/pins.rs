@@ -23,7 +23,7 @@ mod shelf;
 mod view;
 
 pub(crate) use self::book::{PinKey, PinKind};
-pub(crate) use self::launch::Gate;
+pub(crate) use self::launch::LaunchGate;
 pub(crate) use self::view::PinView;
 
 use self::book::{Book, Record, Step, Text};

@@ -19,7 +19,7 @@ use crate::mcp::version::{Era, Revision};
 use crate::policy::{Annotations, Annotator, Decision, Facts, Kind, Limiter, Policy, decide_again};
 use crate::runtime::clock;
 use crate::runtime::leases::Leases;
-use crate::runtime::pins::{Gate, Pins};
+use crate::runtime::pins::{LaunchGate, Pins};
 use crate::runtime::service::LOCAL;
 use crate::runtime::snapshot::{InputRules, Snapshot, View};
 use crate::runtime::store::Store;
@@ -79,7 +79,7 @@ pub(crate) struct Supervised {
 struct Managed {
     handle: Arc<Handle>,
     stop: CancellationToken,
-    gate: Arc<Gate>,
+    gate: Arc<LaunchGate>,
     filters: Filters,
     inventory: Option<(Inventory, Revision)>,
     down_since: Option<Instant>,
@@ -190,7 +190,7 @@ impl Supervisor {
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
             many_callers: self.config.has_many_callers(),
-            gate: Arc::new(Gate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
+            gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
         };
         // Before its remembered items are shown; the actor asks again and says why where it may not start.
         drop(nursery.gate.pass(&spec));

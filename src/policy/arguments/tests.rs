@@ -338,7 +338,8 @@ fn kinds_without_arguments_have_an_answer() {
     for (kind, want) in [
         (Kind::Tool, YES),
         (Kind::Prompt, YES),
-        (Kind::Elicitation, YES),
+        (Kind::Elicitation, UNKNOWN),
+        (Kind::Sampling, UNKNOWN),
         (Kind::Resource, NO),
         (Kind::Subscription, NO),
         (Kind::Completion, UNKNOWN),

@@ -9,7 +9,7 @@
 //! | open | `answer`: deny | denied | this action, 10 minutes; strikes are forgotten |
 //! | open | `answer`: dismiss | dismissed | a strike |
 //! | open | `expire` at its time | timed out | a strike |
-//! | open | `supersede`: definition, launch or rule changed | superseded | |
+//! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
 //!
 //! Three strikes in a row are an embargo on that item for that caller: 10 minutes, then an hour, then a day. A closed prompt
 //! is never opened again, and an answer that may not be given leaves the prompt open.

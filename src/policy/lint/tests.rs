@@ -65,6 +65,11 @@ fn a_rule_that_can_never_match_is_refused() {
             RuleSpec { kinds: vec![Kind::Launch], unless: bcc(), ..deny() },
             ".unless: never matters",
         ),
+        (
+            "arguments of a server's questions",
+            RuleSpec { kinds: vec![Kind::Sampling, Kind::Elicitation], arguments: bcc(), ..deny() },
+            ".arguments: never matters",
+        ),
         ("an exception of all", RuleSpec { arguments: bcc(), unless: bcc(), ..deny() }, ".unless: excepts all"),
     ] {
         let found = problems(Effect::Ask, vec![rule]);

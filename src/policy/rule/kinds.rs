@@ -17,8 +17,7 @@ impl Kinds {
     /// What goes with items and cannot wait for a consent, tasks aside: their calls were decided.
     pub(in crate::policy) const FOLLOWING: Self = Self::from_kinds(&[Kind::Completion, Kind::Subscription]);
     /// What can have arguments to look at.
-    pub(in crate::policy) const WITH_ARGUMENTS: Self =
-        Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Completion, Kind::Sampling, Kind::Elicitation]);
+    pub(in crate::policy) const WITH_ARGUMENTS: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Completion]);
     /// What is allowed unless a rule denies it.
     const FREE: Self = Self::from_kinds(&[Kind::Sampling, Kind::Elicitation, Kind::Launch]);
     const TOOLS: Self = Self::from_kinds(&[Kind::Tool, Kind::Task]);

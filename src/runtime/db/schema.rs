@@ -48,14 +48,6 @@ CREATE TABLE pins (
     PRIMARY KEY (upstream, kind, name)
 ) STRICT;
 
--- How each upstream may be launched.
-CREATE TABLE launches (
-    upstream TEXT PRIMARY KEY,
-    approved TEXT, approved_digest TEXT,
-    waiting TEXT, waiting_digest TEXT,
-    by TEXT, at INTEGER NOT NULL
-) STRICT;
-
 -- Limits that outlive a restart.
 CREATE TABLE limits (
     limit_id TEXT NOT NULL, bucket TEXT NOT NULL, day INTEGER NOT NULL, state INTEGER NOT NULL,

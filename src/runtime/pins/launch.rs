@@ -92,7 +92,7 @@ enum Door {
 
 /// Stands before every start of one upstream: what is started is what was approved.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct LaunchGate {
     pins: Pins,
     door: ArcSwap<Door>,
     digest: ArcSwap<Digest>,
@@ -102,7 +102,7 @@ pub(crate) struct Gate {
     pub(crate) reviewed: Notify,
 }
 
-impl Gate {
+impl LaunchGate {
     /// `denied` says why the policy allows no start at all.
     pub(crate) fn new(pins: Pins, spec: &Upstream, denied: Option<String>) -> Self {
         let digest = Digest::of(describe(spec, None).as_bytes());

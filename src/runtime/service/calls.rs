@@ -80,7 +80,8 @@ impl Service {
             Method::Complete => Kind::Completion,
             _ => Kind::Resource,
         };
-        let canonical = routed.canonical.as_deref().unwrap_or(&entry.canonical);
+        let name: Arc<str> = routed.canonical.as_deref().map_or_else(|| Arc::clone(&entry.canonical), Arc::from);
+        let canonical = &*name;
         // The catalog's rules fit the catalog's items; a completion and a URI that a template covers have their own.
         let own_rules = (routed.canonical.is_some() || kind == Kind::Completion)
             .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
@@ -107,7 +108,7 @@ impl Service {
             Box::new(InputContext {
                 caller: Arc::clone(&client.caller),
                 profile: client.profile.clone(),
-                item: Arc::from(canonical),
+                item: Arc::clone(&name),
                 arguments: arguments.clone(),
                 definition: entry.definition_digest,
                 launch: handle.launch(),
@@ -139,7 +140,7 @@ impl Service {
             session: Some(session),
             upstream: Arc::from(upstream),
             kind,
-            item: Arc::from(canonical),
+            item: Arc::clone(&name),
             definition: entry.definition_digest,
             launch: handle.launch(),
             arguments: Digest::of_arguments(arguments.as_ref()),
@@ -150,8 +151,7 @@ impl Service {
         let decision = if matches!(going_on, GoingOn::Permitted) {
             decide_again(&snapshot.policy, rules, &facts)
         } else {
-            let grants = self.ledger.grants();
-            let consent = |rule: &Arc<str>, need| grants.claim(&asked(rule, need), self.ledger.wall());
+            let consent = |rule: &Arc<str>, need| self.ledger.grants().claim(&asked(rule, need), self.ledger.wall());
             decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::since_1970())
         };
         if let Decision::Ask { rule, need } = &decision {
@@ -188,7 +188,7 @@ impl Service {
         let Some(place) = self.place() else { return Handled::Overloaded };
         let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
         let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        let (definition, canonical) = (entry.definition_digest, Arc::from(canonical));
+        let definition = entry.definition_digest;
         let Routed { outgoing, token, entry, .. } = routed;
         let permitted = Permitted {
             handle,
@@ -204,7 +204,13 @@ impl Service {
             place,
             share,
             input,
-            action: Action { kind, canonical, definition, arguments, generation: snapshot.generation },
+            action: Action {
+                kind,
+                canonical: Arc::clone(&name),
+                definition,
+                arguments,
+                generation: snapshot.generation,
+            },
         };
         Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
     }

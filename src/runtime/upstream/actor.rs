@@ -18,7 +18,7 @@ use crate::engine::restart::{Backoff, Verdict};
 use crate::mcp::input::Kinds;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
-use crate::runtime::pins::Gate;
+use crate::runtime::pins::LaunchGate;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::handle::{Handle, Link, LinkState};
@@ -64,7 +64,7 @@ pub(crate) struct Nursery {
     /// Whether others than the local user can call.
     pub(crate) many_callers: bool,
     /// Stands before each start.
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<LaunchGate>,
 }
 
 impl Nursery {
