@@ -61,6 +61,11 @@ impl UpstreamName {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name as text that others may keep.
+    pub(crate) fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
 }
 
 impl fmt::Display for UpstreamName {

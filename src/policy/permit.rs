@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Annotations;
 use super::consent::Grant;
 use super::limit::{Held, Lease, Taken};
 
@@ -49,6 +50,11 @@ impl Permit {
     /// [`AGAIN_RULE`](super::AGAIN_RULE).
     pub(crate) fn rule(&self) -> &Arc<str> {
         &self.rule
+    }
+
+    /// Whether the record of the decision has to be on disk before the call is sent.
+    pub(crate) fn is_grave(&self, annotations: Annotations) -> bool {
+        annotations.known_destructive || self.grant.as_ref().is_some_and(|grant| grant.is_grave())
     }
 
     /// The consent that the call was allowed by.

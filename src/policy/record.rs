@@ -10,17 +10,15 @@ mod entry;
 
 pub(crate) use self::entry::{Entry, Event};
 
-/// One decision as a value: who, what, decision, rule, why.
+/// What there is to say about one decision: who, what, decision, rule, why.
 ///
-/// Holds no arguments, and of the client's text nothing at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    caller: Arc<str>,
-    upstream: Arc<str>,
-    kind: Kind,
-    item: Arc<str>,
+/// Gives no arguments, and of the client's text nothing at all.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    facts: &'a Facts<'a>,
+    item: &'a str,
     outcome: Outcome,
-    rule: Arc<str>,
+    rule: &'a Arc<str>,
     retry_after: Option<Duration>,
 }
 
@@ -32,28 +30,20 @@ enum Outcome {
     Limit,
 }
 
-impl Record {
+impl<'a> Record<'a> {
     /// Records a decision.
     ///
     /// `item` is the canonical name of what the catalog has. For a URI that is not listed that is
     /// the template which it matched, or for a link the upstream's name: the URI itself is text of
     /// the client.
-    pub(crate) fn new(facts: &Facts<'_>, item: &str, decision: &Decision) -> Self {
+    pub(crate) fn new(facts: &'a Facts<'a>, item: &'a str, decision: &'a Decision) -> Self {
         let (outcome, rule, retry_after) = match decision {
             Decision::Allow(permit) => (Outcome::Allow, permit.rule(), None),
             Decision::Ask { rule, .. } => (Outcome::Ask, rule, None),
             Decision::Deny { rule, .. } => (Outcome::Deny, rule, None),
             Decision::Limit { limit, retry_after } => (Outcome::Limit, limit, Some(*retry_after)),
         };
-        Self {
-            caller: Arc::from(facts.caller),
-            upstream: Arc::from(facts.upstream),
-            kind: facts.kind,
-            item: Arc::from(item),
-            outcome,
-            rule: Arc::clone(rule),
-            retry_after,
-        }
+        Self { facts, item, outcome, rule, retry_after }
     }
 
     /// The decision in one word, also for metric labels.
@@ -68,7 +58,7 @@ impl Record {
 
     /// Why it was decided so, for the operator.
     pub(crate) fn why(&self) -> &'static str {
-        match (self.outcome, &*self.rule) {
+        match (self.outcome, &**self.rule) {
             (Outcome::Limit, _) => "limit used up",
             (_, DOUBT_RULE) => "facts do not fit together",
             (_, DEFAULT_RULE) => "no rule matches",
@@ -77,40 +67,25 @@ impl Record {
     }
 
     /// The rule or limit that decided.
-    pub(crate) fn rule(&self) -> &str {
-        &self.rule
+    pub(crate) const fn rule(&self) -> &'a Arc<str> {
+        self.rule
     }
 
     /// The catalog's name of what was asked for.
-    pub(crate) fn item(&self) -> &str {
-        &self.item
+    pub(crate) const fn item(&self) -> &'a str {
+        self.item
     }
 
-    pub(crate) fn caller(&self) -> &str {
-        &self.caller
+    pub(crate) const fn caller(&self) -> &'a str {
+        self.facts.caller
     }
 
-    pub(crate) fn upstream(&self) -> &str {
-        &self.upstream
+    pub(crate) const fn upstream(&self) -> &'a str {
+        self.facts.upstream
     }
 
     pub(crate) const fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The decision as an event of the audit log.
-    pub(crate) fn entry(&self, call: u64) -> Entry {
-        Entry {
-            call: Some(call),
-            caller: Some(Arc::clone(&self.caller)),
-            upstream: Some(Arc::clone(&self.upstream)),
-            kind: Some(self.kind),
-            item: Some(Arc::clone(&self.item)),
-            result: self.decision(),
-            rule: Some(Arc::clone(&self.rule)),
-            why: self.why().into(),
-            ..Entry::new(Event::Decision)
-        }
+        self.facts.kind
     }
 
     /// How long a limited call has to wait.

@@ -143,8 +143,12 @@ struct Shared {
 
 /// What the writer is handed.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are records, and a box would be freed by another thread than made it"
+)]
 enum Job {
-    Record(Box<Ticket>),
+    Record(Ticket),
     /// Sync everything, keep the head, say so.
     Flush(oneshot::Sender<()>),
 }
@@ -212,7 +216,7 @@ impl Audit {
             (None, None)
         };
         let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, answer };
-        let unsent = match inner.queue.try_send(Job::Record(Box::new(ticket))) {
+        let unsent = match inner.queue.try_send(Job::Record(ticket)) {
             Ok(()) => None,
             Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => Some(job),
         };

@@ -19,7 +19,7 @@ pub(crate) struct Recent {
 
 impl Recent {
     /// Keeps a decision; the oldest gives way.
-    pub(crate) fn push(&self, record: &Record, now: u64) {
+    pub(crate) fn push(&self, record: &Record<'_>, now: u64) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let at = usize::try_from(count % KEPT as u64).unwrap_or(0);

@@ -22,7 +22,7 @@ use crate::mcp::log::{LogLevel, LogSwitch};
 use crate::mcp::meta::MetaError;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{self, CallerLimiter, Decision, Facts, Permit, Record};
+use crate::policy::{self, CallerLimiter, Decision, Event, Facts, Permit, Record};
 use crate::runtime::asker::Asker;
 use crate::runtime::asking::ClientCall;
 use crate::runtime::audit::Audit;
@@ -124,6 +124,11 @@ impl ClientContext {
     /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
     pub(crate) fn new(caller: Arc<str>, profile: Option<Arc<str>>, revision: Revision) -> Self {
         Self { caller, profile, revision, offered: Kinds::default(), asker: None, log: None, watched: None, tag: None }
+    }
+
+    /// The number of its session or pipe.
+    pub(crate) fn session(&self) -> u64 {
+        self.tag.as_ref().map_or(STATELESS, |tag| tag.number())
     }
 
     pub(crate) fn viewer(&self) -> Viewer<'_> {
@@ -259,7 +264,7 @@ impl Service {
         decision: Decision,
         facts: &Facts<'_>,
         entry: &Entry,
-        session: u64,
+        client: &ClientContext,
         call: u64,
     ) -> Result<(Permit, Option<Gate>), Refusal> {
         let record = Record::new(facts, &entry.canonical, &decision);
@@ -270,7 +275,7 @@ impl Service {
                 tracing::$level!(
                     target: "audit",
                     decision = record.decision(),
-                    rule = record.rule(),
+                    rule = &**record.rule(),
                     caller = record.caller(),
                     upstream.name = record.upstream(),
                     item.kind = record.kind().as_str(),
@@ -291,21 +296,18 @@ impl Service {
         if self.console.get().is_some() {
             self.recent.push(&record, clock::unix_seconds());
         }
-        let grant = match &decision {
-            Decision::Allow(permit) => permit.grant(),
+        let permit = match &decision {
+            Decision::Allow(permit) => Some(permit),
             Decision::Ask { .. } | Decision::Deny { .. } | Decision::Limit { .. } => None,
         };
-        let is_grave = grant.is_some() || facts.annotations.known_destructive;
+        let grant = permit.and_then(Permit::grant);
         let written = policy::Entry {
-            session: Some(session),
-            definition: Some(entry.definition_digest),
-            arguments: facts.arguments.cloned(),
             grant: grant.map(|grant| Arc::clone(grant.id())),
             evidence: grant.map(|grant| grant.evidence()),
             by: grant.map(|grant| Arc::clone(grant.by())),
-            ..record.entry(call)
+            ..decided(&record, facts, entry, client, call)
         };
-        let recorded = self.audit.record(written, is_grave && matches!(decision, Decision::Allow(_)));
+        let recorded = self.audit.record(written, permit.is_some_and(|permit| permit.is_grave(facts.annotations)));
         let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
         match decision {
             Decision::Allow(permit) => {
@@ -323,6 +325,24 @@ impl Service {
                 Err(Refusal::Told(limited(retry_after)))
             }
         }
+    }
+}
+
+/// A decision as an event of the audit log.
+fn decided(record: &Record<'_>, facts: &Facts<'_>, entry: &Entry, client: &ClientContext, call: u64) -> policy::Entry {
+    policy::Entry {
+        call: Some(call),
+        caller: Some(Arc::clone(&client.caller)),
+        session: Some(client.session()),
+        upstream: Some(entry.upstream_name.shared()),
+        kind: Some(facts.kind),
+        item: Some(Arc::clone(&entry.canonical)),
+        definition: Some(entry.definition_digest),
+        arguments: facts.arguments.cloned(),
+        result: record.decision(),
+        rule: Some(Arc::clone(record.rule())),
+        why: record.why().into(),
+        ..policy::Entry::new(Event::Decision)
     }
 }
 

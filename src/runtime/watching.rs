@@ -10,7 +10,7 @@ use crate::mcp::method::Method;
 use crate::policy::{Facts, Kind, decide};
 use crate::runtime::clock;
 use crate::runtime::gate::Gate;
-use crate::runtime::service::{Answer, ClientContext, Refusal, STATELESS, Service, unroutable};
+use crate::runtime::service::{Answer, ClientContext, Refusal, Service, unroutable};
 use crate::runtime::upstream::handle::Handle;
 use crate::runtime::upstream::lane::Wants;
 use crate::runtime::upstream::updates::{Target, Unwatched, Updates, Watcher, Watching};
@@ -140,8 +140,7 @@ impl Service {
         };
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::since_1970());
-        let session = client.tag.as_ref().map_or(STATELESS, |tag| tag.number());
-        let judged = self.judged(decision, &facts, entry, session, call);
+        let judged = self.judged(decision, &facts, entry, client, call);
         let exposed = params.string("uri").unwrap_or_default();
         let (permit, gate) = judged.map_err(|refusal| match refusal {
             Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, era),

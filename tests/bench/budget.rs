@@ -142,7 +142,7 @@ fn calls(results: &Results) -> Vec<Budget> {
         to_floor: results.ratio(CALL_C16, (HEADEND_GRANTED, FLOOR), CPU),
     });
     budgets.push(Budget {
-        figure: format!("{CALL_C16}: p50 with a live grant, recorded on disk before it is sent"),
+        figure: format!("{CALL_C16}: p50 with a live grant"),
         measured: results.ratio(CALL_C16, (HEADEND_GRANTED, HEADEND), P50),
         unit: "x without policy",
         digits: 2,

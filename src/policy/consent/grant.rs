@@ -190,6 +190,12 @@ impl Grant {
         self.row.lifetime == Lifetime::Once
     }
 
+    /// Whether the record of each use has to be on disk before its call is sent: one call alone was agreed to, or more was
+    /// wanted than a client's word. What another grant covers is recorded like what a rule allows; it is durable itself.
+    pub(crate) fn is_grave(&self) -> bool {
+        self.is_once() || self.row.asked.need > Evidence::Client
+    }
+
     /// Everything about it, as of this moment.
     pub(crate) fn row(&self) -> GrantRow {
         GrantRow { last_used: self.last_used(), uses: self.uses(), ..self.row.clone() }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::policy::Annotations;
+use crate::policy::{Annotations, Permit};
 use crate::wire::raw::RawJson;
 
 mod random;
@@ -343,4 +343,31 @@ fn a_refused_call_burns_nothing_and_a_lasting_grant_goes_first() {
     assert_eq!((spent.uses(), spent.last_used(), spent.unwritten()), (1, 5, 1));
     assert!(both.claim(&asked(), 5).is_none());
     assert_eq!(both.without(Grant::is_once).len(), 1);
+}
+
+#[test]
+fn the_record_of_a_grave_use_is_durable() {
+    let session = Lifetime::Session;
+    for (label, lifetime, need, destructive, want) in [
+        ("a lasting grant", session, Evidence::Client, false, false),
+        ("until it changes", Lifetime::UntilChanged, Evidence::Client, false, false),
+        ("for one call", Lifetime::Once, Evidence::Client, false, true),
+        ("more than a client's word", session, Evidence::Page, false, true),
+        ("known to destroy", session, Evidence::Client, true, true),
+    ] {
+        let row = GrantRow {
+            id: Arc::from("id"),
+            asked: Asked { need, ..asked() },
+            arguments: Arguments::Any,
+            lifetime,
+            evidence: Evidence::Operator,
+            by: Arc::from("by"),
+            granted_at: 0,
+            last_used: 0,
+            uses: 0,
+        };
+        let permit = Permit::mint(Arc::from("rule"), Some(Arc::new(Grant::new(row))));
+        let annotations = Annotations { known_destructive: destructive, ..Annotations::default() };
+        assert_eq!(permit.is_grave(annotations), want, "{label}");
+    }
 }

@@ -124,7 +124,7 @@ impl Writer {
         let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
         for job in jobs.drain(..) {
             match job {
-                Job::Record(ticket) => tickets.push(*ticket),
+                Job::Record(ticket) => tickets.push(ticket),
                 Job::Flush(done) => flushes.push(done),
             }
         }

@@ -14,7 +14,7 @@ use crate::policy::{Facts, Kind, decide_again};
 use crate::runtime::asking::ClientCall;
 use crate::runtime::clock;
 use crate::runtime::live::{Action, CallLabels, InputContext, LiveCall, Permitted, TaskWay};
-use crate::runtime::service::{Answer, ClientContext, Handled, Refusal, STATELESS, Service, label, refused};
+use crate::runtime::service::{Answer, ClientContext, Handled, Refusal, Service, label, refused};
 use crate::runtime::shares::Good;
 use crate::runtime::upstream::lane::Wants;
 use crate::wire::code;
@@ -87,9 +87,8 @@ impl Service {
         };
         // The catalog's rules are those of calls, of which some look at arguments.
         let rules = snapshot.policy.item_rules(Kind::Task, facts.upstream, facts.canonical);
-        let session = client.tag.as_ref().map_or(STATELESS, |tag| tag.number());
         let decision = decide_again(&snapshot.policy, &rules, &facts);
-        let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
+        let (permit, gate) = match self.judged(decision, &facts, entry, client, call) {
             Ok(permitted) => permitted,
             Err(Refusal::Hidden) => return Handled::Answer(unknown()),
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),

@@ -18,7 +18,7 @@ use crate::runtime::asking::{CONSENT_KEY, ClientCall, Request};
 use crate::runtime::clock;
 use crate::runtime::live::{Action, CallLabels, InFlight, InputContext, LiveCall, Permitted, TaskWay};
 use crate::runtime::service::{
-    Answer, ClientContext, Handled, Refusal, STATELESS, Service, label, no_completions, not_found, refused, unroutable,
+    Answer, ClientContext, Handled, Refusal, Service, label, no_completions, not_found, refused, unroutable,
 };
 use crate::runtime::shares::Good;
 use crate::runtime::snapshot::Snapshot;
@@ -134,11 +134,10 @@ impl Service {
                 Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
             },
         };
-        let session = client.tag.as_ref().map_or(STATELESS, |tag| tag.number());
         let asked = |rule: &Arc<str>, need: Evidence| Asked {
             caller: Arc::clone(&client.caller),
-            session: Some(session),
-            upstream: Arc::from(upstream),
+            session: Some(client.session()),
+            upstream: entry.upstream_name.shared(),
             kind,
             item: Arc::clone(&name),
             definition: entry.definition_digest,
@@ -157,7 +156,7 @@ impl Service {
         if let Decision::Ask { rule, need } = &decision {
             let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
             if !matches!(going_on, GoingOn::Consent { answer: Some(_), .. }) {
-                self.wrote_ask(&decision, &facts, entry, session, call, *need);
+                self.wrote_ask(&decision, &facts, entry, client, call, *need);
             }
             let mut params = params.clone();
             params.remove("requestState");
@@ -168,7 +167,7 @@ impl Service {
             let offered = if input.is_some() { own } else { Kinds::default() };
             return self.ask(request, input.as_deref(), asked, shown, going_on, offered, share);
         }
-        let (permit, gate) = match self.judged(decision, &facts, entry, session, call) {
+        let (permit, gate) = match self.judged(decision, &facts, entry, client, call) {
             Ok(permitted) => permitted,
             Err(Refusal::Hidden) => {
                 let unknown = match method {

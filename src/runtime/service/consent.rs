@@ -14,7 +14,7 @@ use crate::runtime::asking::{Asking, CONSENT_KEY, Channel, ClientCall, Request, 
 use crate::runtime::clock;
 use crate::runtime::live::InputContext;
 use crate::runtime::service::calls::GoingOn;
-use crate::runtime::service::{Answer, Handled, Service, refused};
+use crate::runtime::service::{Answer, ClientContext, Handled, Service, decided, refused};
 use crate::runtime::shares::Place;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
@@ -100,19 +100,13 @@ impl Service {
         decision: &Decision,
         facts: &Facts<'_>,
         entry: &Entry,
-        session: u64,
+        client: &ClientContext,
         call: u64,
         need: Evidence,
     ) {
         let record = Record::new(facts, &entry.canonical, decision);
         self.metrics.decision(record.decision(), record.rule());
-        let written = policy::Entry {
-            session: Some(session),
-            definition: Some(entry.definition_digest),
-            arguments: facts.arguments.cloned(),
-            evidence: Some(need),
-            ..record.entry(call)
-        };
+        let written = policy::Entry { evidence: Some(need), ..decided(&record, facts, entry, client, call) };
         if self.console.get().is_some() {
             self.recent.push(&record, clock::unix_seconds());
         }
