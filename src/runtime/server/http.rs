@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
 use crate::runtime::clock;
+use crate::runtime::repoll::repolled;
 use crate::runtime::server::address::{self, AddressLimits, Network};
 use crate::runtime::server::body::{Attended, ReplyBody};
 use crate::runtime::server::endpoint;
@@ -147,9 +148,8 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "TCP_NODELAY not set");
     }
-    let front = Arc::clone(front);
-    let stop = stop.clone();
-    front.service.tasks.clone().spawn("connection", async move {
+    let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
+    let serve = async move {
         let place = Counted(&front.connections);
         let connected = front.service.metrics.connected("http");
         let (received, sent) = (connected.received(), connected.sent());
@@ -184,7 +184,8 @@ fn serve_connection(front: &Arc<Front>, stream: TcpStream, peer: SocketAddr, sto
             tracing::debug!(client.address = %peer, error = %error, "connection ended");
         }
         drop((place, connected));
-    });
+    };
+    tasks.spawn("connection", repolled(serve));
 }
 
 fn patience(limits: &Limits) -> Patience {
