@@ -136,13 +136,16 @@ impl Meta {
         hop: &HopMeta,
         client: Said<'_>,
     ) -> Option<RawJson> {
-        let mut out = self.0.clone();
-        let traced: Vec<&str> = self.trace().map(|(key, _)| key).collect();
-        out.retain(|key| match key {
-            trace::PARENT | trace::STATE => traced.contains(&key),
-            PROGRESS_TOKEN | trace::BAGGAGE => false,
-            key => !is_reserved(key),
-        });
+        let mut out = RawObject::default();
+        if !self.0.is_empty() {
+            out = self.0.clone();
+            let traced: Vec<&str> = self.trace().map(|(key, _)| key).collect();
+            out.retain(|key| match key {
+                trace::PARENT | trace::STATE => traced.contains(&key),
+                PROGRESS_TOKEN | trace::BAGGAGE => false,
+                key => !is_reserved(key),
+            });
+        }
         if let Some(token) = token {
             out.set(PROGRESS_TOKEN, token.clone());
         }

@@ -15,6 +15,10 @@
 //! `execution` is dropped for all: tasks of 2025-11-25 are not offered to clients.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use bytes::{BufMut, BytesMut};
+use memchr::memmem::Finder;
 
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
@@ -22,6 +26,12 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// The members of a result that only the modern era knows.
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
+/// How nearly every modern result begins.
+const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
+
+/// Finds the names of those members. To prepare a search costs as much as to search most results.
+static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
+static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
 /// One definition as a client of `revision` sees it, under its exposed key.
 pub(crate) fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
@@ -95,11 +105,11 @@ pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> R
 /// Adds what the modern era demands of every result, in front, without parsing the rest.
 fn upgrade(method: Method, raw: RawJson) -> RawJson {
     // A legacy server has no notion of these members; should it use the names all the same, its own are removed.
-    let raw = if has_modern_member(&raw) { without_modern_members(&raw) } else { raw };
+    let raw = if has_modern_member(raw.bytes()) { without_modern_members(&raw) } else { raw };
     let head: &[u8] = if method == Method::ResourcesRead {
         br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private""#
     } else {
-        br#"{"resultType":"complete""#
+        COMPLETE
     };
     with_head(head, &raw)
 }
@@ -109,17 +119,17 @@ fn upgrade(method: Method, raw: RawJson) -> RawJson {
 /// Source: MCP 2026-07-28, basic, "Results".
 fn completed(raw: RawJson) -> RawJson {
     // The word deeper in the result hides that it is missing; finding that out would cost every result a parse.
-    if memchr::memmem::find(raw.bytes(), br#""resultType""#).is_some() {
+    if raw.bytes().starts_with(COMPLETE) || memchr::memmem::find(raw.bytes(), br#""resultType""#).is_some() {
         return raw;
     }
-    with_head(br#"{"resultType":"complete""#, &raw)
+    with_head(COMPLETE, &raw)
 }
 
 /// Puts members in front of an object's own, without parsing it.
 fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
     let body = raw.bytes().get(1..).unwrap_or(b"}");
     let empty = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
-    let mut out = bytes::BytesMut::with_capacity(head.len() + body.len() + 1);
+    let mut out = BytesMut::with_capacity(head.len() + body.len() + 1);
     out.extend_from_slice(head);
     if !empty {
         out.extend_from_slice(b",");
@@ -129,7 +139,7 @@ fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
 }
 
 fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
-    let raw = if from == Era::Modern && has_modern_member(&raw) { without_modern_members(&raw) } else { raw };
+    let raw = if from == Era::Modern && has_modern_member(raw.bytes()) { without_modern_members(&raw) } else { raw };
     if method == Method::ToolsCall {
         tool_result(raw, to)
     } else if method == Method::PromptsGet && to < Revision::V2025_06_18 {
@@ -139,11 +149,20 @@ fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
     }
 }
 
-fn has_modern_member(raw: &RawJson) -> bool {
-    MODERN_RESULT_MEMBERS.iter().any(|name| memchr::memmem::find(raw.bytes(), name.as_bytes()).is_some())
+fn has_modern_member(raw: &[u8]) -> bool {
+    MODERN.iter().any(|name| name.find(raw).is_some())
 }
 
 fn without_modern_members(raw: &RawJson) -> RawJson {
+    // Nothing is parsed where the one member stands in front of all others.
+    if let Some(rest) = raw.bytes().strip_prefix(COMPLETE).and_then(|rest| rest.strip_prefix(b","))
+        && !has_modern_member(rest)
+    {
+        let mut out = BytesMut::with_capacity(rest.len() + 1);
+        out.put_u8(b'{');
+        out.put_slice(rest);
+        return RawJson::trusted(out.freeze());
+    }
     let Ok(mut object) = RawObject::parse(raw) else { return raw.clone() };
     for name in MODERN_RESULT_MEMBERS {
         object.remove(name);
@@ -152,7 +171,7 @@ fn without_modern_members(raw: &RawJson) -> RawJson {
 }
 
 fn tool_result(raw: RawJson, to: Revision) -> RawJson {
-    let structured = memchr::memmem::find(raw.bytes(), b"structuredContent").is_some();
+    let structured = STRUCTURED.find(raw.bytes()).is_some();
     if !structured && to >= Revision::V2025_06_18 {
         return raw;
     }

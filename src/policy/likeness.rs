@@ -62,7 +62,8 @@ impl Markers {
     }
 
     fn find(&self, text: &str) -> Option<&str> {
-        if self.others.is_empty() {
+        // Each marker has two underscores. Most texts have none, nor a letter that only looks like one.
+        if self.others.is_empty() || (text.is_ascii() && !text.contains("__")) {
             return None;
         }
         let lower = text.to_lowercase();

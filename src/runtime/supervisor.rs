@@ -37,6 +37,8 @@ const GRACE: Duration = Duration::from_secs(600);
 const SETTLE: Duration = Duration::from_millis(1500);
 /// How often the pins of other processes are looked at.
 const REFRESH: Duration = Duration::from_secs(2);
+/// Reports of upstreams that may wait; as many are shown together.
+const REPORTS: usize = 64;
 /// How long a replaced upstream may finish its calls.
 const REPLACE_DRAIN: Duration = Duration::from_secs(10);
 /// Freshness told to modern clients: while all is well, and while an upstream is missing.
@@ -108,7 +110,7 @@ struct Supervisor {
 pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
     let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
     let limiter = parts.leases.limiter(&policy).map_err(|error| error.to_string())?;
-    let (reports_in, reports) = mpsc::channel(64);
+    let (reports_in, reports) = mpsc::channel(REPORTS);
     let (orders_in, orders) = mpsc::channel(8);
     let (generation_in, generation) = watch::channel(0);
     let (settled_in, settled) = watch::channel(false);
@@ -145,6 +147,8 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         actors: TaskGroup::default(),
         stop: stop.clone(),
     };
+    let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
+    supervisor.parts.pins.expect(supervisor.config.upstreams.iter().filter(may_start));
     for upstream in supervisor.config.upstreams.clone() {
         supervisor.launch(upstream)?;
     }
@@ -160,9 +164,11 @@ impl Supervisor {
         tokio::pin!(settle);
         let mut grace = tokio::time::interval(Duration::from_secs(30));
         let mut refresh = tokio::time::interval(REFRESH);
+        let mut news = Vec::with_capacity(REPORTS);
         loop {
             tokio::select! {
-                Some(report) = reports.recv() => self.report(report),
+                // What came while the last catalog was made is shown together.
+                1.. = reports.recv_many(&mut news, REPORTS) => self.reports(news.drain(..)),
                 Some(order) = orders.recv() => self.order(order),
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
                 _ = grace.tick() => self.publish(false),
@@ -210,24 +216,31 @@ impl Supervisor {
         Ok(())
     }
 
-    fn report(&mut self, report: Report) {
-        let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
-        if !Arc::ptr_eq(&managed.handle, &report.handle) {
-            return;
+    fn reports(&mut self, news: impl Iterator<Item = Report>) {
+        let listed: Vec<UpstreamName> = news.filter_map(|report| self.report(report)).collect();
+        self.publish(false);
+        self.settle(false);
+        // Nobody waits for that.
+        for name in &listed {
+            self.remember(name);
         }
+    }
+
+    /// Takes a report over; the upstream's name when it has listed its items.
+    fn report(&mut self, report: Report) -> Option<UpstreamName> {
+        let managed = self.managed.get_mut(&report.upstream)?;
+        if !Arc::ptr_eq(&managed.handle, &report.handle) {
+            return None;
+        }
+        let mut listed = None;
         match report.news {
             News::Inventory(inventory, agreed) => {
                 for why in &inventory.skipped {
                     tracing::warn!(upstream.name = %report.upstream, error = %why, "part of a list is not offered");
                 }
-                if let Some(store) = &self.parts.store {
-                    let launch = managed.handle.spec.load().launch_identity();
-                    if let Err(error) = store.remember(&launch, &inventory, agreed.revision) {
-                        tracing::warn!(upstream.name = %report.upstream, error = %error, "inventory not kept on disk");
-                    }
-                }
                 managed.inventory = Some((inventory, agreed.revision));
                 managed.heard = true;
+                listed = Some(report.upstream);
             }
             News::State => {}
         }
@@ -239,8 +252,17 @@ impl Supervisor {
             LinkState::Ready(_) => managed.down_since = None,
             LinkState::Idle | LinkState::Starting | LinkState::Stopped => {}
         }
-        self.publish(false);
-        self.settle(false);
+        listed
+    }
+
+    /// Keeps what an upstream listed for the next start.
+    fn remember(&self, name: &UpstreamName) {
+        let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(name)) else { return };
+        let Some((inventory, revision)) = &managed.inventory else { return };
+        let launch = managed.handle.spec.load().launch_identity();
+        if let Err(error) = store.remember(&launch, inventory, *revision) {
+            tracing::warn!(upstream.name = %name, error = %error, "inventory not kept on disk");
+        }
     }
 
     fn settle(&self, time_is_over: bool) {

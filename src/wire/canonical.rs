@@ -52,6 +52,8 @@ fn write(value: &RawJson, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
             }
             out.push(b']');
         }
+        // Without an escape it has none too many: what needs one cannot stand in JSON without.
+        Some(b'"') if memchr::memchr(b'\\', value.bytes()).is_none() => out.extend_from_slice(value.bytes()),
         Some(b'"') => serde_json::to_writer(&mut *out, &value.parse::<String>()?)?,
         Some(b'-' | b'0'..=b'9') => {
             let text = value.text();

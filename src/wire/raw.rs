@@ -27,6 +27,13 @@ impl RawJson {
 
     /// The JSON text of a string.
     pub(crate) fn string(text: &str) -> Self {
+        if is_plain(text) {
+            let mut out = BytesMut::with_capacity(text.len() + 2);
+            out.put_u8(b'"');
+            out.put_slice(text.as_bytes());
+            out.put_u8(b'"');
+            return Self(out.freeze());
+        }
         // Serialising a string cannot fail; the fallback keeps the value valid JSON all the same.
         Self(serde_json::to_vec(text).map_or_else(|_| Bytes::from_static(b"\"\""), Bytes::from))
     }
@@ -66,6 +73,11 @@ impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawJson({} bytes)", self.0.len())
     }
+}
+
+/// Whether a text stands in JSON as it is, between quotes.
+pub(crate) fn is_plain(text: &str) -> bool {
+    text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
 }
 
 /// One member of an object: its key as written (quotes included) and its value.
@@ -255,6 +267,13 @@ mod tests {
         assert_eq!(o.encode().text(), r#"{"z":12345678901234567890123,"name":"b","\u0078":[1, 2.50],"new":true}"#);
         assert_eq!(o.get("x").unwrap().text(), "[1, 2.50]");
         assert_eq!(o.remove("x").unwrap().text(), "[1, 2.50]");
+    }
+
+    #[test]
+    fn strings_are_written_as_json_writes_them() {
+        for text in ["", "plain", "é✓ \u{7f}\u{2028}", "a\"b", "back\\slash", "line\nbreak", "\u{1f}"] {
+            assert_eq!(RawJson::string(text).text(), serde_json::to_string(text).unwrap());
+        }
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! What an upstream's answer is to a client of this hop.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use crate::mcp::input::{InputRequest, Kinds, pages};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
@@ -22,7 +26,9 @@ pub(super) fn is_complete(raw: &RawJson) -> bool {
 }
 
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {
-    memchr::memmem::find(raw.bytes(), b"\"isError\"").is_some_and(|_| {
+    // To prepare a search costs as much as to search most results.
+    static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
+    IS_ERROR.find(raw.bytes()).is_some_and(|_| {
         RawObject::parse(raw).is_ok_and(|o| o.get("isError").is_some_and(|v| v.bytes().as_ref() == b"true"))
     })
 }

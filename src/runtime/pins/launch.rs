@@ -169,13 +169,29 @@ impl Pins {
         self.book().get(upstream, PinKind::Launch, "").is_some_and(|record| record.pin.shows(launch))
     }
 
+    /// Judges the launches of several upstreams with one wait for the disk, before each is judged at its gate. Blocks where there
+    /// is a disk.
+    pub(crate) fn expect<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
+        let unknown = |spec: &'a Upstream| {
+            let program = program_of(spec);
+            let is_there = program.is_some() || matches!(spec.target, Target::Http { .. });
+            let launch = is_there.then(|| describe(spec, program.as_deref()))?;
+            (!self.allows(&spec.name, Digest::of(launch.as_bytes()))).then(|| started(spec, &launch))
+        };
+        let steps: Vec<_> = specs.filter_map(unknown).collect();
+        if !steps.is_empty() {
+            // What cannot be written down is judged once more at its gate, which says why.
+            drop(self.take_now(steps, &[]));
+        }
+    }
+
     /// Judges the launch of an upstream; a reason when it is not to be started. Blocks where there is a disk.
     fn start(&self, spec: &Upstream, launch: &str) -> Result<Option<String>, DbError> {
         let digest = Digest::of(launch.as_bytes());
-        let key = PinKey::launch(&spec.name);
-        let text = Text { digest, text: Arc::from(launch) };
-        let step = Step::Started { text, words: words(launch), trust: spec.trust };
-        let stepped = self.take_now(vec![(key, step)], &[])?;
+        if self.allows(&spec.name, digest) {
+            return Ok(None);
+        }
+        let stepped = self.take_now(vec![started(spec, launch)], &[])?;
         let record = stepped.into_iter().next().and_then(|(_, after)| after.ok());
         Ok(match record {
             Some(record) if record.pin.shows(digest) => None,
@@ -183,6 +199,11 @@ impl Pins {
             None => Some("its launch cannot be judged".to_owned()),
         })
     }
+}
+
+fn started(spec: &Upstream, launch: &str) -> (PinKey, Step) {
+    let text = Text { digest: Digest::of(launch.as_bytes()), text: Arc::from(launch) };
+    (PinKey::launch(&spec.name), Step::Started { text, words: words(launch), trust: spec.trust })
 }
 
 fn blocked(upstream: &UpstreamName, state: PinState, why: &str) -> String {

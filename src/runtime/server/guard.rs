@@ -23,6 +23,8 @@ const SINGLE: [&str; 6] =
 /// The rules of one listener.
 #[derive(Debug)]
 pub(crate) struct Guard {
+    /// This listener's own names, as nearly every client writes them.
+    usual: [String; 3],
     hosts: Vec<String>,
     origins: Vec<String>,
     port: u16,
@@ -43,6 +45,7 @@ impl Guard {
         limits: &Limits,
     ) -> Self {
         Self {
+            usual: LOOPBACK.map(|name| format!("{name}:{}", listen.port())),
             hosts: allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             origins: allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             port: listen.port(),
@@ -77,6 +80,24 @@ impl Guard {
             return Err(bad("more than one Host header"));
         }
         let host = host.to_str().ok().filter(|host| !host.is_empty()).ok_or_else(|| bad("bad Host header"))?;
+        let is_usual = self.usual.iter().any(|usual| usual == host);
+        if !is_usual || head.uri.authority().is_some() || head.headers.contains_key(ORIGIN) {
+            self.admit_host(head, host)?;
+        }
+        // Most requests repeat no header at all.
+        if head.headers.len() != head.headers.keys_len() {
+            for name in SINGLE {
+                if head.headers.get_all(name).iter().nth(1).is_some() {
+                    return Err(bad("a header that must stand once stands twice"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges a Host by its parts, and what has to agree with it.
+    fn admit_host(&self, head: &Parts, host: &str) -> Result<(), Box<Response<ReplyBody>>> {
+        let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text));
         let authority: Authority = host.parse().map_err(|_| bad("bad Host header"))?;
         if host.contains('@') {
             return Err(bad("bad Host header"));
@@ -91,13 +112,7 @@ impl Guard {
             let text = "this Host is not allowed; see `server.allowed-hosts`";
             return Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)));
         }
-        self.admit_origin(&head.headers, &authority)?;
-        for name in SINGLE {
-            if head.headers.get_all(name).iter().nth(1).is_some() {
-                return Err(bad("a header that must stand once stands twice"));
-            }
-        }
-        Ok(())
+        self.admit_origin(&head.headers, &authority)
     }
 
     fn allows_host(&self, authority: &Authority) -> bool {
