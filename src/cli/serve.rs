@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::{Failure, print};
 use super::source::{self, Loaded};
 use super::{CONFIG, Common, LogFormat, OK, SOFTWARE, ServeArgs, USAGE};
-use crate::config::{self, Auth, Config};
+use crate::config::{self, Auth};
 use crate::runtime::admin::{self, Access};
 use crate::runtime::audit::MAIN;
 use crate::runtime::gateway::{Addresses, Gateway, StartError};
@@ -65,7 +65,7 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
 async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Failure> {
     warn(&loaded, inline);
     let (embedded, socket) = (loaded.embedded, source::own_socket(common, &loaded.config));
-    let access = access(&loaded.config);
+    let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
     let store = source::store()?;
     let _lock = store.lock().map_err(|error| Failure::new(CONFIG, error))?;
@@ -101,11 +101,6 @@ pub(super) fn start_failure(error: StartError) -> Failure {
         StartError::Metrics(_) => SOFTWARE,
     };
     Failure::new(code, error)
-}
-
-fn access(config: &Config) -> Access {
-    let uids = config.admin.users.iter().filter_map(|user| user.parse().ok()).collect();
-    Access { uids, group_readable: config.admin.group.is_some() }
 }
 
 /// Tells people and scripts where the gateway is. The token is shown on a terminal only.

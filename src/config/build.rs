@@ -314,6 +314,9 @@ fn admin(table: Option<Table<'_>>) -> Admin {
         group: table.string("group"),
         users: table.strings("users").unwrap_or_default(),
     };
+    if !admin.users.is_empty() && admin.group.is_none() {
+        table.warning("others cannot open the socket, whose mode is 0600; set `group` to one that the users are in");
+    }
     table.finish();
     admin
 }

@@ -302,6 +302,10 @@ impl<'s> Table<'s> {
         self.source.problem_at(&self.path, message);
     }
 
+    pub(super) fn warning(&self, message: impl Into<String>) {
+        self.source.warning_at(&self.path, message);
+    }
+
     pub(super) fn string(&mut self, key: &'static str) -> Option<String> {
         self.take(key)?.string()
     }

@@ -1,7 +1,7 @@
 //! The admin socket: a hello in each direction, then MCP itself or the operator's methods. No method carries a command line.
 
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,28 +18,28 @@ use crate::policy::Policy;
 use crate::runtime::gateway::Gateway;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::lines;
-use crate::runtime::service::{ClientContext, Handled, LOCAL};
+use crate::runtime::service::{ClientContext, Handled};
 use crate::runtime::upstream::handle::LinkState;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
+mod access;
 mod consents;
 mod pins;
 
+pub(crate) use self::access::Access;
 pub(crate) use self::pins::listed;
+
+use self::access::operator;
 
 /// Version of the hello; a newer major one is refused.
 const HELLO: u64 = 1;
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
 
-/// Who may connect besides our own user and root.
-#[derive(Clone, Debug)]
-pub(crate) struct Access {
-    pub(crate) uids: Vec<u32>,
-    pub(crate) group_readable: bool,
-}
+/// What users of the socket may do who are not the operator: what its clients may.
+const FOR_EVERYBODY: [&str; 2] = ["tools", "call"];
 
 /// Binds the socket, replacing one that nobody answers.
 ///
@@ -59,8 +59,7 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    let mode = if access.group_readable { 0o660 } else { 0o600 };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    access.open(path)?;
     Ok(listener)
 }
 
@@ -73,7 +72,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
             () = draining.cancelled() => break,
         };
         let Ok((stream, _)) = accepted else { continue };
-        let caller = stream.peer_cred().ok().and_then(|peer| caller_of(peer.uid(), &access));
+        let caller = stream.peer_cred().ok().and_then(|peer| access.caller(peer.uid()));
         let Some(caller) = caller else {
             tracing::warn!("admin connection of a foreign user refused");
             continue;
@@ -87,14 +86,6 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
     }
     // The path may be gone already.
     drop(std::fs::remove_file(path));
-}
-
-fn caller_of(uid: u32, access: &Access) -> Option<Arc<str>> {
-    let own = rustix::process::getuid().as_raw();
-    if uid == own {
-        return Some(Arc::from(LOCAL));
-    }
-    (uid == 0 || access.uids.contains(&uid) || access.group_readable).then(|| Arc::from(format!("uid:{uid}")))
 }
 
 /// The first line of either side.
@@ -194,7 +185,12 @@ async fn admin(
 }
 
 async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
-    if let Some(outcome) = consents::operate(gateway, caller, request).await {
+    let by = match operator(caller) {
+        Some(by) => by,
+        None if FOR_EVERYBODY.contains(&request.method.as_str()) => String::new(),
+        None => return Err((1, "only the user that headend runs as, and root, may do that".to_owned())),
+    };
+    if let Some(outcome) = consents::operate(gateway, &by, request).await {
         return outcome;
     }
     match request.method.as_str() {
@@ -202,7 +198,7 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
         "tools" => Ok(tools(gateway, caller)),
         "reload" => gateway.reload().await.map(|plan| object(&[("plan", &plan)])).map_err(|why| (1, why)),
         "call" => call(gateway, caller, request).await,
-        "console.link" => console_link(gateway, caller),
+        "console.link" => console_link(gateway),
         method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,
         other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
     }
@@ -270,15 +266,18 @@ fn status(gateway: &Gateway) -> RawJson {
     out.encode()
 }
 
-fn tools(gateway: &Gateway, caller: &str) -> RawJson {
+/// The tools, and for users who are not the operator those that they may know of.
+fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
     let snapshot = gateway.service.snapshots.load_full();
     let view = &snapshot.whole;
+    let viewer = ClientContext::new(Arc::clone(caller), None, Revision::LATEST_LEGACY);
+    let is_shown = |at: &usize| operator(caller).is_some() || view.visible(&snapshot.policy, *at, viewer.viewer());
     let rows: Vec<String> = view
         .catalog
         .entries()
         .iter()
         .enumerate()
-        .filter(|(_, entry)| entry.list == List::Tools)
+        .filter(|(at, entry)| entry.list == List::Tools && is_shown(at))
         .filter_map(|(at, _)| view.item(at))
         .map(|(entry, rules)| {
             let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry.annotations);
@@ -298,11 +297,8 @@ fn tools(gateway: &Gateway, caller: &str) -> RawJson {
     RawJson::trusted(format!(r#"{{"tools":[{}]}}"#, rows.join(",")))
 }
 
-/// A link that signs in to the console. Whoever has it is the operator, so not every user of the socket gets one.
-fn console_link(gateway: &Gateway, caller: &str) -> Result<RawJson, (i64, String)> {
-    if caller != LOCAL && caller != "uid:0" {
-        return Err((1, "only the user that runs the daemon, and root, may open the console".to_owned()));
-    }
+/// A link that signs in to the console. Whoever has it is the operator.
+fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let off = || (1, "the console is off; see `[console] listen`".to_owned());
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
     let mut out = RawObject::default();

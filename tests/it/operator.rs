@@ -33,6 +33,50 @@ fn the_commands_answer_from_the_running_daemon() {
 }
 
 #[test]
+fn other_users_of_the_socket_are_clients_and_not_the_operator() {
+    if !rustix::process::getuid().is_root() || !installed("setpriv") {
+        return eprintln!("left out: the socket for other users: only root can become another user, with setpriv");
+    }
+    let stage = |access: &str| {
+        let setup = Setup::new().toml(&format!("[admin]\n{access}"));
+        let rules = r#"default = "allow"
+            [[policy.rules]]
+            id = "not-theirs"
+            effect = "deny"
+            tools = ["fx__fail"]
+            callers = ["uid:65534"]"#;
+        let gateway = setup.policy(rules).fake("fx", &Fake::stdio("both")).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        for folder in ["", "run"] {
+            let path = gateway.world.path(folder);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        gateway
+    };
+    let as_nobody = |gateway: &Gateway, args: &[&str]| {
+        let mut command = gateway.world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", headend()]).args(args).current_dir("/");
+        let socket = gateway.world.path("run/headend.sock");
+        let child = command.arg("--socket").arg(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        output_within(child, Duration::from_secs(30), &format!("headend {args:?} as another user"))
+    };
+    let gateway = stage("group = \"nogroup\"\nusers = [\"nobody\"]");
+    let called = as_nobody(&gateway, &["call", "fx__echo", r#"{"text":"as nobody"}"#]);
+    assert!(String::from_utf8_lossy(&called.stdout).contains("as nobody"), "{}", said(&called));
+    let listed = |output: &Output| String::from_utf8_lossy(&output.stdout).contains("fx__fail");
+    assert!(
+        listed(&ok(&gateway, &["tools"])) && !listed(&as_nobody(&gateway, &["tools"])),
+        "what is hidden stays hidden"
+    );
+    for args in [&["reload"][..], &["status"], &["approvals"], &["grants"], &["pins"], &["console"]] {
+        let refused = as_nobody(&gateway, args);
+        assert!(!refused.status.success() && said(&refused).contains("only the user"), "{args:?}: {}", said(&refused));
+    }
+    let closed = stage("");
+    assert!(!as_nobody(&closed, &["call", "fx__echo", "{}"]).status.success());
+}
+
+#[test]
 fn the_token_is_made_once_and_only_its_owner_reads_it() {
     let mut gateway = Setup::new().start();
     let token = gateway.token().unwrap();

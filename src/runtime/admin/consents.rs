@@ -1,49 +1,26 @@
-//! The operator's methods about consent: open prompts and grants. Who may connect for MCP is not thereby the operator: they are
-//! for our own user and root alone.
-
-use std::sync::Arc;
+//! The operator's methods about consent: open prompts and grants.
 
 use super::object;
 use crate::policy::consent::GrantRow;
 use crate::runtime::gateway::Gateway;
 use crate::runtime::ledger::{Wish, json};
-use crate::runtime::service::LOCAL;
 use crate::wire::code;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The uid that may do everything anyway.
-const ROOT: &str = "uid:0";
-
-/// Does what is asked for; `None` where that is nothing of ours.
-pub(super) async fn operate(
-    gateway: &Gateway,
-    caller: &Arc<str>,
-    request: &Request,
-) -> Option<Result<RawJson, (i64, String)>> {
+/// Does what the operator `by` asks for; `None` where that is nothing of ours.
+pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
     let method = request.method.as_str();
     if !["approvals.list", "approvals.answer", "grants.list", "grants.revoke"].contains(&method) {
         return None;
     }
-    let Some(by) = operator(caller) else {
-        return Some(Err((1, "only the user that headend runs as, and root, may see and give consents".to_owned())));
-    };
     let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
     Some(match method {
         "approvals.list" => prompts(gateway).await,
-        "approvals.answer" => answer(gateway, &params, &by).await,
+        "approvals.answer" => answer(gateway, &params, by).await,
         "grants.list" => Ok(grants(gateway)),
         _ => revoke(gateway, &params).await,
     })
-}
-
-/// How an operator is named in grants.
-fn operator(caller: &str) -> Option<String> {
-    match caller {
-        LOCAL => Some(format!("uid:{}", rustix::process::getuid().as_raw())),
-        ROOT => Some(ROOT.to_owned()),
-        _ => None,
-    }
 }
 
 async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
@@ -77,18 +54,4 @@ async fn revoke(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, 
     let mut out = RawObject::default();
     out.set("revoked", RawJson::trusted(revoked.to_string()));
     Ok(out.encode())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_operator_is_our_own_user_or_root() {
-        assert_eq!(operator(LOCAL), Some(format!("uid:{}", rustix::process::getuid().as_raw())));
-        assert_eq!(operator("uid:0").as_deref(), Some("uid:0"));
-        for other in ["uid:1000", "uid:00", "ci", ""] {
-            assert_eq!(operator(other), None, "{other:?}");
-        }
-    }
 }
