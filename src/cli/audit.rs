@@ -70,7 +70,7 @@ fn places(common: &Common) -> Result<(PathBuf, PathBuf), Failure> {
     let environment = |name: &str| std::env::var(name).ok();
     let state = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    let audit = source::quiet(common).map_or_else(config::Audit::default, |config| config.audit);
+    let audit = source::audit(common);
     let folder = state.join(audit.path);
     Ok((state, folder))
 }

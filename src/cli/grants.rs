@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::approvals::{Place, field, one, print_json};
 use super::output::{Failure, print, table};
-use super::{CONFIG, Common, NO, OK};
+use super::{CONFIG, Common, NO, OK, source};
+use crate::runtime::audit::Journal;
 use crate::runtime::ledger::beside;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -40,7 +41,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
         What::List => list(&rows),
         What::Revoke { id, all } => {
             let id = id.map(|start| one(&rows, &start, "grant").map(|row| row.string("id").unwrap_or_default()));
-            let count = revoke(&mut place, id.transpose()?.as_deref())?;
+            let count = revoke(common, &mut place, id.transpose()?.as_deref())?;
             if args.json {
                 print(&format!("{{\"revoked\":{count}}}\n"))?;
             } else {
@@ -78,10 +79,20 @@ fn date(seconds: &str) -> String {
     date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())
 }
 
-fn revoke(place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {
+fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {
     match place {
         Place::Nowhere => Ok(0),
-        Place::Store(db) => beside::revoke(db, id).map_err(|error| Failure::new(CONFIG, error)),
+        Place::Store(db) => {
+            let by = format!("uid:{}", rustix::process::getuid().as_raw());
+            let ended = beside::revoke(db, id, &by).map_err(|error| Failure::new(CONFIG, error))?;
+            let count = ended.len();
+            if count > 0 {
+                // Nobody has to keep a consent because the disk is full.
+                let written = Journal::open(db, &source::audit(common)).and_then(|journal| journal.write(ended));
+                written.map_err(|why| Failure::new(CONFIG, format!("revoked {count}, but not recorded: {why}")))?;
+            }
+            Ok(count)
+        }
         Place::Daemon(daemon) => {
             let mut params = RawObject::default();
             match id {

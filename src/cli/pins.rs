@@ -1,14 +1,16 @@
 //! `headend pins`: what was approved, what changed, and the operator's word on it.
 
 use std::io::IsTerminal as _;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Subcommand};
 use similar::{ChangeTag, TextDiff};
 
 use super::output::{Failure, plain, print, table};
-use super::{Common, NO, OK, SOFTWARE, UNAVAILABLE, daemon, source};
+use super::{CONFIG, Common, NO, OK, SOFTWARE, UNAVAILABLE, daemon, source};
+use crate::runtime::audit::Journal;
 use crate::runtime::db::Db;
-use crate::runtime::pins::{PinKind, PinView, Pins};
+use crate::runtime::pins::{PinChange, PinKind, PinView, Pins};
 use crate::wire::digest::Digest;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
@@ -189,7 +191,17 @@ fn words(old: &str, new: &str, colour: bool) -> String {
 /// The book: the running daemon's, else the one on disk.
 enum Book {
     Daemon(daemon::Daemon),
-    Disk(Pins, tokio::runtime::Runtime),
+    Disk(Disk),
+}
+
+/// The book of a store without a daemon.
+struct Disk {
+    common: Common,
+    db: Db,
+    pins: Pins,
+    runtime: tokio::runtime::Runtime,
+    /// What changed and is not recorded yet.
+    news: Arc<Mutex<Vec<PinChange>>>,
 }
 
 impl Book {
@@ -200,9 +212,15 @@ impl Book {
                 let store = source::existing_store().filter(|store| store.dir().join("headend.db").exists());
                 let Some(store) = store else { return Err(failure) };
                 let fault = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, error);
-                let pins = Db::open(store.dir()).and_then(Pins::open).map_err(|error| fault(&error))?;
+                let db = Db::open(store.dir()).map_err(|error| fault(&error))?;
+                let pins = Pins::open(db.clone()).map_err(|error| fault(&error))?;
                 let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| fault(&error))?;
-                Ok(Self::Disk(pins, runtime))
+                let news = Arc::new(Mutex::new(Vec::new()));
+                let told = Arc::clone(&news);
+                pins.on_change(Box::new(move |change| {
+                    told.lock().unwrap_or_else(PoisonError::into_inner).push(change.clone());
+                }));
+                Ok(Self::Disk(Disk { common: common.clone(), db, pins, runtime, news }))
             }
         }
     }
@@ -210,15 +228,15 @@ impl Book {
     fn list(&mut self) -> Result<RawObject, Failure> {
         match self {
             Self::Daemon(daemon) => daemon.ask("pins.list", None),
-            Self::Disk(pins, _) => parsed(&crate::runtime::admin::listed(&pins.list())),
+            Self::Disk(disk) => parsed(&crate::runtime::admin::listed(&disk.pins.list())),
         }
     }
 
     fn find(&mut self, name: &str, kind: Option<&str>) -> Result<Shown, Failure> {
         let object = match self {
             Self::Daemon(daemon) => daemon.ask("pins.diff", Some(&params(name, kind, None)))?,
-            Self::Disk(pins, _) => {
-                let view = pins.find(name, parse(kind)?).map_err(|error| Failure::new(NO, error))?;
+            Self::Disk(disk) => {
+                let view = disk.pins.find(name, parse(kind)?).map_err(|error| Failure::new(NO, error))?;
                 parsed(&view.to_json(true))?
             }
         };
@@ -231,20 +249,29 @@ impl Book {
                 let params = params(&shown.name, Some(&shown.kind), Some(&shown.digest));
                 daemon.ask(method, Some(&params)).map(drop)
             }
-            Self::Disk(pins, runtime) => {
-                let kind = parse(Some(&shown.kind))?;
-                let digest = Digest::from_hex(&shown.digest)
-                    .ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))?;
-                let decided = runtime.block_on(async {
-                    if method == "pins.approve" {
-                        pins.approve(&shown.name, kind, digest, "local").await
-                    } else {
-                        pins.reject(&shown.name, kind, digest, "local").await
-                    }
-                });
-                decided.map(|_: PinView| ()).map_err(|error| Failure::new(NO, error))
-            }
+            Self::Disk(disk) => disk.decide(method, shown),
         }
+    }
+}
+
+impl Disk {
+    fn decide(&self, method: &str, shown: &Shown) -> Result<(), Failure> {
+        let kind = parse(Some(&shown.kind))?;
+        let digest =
+            Digest::from_hex(&shown.digest).ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))?;
+        let unrecorded = |why| Failure::new(CONFIG, format!("it cannot be recorded in the audit log: {why}"));
+        // Before anything is decided: what nobody could record is not approved.
+        let journal = Journal::open(&self.db, &source::audit(&self.common)).map_err(unrecorded)?;
+        let decided = self.runtime.block_on(async {
+            if method == "pins.approve" {
+                self.pins.approve(&shown.name, kind, digest, "local").await
+            } else {
+                self.pins.reject(&shown.name, kind, digest, "local").await
+            }
+        });
+        let news = std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner));
+        journal.write(news.iter().map(PinChange::entry)).map_err(unrecorded)?;
+        decided.map(|_: PinView| ()).map_err(|error| Failure::new(NO, error))
     }
 }
 

@@ -111,6 +111,11 @@ pub(super) fn quiet(common: &Common) -> Option<Config> {
     }
 }
 
+/// How the audit log is kept, for commands that work without a daemon.
+pub(super) fn audit(common: &Common) -> config::Audit {
+    quiet(common).map_or_else(config::Audit::default, |config| config.audit)
+}
+
 /// The state directory, made if it is missing.
 ///
 /// # Errors

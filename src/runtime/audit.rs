@@ -29,6 +29,7 @@ use crate::telemetry::metrics::AuditMetrics;
 
 mod files;
 mod heads;
+mod journal;
 mod recover;
 pub(crate) mod tail;
 pub(crate) mod verify;
@@ -36,6 +37,7 @@ mod writer;
 
 pub(crate) use self::files::Folder;
 pub(crate) use self::heads::{Heads, Kept};
+pub(crate) use self::journal::Journal;
 
 /// Records that may wait for the writer.
 const QUEUE: usize = 1024;

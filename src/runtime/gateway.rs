@@ -15,7 +15,7 @@ use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::policy::{CallerLimiter, Entry, Event};
+use crate::policy::{CallerLimiter, Entry};
 use crate::runtime::audit::{self, Audit, OpenError};
 use crate::runtime::budget::Budget;
 use crate::runtime::console::live_desk::LiveDesk;
@@ -429,17 +429,9 @@ impl Gateway {
 
 /// Records what became of a pin, and ends the consents to what was pinned before.
 fn pin_changed(change: &PinChange, ledger: &Ledger, audit: &Audit) {
-    let is_launch = change.key.kind == PinKind::Launch;
-    let entry = Entry {
-        upstream: Some(Arc::from(change.key.upstream.as_str())),
-        item: Some(Arc::from(change.key.canonical())),
-        definition: change.digest,
-        result: change.state.as_str(),
-        why: change.by.to_string().into(),
-        ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
-    };
     // The pin itself is kept in the store; no call waits for this record.
-    drop(audit.record(entry, false));
+    drop(audit.record(change.entry(), false));
+    let is_launch = change.key.kind == PinKind::Launch;
     let Some(over) = change.over else { return };
     ledger.invalidate(|asked| {
         let digest = if is_launch { asked.launch } else { asked.definition };

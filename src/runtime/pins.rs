@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
-use crate::policy::{Digest, OnChange, PinState, Trust, Undecided};
+use crate::policy::{Digest, Entry, Event, OnChange, PinState, Trust, Undecided};
 use crate::runtime::clock;
 use crate::runtime::db::{Db, DbError};
 
@@ -43,6 +43,21 @@ pub(crate) struct PinChange {
     pub(crate) digest: Option<Digest>,
     /// Who, or which circumstance.
     pub(crate) by: Arc<str>,
+}
+
+impl PinChange {
+    /// What the audit log says of it.
+    pub(crate) fn entry(&self) -> Entry {
+        let is_launch = self.key.kind == PinKind::Launch;
+        Entry {
+            upstream: Some(self.key.upstream.shared()),
+            item: Some(Arc::from(self.key.canonical())),
+            definition: self.digest,
+            result: self.state.as_str(),
+            why: self.by.to_string().into(),
+            ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
+        }
+    }
 }
 
 /// Told of every change, outside of the lock.

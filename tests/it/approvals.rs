@@ -34,6 +34,14 @@ fn open(world: &World) -> Vec<Value> {
     list(world, "approvals")
 }
 
+/// The records of an event, of all chains.
+fn recorded(world: &World, event: &str) -> Vec<Value> {
+    let files = fs::read_dir(world.path("state/headend/audit")).unwrap().map(|file| file.unwrap().path());
+    let text: String = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["event"] == event).collect()
+}
+
 #[test]
 fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let (world, mut client) = alone();
@@ -61,6 +69,10 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let revoked = world.run(&["grants", "revoke", &grants[0]["id"].as_str().unwrap()[..8]]);
     assert!(revoked.status.success(), "{}", said(&revoked));
     assert_eq!(list(&world, "grants"), Vec::<Value>::new());
+    let recorded = recorded(&world, "revoke");
+    let by = format!("uid:{}", rustix::process::getuid().as_raw());
+    assert!(recorded.iter().any(|line| line["grant"] == grants[0]["id"] && line["by"] == by), "{recorded:?}");
+    assert!(world.run(&["audit", "verify"]).status.success());
     // A call that was decided before and not sent yet is refused without a question.
     eventually("it is asked again", || client.call("fx__echo", arguments.clone()).text().contains("Approve it with"));
     let open = open(&world);

@@ -348,6 +348,29 @@ fn texts_and_names_that_pass_for_anothers_wait_and_shared_titles_are_dropped() {
 }
 
 #[test]
+fn of_two_new_names_that_look_alike_one_waits() {
+    // Both are listed at about the same time, and each is the first of them some time.
+    for _ in 0..3 {
+        let setup = Setup::new();
+        let patch = Patch::new(&setup);
+        patch.write(&json!({"sleep": {"name": "s1eep"}}));
+        let table = |name: &str, fake: &Fake, only: &str| {
+            format!(
+                "[upstreams.{name}]\ncommand = {}\nprefix = \"\"\ntools = {{ allow = [\"{only}\"] }}",
+                fake.command()
+            )
+        };
+        let gateway = setup
+            .toml(&table("good", &Fake::stdio("both"), "sleep"))
+            .toml(&table("evil", &patch.of(Fake::stdio("both")), "s1eep"))
+            .start();
+        eventually("one of them waits", || open(&gateway).iter().any(|line| line.ends_with("tool quarantined")));
+        eventually("one of them is listed", || gateway.modern().tool_names().len() == 1);
+        assert_eq!(open(&gateway).len(), 1, "{:?}", open(&gateway));
+    }
+}
+
+#[test]
 fn a_program_that_comes_from_elsewhere_is_not_started_until_it_is_approved() {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
@@ -404,6 +427,10 @@ fn pins_are_looked_at_and_approved_without_a_daemon() {
     eventually("it leaves", || !lists(&mut client, "fx__echo"));
     let approved = world.run(&["pins", "approve", "fx__echo"]);
     assert!(approved.status.success(), "{}", said(&approved));
+    let tail = world.run(&["audit", "tail", "-n", "1000", "--json"]);
+    let is_approval = |line: &&str| line.contains(r#""event":"pin""#) && line.contains(r#""result":"pinned""#);
+    let text = String::from_utf8_lossy(&tail.stdout);
+    assert!(text.lines().any(|line| is_approval(&line) && line.contains("fx__echo")), "{text}");
     eventually("the running process takes it over", || lists(&mut client, "fx__echo"));
     drop(client);
     let mut client = alone();

@@ -1,13 +1,15 @@
 //! Prompts and grants of all processes that share a store: what the command line and the console show and answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::journal::ended;
 use super::mirror::{self, Answered};
 use super::{Ledger, PromptRow, Wish, rows};
-use crate::policy::Evidence;
 use crate::policy::consent::{CannotAnswer, Closed, GrantRow, PromptId, Wall};
+use crate::policy::{Entry, Evidence};
 use crate::runtime::clock;
 use crate::runtime::db::{Db, DbError};
 
@@ -97,15 +99,21 @@ pub(crate) fn grants(db: &Db) -> Result<Vec<GrantRow>, DbError> {
     db.run_now(rows::live)
 }
 
-/// Revokes that grant of a store without a daemon, or all. Other processes notice within two seconds. Blocks.
+/// Revokes that grant of a store without a daemon, or all: what is to be recorded of each. Other processes notice within two
+/// seconds. Blocks.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn revoke(db: &Db, id: Option<&str>) -> Result<usize, DbError> {
+pub(crate) fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, DbError> {
     let id = id.map(str::to_owned);
+    let by: Arc<str> = Arc::from(by);
     db.run_now(move |connection| {
+        let mut live = rows::live(connection)?;
+        live.retain(|row| id.as_deref().is_none_or(|id| *id == *row.id));
         let now = wall(connection)?;
-        rows::revoke(connection, id.as_deref(), now)
+        rows::revoke(connection, id.as_deref(), now)?;
+        let told = |row: &GrantRow| Entry { by: Some(Arc::clone(&by)), ..ended(&row.asked, &row.id, "revoked") };
+        Ok(live.iter().map(told).collect())
     })
 }
 

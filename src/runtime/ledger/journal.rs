@@ -43,23 +43,27 @@ impl Inner {
 
     /// A grant is no more, for another reason than its use.
     pub(super) fn took_back(&self, grant: &Grant, why: &'static str) {
-        let asked = grant.asked();
-        self.record(Entry {
-            caller: Some(Arc::clone(&asked.caller)),
-            upstream: Some(Arc::clone(&asked.upstream)),
-            kind: Some(asked.kind),
-            item: Some(Arc::clone(&asked.item)),
-            grant: Some(Arc::clone(grant.id())),
-            result: why,
-            ..Entry::new(Event::Revoke)
-        });
+        self.record(ended(grant.asked(), grant.id(), why));
     }
 
     fn record(&self, entry: Entry) {
         if let Some(audit) = self.audit.get() {
-            // No call hangs on it: what a grant is used for is recorded on its own before it is done.
+            // No call hangs on it: the first use of a grant waits for its own record, which comes after this one.
             drop(audit.record(entry, false));
         }
+    }
+}
+
+/// The record of a grant that is no more.
+pub(super) fn ended(asked: &Asked, grant: &Arc<str>, why: &'static str) -> Entry {
+    Entry {
+        caller: Some(Arc::clone(&asked.caller)),
+        upstream: Some(Arc::clone(&asked.upstream)),
+        kind: Some(asked.kind),
+        item: Some(Arc::clone(&asked.item)),
+        grant: Some(Arc::clone(grant)),
+        result: why,
+        ..Entry::new(Event::Revoke)
     }
 }
 
