@@ -31,6 +31,8 @@ const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
 
 /// Finds the names of those members. To prepare a search costs as much as to search most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
+/// What a name may be spelt with so that it is not found.
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
 /// One definition as a client of `revision` sees it, under its exposed key.
@@ -157,6 +159,7 @@ fn without_modern_members(raw: &RawJson) -> RawJson {
     // Nothing is parsed where the one member stands in front of all others.
     if let Some(rest) = raw.bytes().strip_prefix(COMPLETE).and_then(|rest| rest.strip_prefix(b","))
         && !has_modern_member(rest)
+        && ESCAPE.find(rest).is_none()
     {
         let mut out = BytesMut::with_capacity(rest.len() + 1);
         out.put_u8(b'{');

@@ -69,12 +69,18 @@ pub(crate) fn decide(
         Verdict::Deny { rule, hidden } => return Decision::Deny { rule: Arc::clone(rule), hidden },
         Verdict::Allow(rule) => (rule, None),
         Verdict::Ask { rule, need } => match consent(rule, need) {
-            Some(consented) => (rule, Some(consented)),
+            Some(consented) => (rule, Some((consented, need))),
             None => return Decision::Ask { rule: Arc::clone(rule), need },
         },
     };
     match limiter.take(policy, item, facts, now) {
-        Ok(taken) => Decision::Allow(Permit::mint(Arc::clone(rule), consented.map(Consented::spend)).with(taken)),
+        Ok(taken) => {
+            let permit = match consented {
+                Some((consented, need)) => Permit::consented(Arc::clone(rule), consented.spend(), need),
+                None => Permit::mint(Arc::clone(rule), None),
+            };
+            Decision::Allow(permit.with(taken))
+        }
         Err(Limited::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
         Err(Limited::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
     }

@@ -18,11 +18,13 @@ pub(crate) struct Looks(HashMap<String, Vec<(UpstreamName, String)>>);
 
 impl Looks {
     pub(crate) fn of<'a>(names: impl Iterator<Item = (&'a UpstreamName, &'a str)>) -> Self {
-        let mut looks: HashMap<String, Vec<(UpstreamName, String)>> = HashMap::new();
-        for (upstream, name) in names {
-            looks.entry(skeleton(name)).or_default().push((upstream.clone(), name.to_owned()));
-        }
-        Self(looks)
+        let mut looks = Self::default();
+        names.for_each(|(upstream, name)| looks.add(upstream, name));
+        looks
+    }
+
+    pub(crate) fn add(&mut self, upstream: &UpstreamName, name: &str) {
+        self.0.entry(skeleton(name)).or_default().push((upstream.clone(), name.to_owned()));
     }
 
     /// The name of another upstream that this one looks like without being it.

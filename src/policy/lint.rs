@@ -5,7 +5,7 @@
 
 use super::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar, takes};
 use super::rule::{Kinds, Pattern, Patterns, Problems, Rule, RuleSpec};
-use super::{Effect, Hints, PolicySpec};
+use super::{Effect, Hints, Kind, PolicySpec};
 
 /// Adds what is wrong with rules that compile.
 pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut Problems) {
@@ -55,6 +55,12 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
         add(key, "resources have no arguments; write the URIs in `resources`, and tools in a rule of their own");
     } else if rule.is_conditional() && !kinds.is_empty() && !kinds.meets(Kinds::WITH_ARGUMENTS) {
         add(key, "never matters: what this rule is about has no arguments");
+    } else if rule.is_conditional() && rule.kinds.iter().any(|kind| matches!(kind, Kind::Sampling | Kind::Elicitation))
+    {
+        add(
+            key,
+            "what a server may ask is decided before it asks; write `sampling` and `elicitation` in a rule of their own",
+        );
     }
     conditions(path, rule, problems);
 }

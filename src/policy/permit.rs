@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Annotations;
 use super::consent::Grant;
 use super::limit::{Held, Lease, Taken};
+use super::{Annotations, Evidence};
 
 /// Leave to send one call upstream.
 ///
@@ -15,6 +15,8 @@ use super::limit::{Held, Lease, Taken};
 pub(crate) struct Permit {
     rule: Arc<str>,
     grant: Option<Arc<Grant>>,
+    /// The evidence that the rule wants of the consent.
+    need: Option<Evidence>,
     held: Option<Arc<Held>>,
     lease: Option<Lease>,
 }
@@ -22,7 +24,12 @@ pub(crate) struct Permit {
 impl Permit {
     /// For [`decide`](super::decide::decide) alone.
     pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<Grant>>) -> Self {
-        Self { rule, grant, held: None, lease: None }
+        Self { rule, grant, need: None, held: None, lease: None }
+    }
+
+    /// For [`decide`](super::decide::decide) alone: by a consent to what a rule asks about.
+    pub(in crate::policy) fn consented(rule: Arc<str>, grant: Arc<Grant>, need: Evidence) -> Self {
+        Self { need: Some(need), ..Self::mint(rule, Some(grant)) }
     }
 
     /// With what the call took from its limits.
@@ -33,7 +40,13 @@ impl Permit {
     /// Leave for the further requests of the same call, which its server wants made. The call keeps its place among the calls
     /// under way until both permits are gone.
     pub(crate) fn onward(&self) -> Self {
-        Self { rule: Arc::clone(&self.rule), grant: self.grant.clone(), held: self.held.clone(), lease: None }
+        Self {
+            rule: Arc::clone(&self.rule),
+            grant: self.grant.clone(),
+            need: self.need,
+            held: self.held.clone(),
+            lease: None,
+        }
     }
 
     /// What has to be durable before the call is sent, if anything: the limits that it drew from outlive a crash.
@@ -52,9 +65,11 @@ impl Permit {
         &self.rule
     }
 
-    /// Whether the record of the decision has to be on disk before the call is sent.
+    /// Whether the record of the decision has to be on disk before the call is sent: it says that somebody agreed where nothing
+    /// else does, more was wanted than a client's word, or the tool is known to destroy.
     pub(crate) fn is_grave(&self, annotations: Annotations) -> bool {
-        annotations.known_destructive || self.grant.as_ref().is_some_and(|grant| grant.is_grave())
+        let consented = |grant: &Arc<Grant>| grant.is_grave() || self.need.is_some_and(|need| need > Evidence::Client);
+        annotations.known_destructive || self.grant.as_ref().is_some_and(consented)
     }
 
     /// The consent that the call was allowed by.

@@ -32,6 +32,7 @@ impl Gate {
             return None;
         }
         let kept = once.as_ref().map(|(_, grant)| Arc::clone(grant));
+        let used = grant.cloned().filter(|_| matches!(recorded, Recorded::Pending(_)));
         let work = Box::pin(async move {
             let unrecorded = |text: &str| Failure::new(Reason::Unrecorded, Executed::No, text);
             if let Some((leases, lease)) = &lease {
@@ -43,6 +44,9 @@ impl Gate {
                 unrecorded(text)
             };
             recorded.written().await.map_err(|_| refuse("The call could not be recorded, so it was not made."))?;
+            if let Some(grant) = used {
+                grant.set_recorded();
+            }
             if let Some((ledger, grant)) = once {
                 // After the record: a consent is not used up by a call that is refused for want of space.
                 let consumed = ledger.consume(&grant).await;

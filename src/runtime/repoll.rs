@@ -5,7 +5,6 @@
 //! core. That took longer than the call.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -15,10 +14,9 @@ use futures_util::task::AtomicWaker;
 /// Polls in a row, after which others have their turn.
 const ROUNDS: usize = 4;
 
-/// Nobody polls it: to wake it is the task's business.
-const RESTING: u8 = 0;
+/// It is being polled. Else, to wake it is the task's business.
 const POLLED: u8 = 1;
-/// It is polled, and was woken since that began.
+/// It was woken since its poll began.
 const WOKEN: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -33,40 +31,41 @@ impl Wake for State {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        match self.phase.compare_exchange(POLLED, WOKEN, Ordering::AcqRel, Ordering::Acquire) {
-            // Whoever polls it looks once more.
-            Ok(_) | Err(WOKEN) => {}
-            Err(_) => self.task.wake(),
+        // Both sides swap or set bits in one step: whichever of this and the next poll's beginning comes second sees the other.
+        if self.phase.fetch_or(WOKEN, Ordering::AcqRel) & POLLED == 0 {
+            self.task.wake();
         }
     }
 }
 
-/// The future, polled as the module says.
-pub(crate) async fn repolled<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
+/// The future, polled as the module says. It is boxed: in a future of its own it would stand twice.
+pub(crate) fn repolled<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let mut future = Box::pin(future);
     let state = Arc::new(State::default());
     let waker = Waker::from(Arc::clone(&state));
     poll_fn(move |cx| {
         state.task.register(cx.waker());
         for _ in 0..ROUNDS {
-            state.phase.store(POLLED, Ordering::Release);
+            state.phase.swap(POLLED, Ordering::AcqRel);
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return Poll::Ready(output);
             }
-            if state.phase.compare_exchange(POLLED, RESTING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            if state.phase.compare_exchange(POLLED, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return Poll::Pending;
             }
         }
-        state.phase.store(RESTING, Ordering::Release);
+        // Others have their turn; whoever wakes it from here on wakes the task.
+        state.phase.swap(0, Ordering::AcqRel);
         cx.waker().wake_by_ref();
         Poll::Pending
     })
-    .await
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+
+    use std::pin::pin;
 
     use super::*;
 
@@ -129,33 +128,54 @@ mod tests {
         assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
     }
 
+    #[test]
+    fn the_task_that_polled_last_is_woken() {
+        let kept = Arc::new(AtomicWaker::new());
+        let of_future = Arc::clone(&kept);
+        let future = poll_fn(move |cx: &mut Context<'_>| {
+            of_future.register(cx.waker());
+            Poll::<()>::Pending
+        });
+        let mut future = pin!(repolled(future));
+        let tasks = [Arc::new(Count::default()), Arc::new(Count::default())];
+        for task in &tasks {
+            let waker = Waker::from(Arc::clone(task));
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        kept.wake();
+        assert_eq!(tasks.map(|task| task.0.load(Ordering::Relaxed)), [0, 1]);
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_wake_is_lost() {
         const MESSAGES: u32 = 100_000;
-        let (there, mut comes) = tokio::sync::mpsc::channel(1);
-        let (back, mut answers) = tokio::sync::mpsc::channel(1);
-        let echo = repolled(async move {
-            while let Some(number) = comes.recv().await {
-                if back.send(number).await.is_err() {
+        let (there, mut comes) = tokio::sync::mpsc::channel::<tokio::sync::oneshot::Sender<u32>>(1);
+        let tasks = crate::runtime::tasks::TaskGroup::default();
+        let answering = async move {
+            let mut number = 0;
+            while let Some(reply) = comes.recv().await {
+                if reply.send(number).is_err() {
                     return;
                 }
+                number += 1;
             }
-        });
-        let tasks = crate::runtime::tasks::TaskGroup::default();
-        tasks.spawn("echo", echo);
-        tasks.spawn(
-            "source",
-            repolled(async move {
-                for number in 0..MESSAGES {
-                    if there.send(number).await.is_err() {
-                        return;
-                    }
+        };
+        let (done, ended) = tokio::sync::oneshot::channel();
+        let asking = async move {
+            let mut got = 0;
+            for number in 0..MESSAGES {
+                let (reply, answer) = tokio::sync::oneshot::channel();
+                if there.send(reply).await.is_err() || answer.await != Ok(number) {
+                    break;
                 }
-            }),
-        );
-        for number in 0..MESSAGES {
-            assert_eq!(answers.recv().await, Some(number));
-        }
+                got = number + 1;
+            }
+            done.send(got).unwrap_or_default();
+        };
+        tasks.spawn("answering", repolled(answering));
+        tasks.spawn("asking", repolled(asking));
+        let got = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
+        assert_eq!(got.expect("a wake was lost"), Ok(MESSAGES));
         tasks.join().await;
     }
 }

@@ -1,6 +1,6 @@
 //! Owner of the upstreams and only writer of the snapshot.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -98,6 +98,8 @@ struct Supervisor {
     snapshots: Arc<ArcSwap<Snapshot>>,
     generation: watch::Sender<u64>,
     settled: watch::Sender<bool>,
+    /// Whose lists are newer than what is kept on disk.
+    unsaved: BTreeSet<UpstreamName>,
     reports: mpsc::Sender<Report>,
     actors: TaskGroup,
     stop: CancellationToken,
@@ -143,6 +145,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         snapshots: Arc::clone(&snapshots),
         generation: generation_in,
         settled: settled_in,
+        unsaved: BTreeSet::new(),
         reports: reports_in,
         actors: TaskGroup::default(),
         stop: stop.clone(),
@@ -171,6 +174,8 @@ impl Supervisor {
                 1.. = reports.recv_many(&mut news, REPORTS) => self.reports(news.drain(..)),
                 Some(order) = orders.recv() => self.order(order),
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
+                // One for each turn: it waits for the disk.
+                () = tokio::task::yield_now(), if !self.unsaved.is_empty() => self.remember(),
                 _ = grace.tick() => self.publish(false),
                 _ = refresh.tick() => self.refresh().await,
                 () = self.stop.cancelled() => break,
@@ -178,6 +183,9 @@ impl Supervisor {
         }
         for managed in self.managed.values() {
             managed.stop.cancel();
+        }
+        while !self.unsaved.is_empty() {
+            self.remember();
         }
         // The actors still report while they end; nobody may wait for a full channel then.
         drop(reports);
@@ -217,22 +225,16 @@ impl Supervisor {
     }
 
     fn reports(&mut self, news: impl Iterator<Item = Report>) {
-        let listed: Vec<UpstreamName> = news.filter_map(|report| self.report(report)).collect();
+        news.for_each(|report| self.report(report));
         self.publish(false);
         self.settle(false);
-        // Nobody waits for that.
-        for name in &listed {
-            self.remember(name);
-        }
     }
 
-    /// Takes a report over; the upstream's name when it has listed its items.
-    fn report(&mut self, report: Report) -> Option<UpstreamName> {
-        let managed = self.managed.get_mut(&report.upstream)?;
+    fn report(&mut self, report: Report) {
+        let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
         if !Arc::ptr_eq(&managed.handle, &report.handle) {
-            return None;
+            return;
         }
-        let mut listed = None;
         match report.news {
             News::Inventory(inventory, agreed) => {
                 for why in &inventory.skipped {
@@ -240,7 +242,7 @@ impl Supervisor {
                 }
                 managed.inventory = Some((inventory, agreed.revision));
                 managed.heard = true;
-                listed = Some(report.upstream);
+                self.unsaved.insert(report.upstream);
             }
             News::State => {}
         }
@@ -252,12 +254,12 @@ impl Supervisor {
             LinkState::Ready(_) => managed.down_since = None,
             LinkState::Idle | LinkState::Starting | LinkState::Stopped => {}
         }
-        listed
     }
 
-    /// Keeps what an upstream listed for the next start.
-    fn remember(&self, name: &UpstreamName) {
-        let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(name)) else { return };
+    /// Keeps what an upstream listed for the next start. Nobody waits for that.
+    fn remember(&mut self) {
+        let Some(name) = self.unsaved.pop_first() else { return };
+        let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(&name)) else { return };
         let Some((inventory, revision)) = &managed.inventory else { return };
         let launch = managed.handle.spec.load().launch_identity();
         if let Err(error) = store.remember(&launch, inventory, *revision) {

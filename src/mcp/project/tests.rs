@@ -49,10 +49,16 @@ fn results_cross_the_eras_with_the_fewest_changes() {
         r#"{"resultType":"complete", "b": 12345678901234567890123, "content":[] }"#
     );
     assert_eq!(call("{ }", Era::Legacy, Revision::V2026_07_28), r#"{"resultType":"complete" }"#);
-    assert_eq!(
-        call(r#"{"resultType":"complete","content":[],"ttlMs":1}"#, Era::Modern, Revision::V2025_11_25),
-        r#"{"content":[]}"#
-    );
+    for (label, modern, legacy) in [
+        ("in front", r#"{"resultType":"complete","content":[], "b":2.50}"#, r#"{"content":[], "b":2.50}"#),
+        ("in front, then a space", r#"{"resultType":"complete", "content":[]}"#, r#"{ "content":[]}"#),
+        ("alone", r#"{"resultType":"complete"}"#, "{}"),
+        ("not in front", r#"{"content":[],"resultType":"complete"}"#, r#"{"content":[]}"#),
+        ("others behind it", r#"{"resultType":"complete","content":[],"ttlMs":1}"#, r#"{"content":[]}"#),
+        ("others, escaped", r#"{"resultType":"complete","content":[],"ttl\u004ds":1}"#, r#"{"content":[]}"#),
+    ] {
+        assert_eq!(call(modern, Era::Modern, Revision::V2025_11_25), legacy, "{label}");
+    }
 }
 
 #[test]

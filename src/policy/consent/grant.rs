@@ -121,6 +121,8 @@ pub(crate) struct Grant {
     written: AtomicU64,
     claimed: AtomicBool,
     consumed: AtomicBool,
+    /// Whether a record on disk says that it was used.
+    recorded: AtomicBool,
 }
 
 impl Grant {
@@ -131,6 +133,7 @@ impl Grant {
             written: AtomicU64::new(row.uses),
             claimed: AtomicBool::new(false),
             consumed: AtomicBool::new(false),
+            recorded: AtomicBool::new(row.uses > 0),
             row,
         }
     }
@@ -190,10 +193,15 @@ impl Grant {
         self.row.lifetime == Lifetime::Once
     }
 
-    /// Whether the record of each use has to be on disk before its call is sent: one call alone was agreed to, or more was
-    /// wanted than a client's word. What another grant covers is recorded like what a rule allows; it is durable itself.
+    /// Whether the record of a use has to be on disk before its call is sent: one call alone was agreed to, or nothing on disk
+    /// says yet that anybody agreed. What a lasting grant covers from then on is recorded like what a rule allows.
     pub(crate) fn is_grave(&self) -> bool {
-        self.is_once() || self.row.asked.need > Evidence::Client
+        self.is_once() || !self.recorded.load(Ordering::Acquire)
+    }
+
+    /// The record of a use is on disk, and with it that of the answer, which comes before it.
+    pub(crate) fn set_recorded(&self) {
+        self.recorded.store(true, Ordering::Release);
     }
 
     /// Everything about it, as of this moment.

@@ -348,16 +348,17 @@ fn a_refused_call_burns_nothing_and_a_lasting_grant_goes_first() {
 #[test]
 fn the_record_of_a_grave_use_is_durable() {
     let session = Lifetime::Session;
-    for (label, lifetime, need, destructive, want) in [
-        ("a lasting grant", session, Evidence::Client, false, false),
-        ("until it changes", Lifetime::UntilChanged, Evidence::Client, false, false),
-        ("for one call", Lifetime::Once, Evidence::Client, false, true),
-        ("more than a client's word", session, Evidence::Page, false, true),
-        ("known to destroy", session, Evidence::Client, true, true),
+    for (label, lifetime, need, destructive, [first, later]) in [
+        ("a lasting grant", session, Evidence::Client, false, [true, false]),
+        ("until it changes", Lifetime::UntilChanged, Evidence::Client, false, [true, false]),
+        ("for one call", Lifetime::Once, Evidence::Client, false, [true, true]),
+        ("more than a client's word", session, Evidence::Page, false, [true, true]),
+        ("known to destroy", session, Evidence::Client, true, [true, true]),
     ] {
         let row = GrantRow {
             id: Arc::from("id"),
-            asked: Asked { need, ..asked() },
+            // What the rule wanted when it was given does not matter.
+            asked: asked(),
             arguments: Arguments::Any,
             lifetime,
             evidence: Evidence::Operator,
@@ -366,8 +367,17 @@ fn the_record_of_a_grave_use_is_durable() {
             last_used: 0,
             uses: 0,
         };
-        let permit = Permit::mint(Arc::from("rule"), Some(Arc::new(Grant::new(row))));
         let annotations = Annotations { known_destructive: destructive, ..Annotations::default() };
-        assert_eq!(permit.is_grave(annotations), want, "{label}");
+        let grant = Arc::new(Grant::new(row.clone()));
+        let permit = Permit::consented(Arc::from("rule"), Arc::clone(&grant), need);
+        assert_eq!(permit.is_grave(annotations), first, "{label}");
+        grant.set_recorded();
+        assert_eq!(permit.is_grave(annotations), later, "{label}, recorded");
+        let kept = Arc::new(Grant::new(GrantRow { uses: 1, ..row }));
+        assert_eq!(
+            Permit::consented(Arc::from("rule"), kept, need).is_grave(annotations),
+            later,
+            "{label}, used before"
+        );
     }
 }

@@ -70,6 +70,11 @@ fn a_rule_that_can_never_match_is_refused() {
             RuleSpec { kinds: vec![Kind::Sampling, Kind::Elicitation], arguments: bcc(), ..deny() },
             ".arguments: never matters",
         ),
+        (
+            "arguments of calls and of a server's questions",
+            RuleSpec { kinds: vec![Kind::Tool, Kind::Sampling], arguments: bcc(), ..deny() },
+            ".arguments: what a server may ask is decided before it asks",
+        ),
         ("an exception of all", RuleSpec { arguments: bcc(), unless: bcc(), ..deny() }, ".unless: excepts all"),
     ] {
         let found = problems(Effect::Ask, vec![rule]);

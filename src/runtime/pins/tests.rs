@@ -105,3 +105,22 @@ fn resources_come_and_go_but_a_tools_pin_is_never_pushed_out() {
     assert_eq!(shown(&pins, TIER, &[tool("new", "x")]), [false]);
     assert_eq!(shown(&pins, TIER, &[tool("t0", "two")]), [false], "it was not forgotten");
 }
+
+#[tokio::test]
+async fn new_launches_are_pinned_together_and_another_process_may_reject_one() {
+    let text = "[upstreams.one]\nurl = \"http://127.0.0.1:9/mcp\"\n[upstreams.two]\nurl = \"http://127.0.0.1:9/mcp\"";
+    let nothing = std::io::ErrorKind::NotFound;
+    let (config, _) = crate::config::parse(text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let pins = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    pins.expect(config.upstreams.iter());
+    let shown: Vec<String> = pins.list().iter().map(|pin| format!("{} {:?}", pin.name, pin.state)).collect();
+    assert_eq!(shown, ["one Pinned", "two Pinned"]);
+
+    let other = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let launch = other.find("one", None).unwrap().shown().unwrap();
+    other.reject("one", None, launch, "local").await.unwrap();
+    let passes: Vec<bool> =
+        config.upstreams.iter().map(|spec| LaunchGate::new(pins.clone(), spec, None).pass(spec).is_ok()).collect();
+    assert_eq!(passes, [false, true], "what was rejected elsewhere a moment ago is not started");
+}

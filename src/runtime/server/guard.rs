@@ -230,8 +230,31 @@ mod tests {
                 403,
             ),
             ("two tokens", vec![("host", "localhost"), ("authorization", "a"), ("authorization", "b")], 400),
+            (
+                "two tokens, usual host",
+                vec![("host", "localhost:8627"), ("authorization", "a"), ("authorization", "b")],
+                400,
+            ),
+            ("two of another", vec![("host", "localhost:8627"), ("accept", "a"), ("accept", "b")], 0),
         ] {
             let got = guard().admit(&head(&headers)).err().map_or(0, |response| response.status().as_u16());
+            assert_eq!(got, status, "{label}");
+        }
+    }
+
+    #[test]
+    fn the_target_of_a_request_is_this_server() {
+        for (label, method, target, status) in [
+            ("its own", "POST", "http://localhost:8627/mcp", 0),
+            ("its own in capitals", "POST", "http://LOCALHOST:8627/mcp", 0),
+            ("another", "POST", "http://evil.example/mcp", 400),
+            ("another of its names", "POST", "http://127.0.0.1:8627/mcp", 400),
+            ("a tunnel", "CONNECT", "localhost:8627", 400),
+        ] {
+            let mut head = head(&[("host", "localhost:8627")]);
+            head.method = method.parse().unwrap();
+            head.uri = target.parse().unwrap();
+            let got = guard().admit(&head).err().map_or(0, |response| response.status().as_u16());
             assert_eq!(got, status, "{label}");
         }
     }

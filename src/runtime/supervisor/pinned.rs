@@ -1,7 +1,7 @@
 //! The one place where pins keep items from clients: between what upstreams list and the merge. Lists, calls, completions and
 //! profiles are all made of what the merge gets.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
 
 use super::{Managed, Supervisor};
@@ -30,7 +30,8 @@ pub(super) struct Shown {
 }
 
 impl Supervisor {
-    /// What the pins leave of each inventory, in the order of the upstreams. `old` is what clients see now.
+    /// What the pins leave of each inventory, in the order of the upstreams. `old` is what clients see now. Of two names that look
+    /// alike and are both new, the one of the upstream that is configured first is taken.
     pub(super) fn shown(
         &self,
         managed: &[&Managed],
@@ -38,33 +39,48 @@ impl Supervisor {
         known: &[Option<&(Inventory, Revision)>],
         old: &Snapshot,
     ) -> Vec<Shown> {
-        let looks = OnceCell::new();
-        let looks = || {
-            looks.get_or_init(|| {
-                let entries = old.whole.catalog.entries().iter();
-                Looks::of(entries.map(|entry| (&entry.upstream_name, entry.exposed.as_ref())))
-            })
-        };
-        let mut shown: Vec<Shown> = managed
-            .iter()
-            .zip(order)
-            .zip(known)
-            .map(|((m, spec), known)| match (m.gate.shut(), known) {
+        // Made when somebody's name is looked at for the first time.
+        let looks: RefCell<Option<Looks>> = RefCell::default();
+        let mut shown: Vec<Shown> = Vec::with_capacity(managed.len());
+        for ((m, spec), known) in managed.iter().zip(order).zip(known) {
+            let imitated = |name: &str| {
+                let mut looks = looks.borrow_mut();
+                let looks = looks.get_or_insert_with(|| {
+                    let entries = old.whole.catalog.entries().iter();
+                    let mut looks = Looks::of(entries.map(|entry| (&entry.upstream_name, entry.exposed.as_ref())));
+                    for ((m, spec), earlier) in managed.iter().zip(order).zip(&shown) {
+                        self.add_names(m, spec, earlier, &mut looks);
+                    }
+                    looks
+                });
+                looks.imitated(&spec.name, name).map(str::to_owned)
+            };
+            let next = match (m.gate.shut(), known) {
                 (Some(why), _) => kept_back(spec, why),
-                (None, Some((inventory, _))) => self.pinned(m, spec, inventory, &looks),
+                (None, Some((inventory, _))) => self.pinned(m, spec, inventory, &imitated),
                 (None, None) => Shown::default(),
-            })
-            .collect();
+            };
+            if let Some(looks) = &mut *looks.borrow_mut() {
+                self.add_names(m, spec, &next, looks);
+            }
+            shown.push(next);
+        }
         drop_shared_titles(&mut shown, order);
         shown
     }
 
-    fn pinned<'l>(
+    /// What clients will see of an upstream, for those that come after it.
+    fn add_names(&self, managed: &Managed, spec: &Upstream, shown: &Shown, looks: &mut Looks) {
+        let items = List::ALL.iter().flat_map(|list| shown.inventory.items(*list));
+        items.filter_map(|item| self.exposed(managed, spec, item)).for_each(|name| looks.add(&spec.name, &name));
+    }
+
+    fn pinned(
         &self,
         managed: &Managed,
         spec: &Upstream,
         inventory: &Inventory,
-        looks: &dyn Fn() -> &'l Looks,
+        imitated: &dyn Fn(&str) -> Option<String>,
     ) -> Shown {
         let offered = |item: &&Definition| managed.filters.of(item.list).admits(&item.key);
         let items: Vec<&Definition> =
@@ -84,7 +100,7 @@ impl Supervisor {
                 return Some(format!("it speaks of another upstream's `{marker}`"));
             }
             let exposed = self.exposed(managed, spec, item)?;
-            let other = looks().imitated(&spec.name, &exposed)?;
+            let other = imitated(&exposed)?;
             Some(format!("its name looks like `{other}`"))
         };
         let tier = Tier { trust: spec.trust, on_change: spec.on_change };

@@ -82,9 +82,9 @@ fn applies(rule: &RuleSpec, facts: &Facts<'_>) -> Three {
     }
     let given = match facts.kind {
         Kind::Task => return Some(false),
-        Kind::Completion => return None,
+        Kind::Completion | Kind::Sampling | Kind::Elicitation => return None,
         Kind::Resource | Kind::Subscription | Kind::Launch => None,
-        Kind::Tool | Kind::Prompt | Kind::Sampling | Kind::Elicitation => facts.arguments,
+        Kind::Tool | Kind::Prompt => facts.arguments,
     };
     let text = given.map_or("{}".into(), RawJson::text);
     let root: Value = serde_json::from_str(&text).ok()?;
