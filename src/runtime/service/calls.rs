@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Outgoing, Progress, Reason};
 use crate::engine::route::{Resume, RouteError, Routed, route};
 use crate::engine::state::Carried;
@@ -22,6 +23,7 @@ use crate::runtime::service::{
 };
 use crate::runtime::shares::Good;
 use crate::runtime::snapshot::Snapshot;
+use crate::runtime::upstream::handle::Handle;
 use crate::runtime::upstream::lane::Wants;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::code;
@@ -42,7 +44,6 @@ pub(super) enum GoingOn {
 
 impl Service {
     /// Finds the item, asks the policy, and prepares the call.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
     pub(crate) fn call(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -74,12 +75,7 @@ impl Service {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
         let upstream = entry.upstream_name.as_str();
-        let kind = match method {
-            Method::ToolsCall => Kind::Tool,
-            Method::PromptsGet => Kind::Prompt,
-            Method::Complete => Kind::Completion,
-            _ => Kind::Resource,
-        };
+        let kind = kind_of(method);
         let name: Arc<str> = routed.canonical.as_deref().map_or_else(|| Arc::clone(&entry.canonical), Arc::from);
         let canonical = &*name;
         // The catalog's rules fit the catalog's items; a completion and a URI that a template covers have their own.
@@ -96,33 +92,7 @@ impl Service {
             annotations: entry.annotations,
             arguments: arguments.as_ref(),
         };
-        self.declare(&mut routed.outgoing, client);
-        // What we ask for ourselves is no upstream's asking.
-        let own = Kinds::of(routed.outgoing.capabilities.as_ref());
-        let shows_roots = handle.spec.load().roots == Roots::Client;
-        self.withhold(&mut routed.outgoing, &snapshot, entry.upstream, client, shows_roots);
-        let has_tasks = method == Method::ToolsCall && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
-        let passes_tasks = has_tasks && routed.outgoing.meta.declares_tasks();
-        let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
-        let mut input = (kind != Kind::Completion && can_ask).then(|| {
-            Box::new(InputContext {
-                caller: Arc::clone(&client.caller),
-                profile: client.profile.clone(),
-                item: Arc::clone(&name),
-                arguments: arguments.clone(),
-                definition: entry.definition_digest,
-                launch: handle.launch(),
-                offered: Kinds::of(routed.outgoing.capabilities.as_ref()),
-                round: 0,
-                asker: client.asker.clone(),
-                parked: None,
-                task: passes_tasks.then_some(TaskWay::Passes),
-            })
-        });
-        if passes_tasks {
-            routed.outgoing.capabilities = Some(task::declaring(routed.outgoing.capabilities.as_ref()));
-        }
-        routed.outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
+        let (own, mut input) = self.prepare(&mut routed.outgoing, &snapshot, client, entry, &handle, &facts, &name);
         let going_on = match &routed.resume {
             None => GoingOn::Anew,
             Some(resume) => match self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), upstream) {
@@ -169,20 +139,7 @@ impl Service {
         }
         let (permit, gate) = match self.judged(decision, &facts, entry, client, call) {
             Ok(permitted) => permitted,
-            Err(Refusal::Hidden) => {
-                let unknown = match method {
-                    Method::ToolsCall => RouteError::UnknownTool(entry.exposed.to_string()),
-                    Method::PromptsGet => RouteError::UnknownPrompt(entry.exposed.to_string()),
-                    _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
-                };
-                return Handled::Answer(unroutable(&unknown, params, client.revision.era()));
-            }
-            Err(Refusal::Told(failure)) => {
-                let outcome =
-                    if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
-                handle.metrics.count(labels.label, outcome);
-                return Handled::Answer(refused(&failure, &labels, client.revision));
-            }
+            Err(refusal) => return refuse(&refusal, entry, &handle, client, &labels, params),
         };
         let Some(place) = self.place() else { return Handled::Overloaded };
         let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
@@ -212,6 +169,49 @@ impl Service {
             },
         };
         Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
+    }
+
+    /// Completes what goes upstream by what is known of the client. Returns what the client can be asked for by us, and what it
+    /// takes to pass on what the upstream asks.
+    #[expect(clippy::too_many_arguments, reason = "called once, where all of them were found out")]
+    fn prepare(
+        &self,
+        outgoing: &mut Outgoing,
+        snapshot: &Snapshot,
+        client: &ClientContext,
+        entry: &Entry,
+        handle: &Handle,
+        facts: &Facts<'_>,
+        name: &Arc<str>,
+    ) -> (Kinds, Option<Box<InputContext>>) {
+        self.declare(outgoing, client);
+        // What we ask for ourselves is no upstream's asking.
+        let own = Kinds::of(outgoing.capabilities.as_ref());
+        let shows_roots = handle.spec.load().roots == Roots::Client;
+        self.withhold(outgoing, snapshot, entry.upstream, client, shows_roots);
+        let knows_tasks = facts.kind == Kind::Tool && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
+        let passes_tasks = knows_tasks && outgoing.meta.declares_tasks();
+        let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
+        let input = (facts.kind != Kind::Completion && can_ask).then(|| {
+            Box::new(InputContext {
+                caller: Arc::clone(&client.caller),
+                profile: client.profile.clone(),
+                item: Arc::clone(name),
+                arguments: facts.arguments.cloned(),
+                definition: entry.definition_digest,
+                launch: handle.launch(),
+                offered: Kinds::of(outgoing.capabilities.as_ref()),
+                round: 0,
+                asker: client.asker.clone(),
+                parked: None,
+                task: passes_tasks.then_some(TaskWay::Passes),
+            })
+        });
+        if passes_tasks {
+            outgoing.capabilities = Some(task::declaring(outgoing.capabilities.as_ref()));
+        }
+        outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
+        (own, input)
     }
 
     /// What the upstream is told of the client: what it can be asked for, and how much it wants to hear.
@@ -301,5 +301,43 @@ impl Service {
     fn continued(&self, id: crate::engine::state::StateId) -> GoingOn {
         let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if used.first(id, clock::uptime()) { GoingOn::Permitted } else { GoingOn::Anew }
+    }
+}
+
+/// What a method calls, to the policy.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
+fn kind_of(method: Method) -> Kind {
+    match method {
+        Method::ToolsCall => Kind::Tool,
+        Method::PromptsGet => Kind::Prompt,
+        Method::Complete => Kind::Completion,
+        _ => Kind::Resource,
+    }
+}
+
+/// Answers a call that the policy does not let through.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
+fn refuse(
+    refusal: &Refusal,
+    entry: &Entry,
+    handle: &Handle,
+    client: &ClientContext,
+    labels: &CallLabels,
+    params: &RawObject,
+) -> Handled {
+    match refusal {
+        Refusal::Hidden => {
+            let unknown = match labels.method {
+                Method::ToolsCall => RouteError::UnknownTool(entry.exposed.to_string()),
+                Method::PromptsGet => RouteError::UnknownPrompt(entry.exposed.to_string()),
+                _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
+            };
+            Handled::Answer(unroutable(&unknown, params, client.revision.era()))
+        }
+        Refusal::Told(failure) => {
+            let outcome = if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
+            handle.metrics.count(labels.label, outcome);
+            Handled::Answer(refused(failure, labels, client.revision))
+        }
     }
 }
