@@ -129,6 +129,8 @@ fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {
     let id = waits_for(&mute.call("fx__fail", once.clone()));
     approve(&gateway, &id);
     let (_, open) = asked(&asking.call("fx__env", json!({})));
+    let soon = json!({"ms": 1});
+    let (_, first) = asked(&asking.call("fx__sleep", soon.clone()));
     let before = log.work();
 
     limit(&gateway, Some(10));
@@ -140,6 +142,8 @@ fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {
     }
     let answered = go_on(&mut asking, "fx__env", &json!({}), &open, &allow("once"));
     assert!(answered.result()["content"][0]["text"].as_str().is_none_or(|text| !text.contains("\"pid\"")));
+    let answered = go_on(&mut asking, "fx__sleep", &soon, &first, &allow("session"));
+    assert!(refused(&answered), "the first call under a longer grant waits for the log too: {}", answered.message);
     assert_eq!(log.work(), before, "nothing reaches the server");
 
     limit(&gateway, None);
