@@ -349,25 +349,35 @@ fn texts_and_names_that_pass_for_anothers_wait_and_shared_titles_are_dropped() {
 
 #[test]
 fn of_two_new_names_that_look_alike_one_waits() {
-    // Both are listed at about the same time, and each is the first of them some time.
-    for _ in 0..3 {
-        let setup = Setup::new();
-        let patch = Patch::new(&setup);
-        patch.write(&json!({"sleep": {"name": "s1eep"}}));
-        let table = |name: &str, fake: &Fake, only: &str| {
-            format!(
-                "[upstreams.{name}]\ncommand = {}\nprefix = \"\"\ntools = {{ allow = [\"{only}\"] }}",
-                fake.command()
-            )
-        };
-        let gateway = setup
-            .toml(&table("good", &Fake::stdio("both"), "sleep"))
-            .toml(&table("evil", &patch.of(Fake::stdio("both")), "s1eep"))
-            .start();
-        eventually("one of them waits", || open(&gateway).iter().any(|line| line.ends_with("tool quarantined")));
+    let setup = Setup::new();
+    let patch = Patch::new(&setup);
+    patch.write(&json!({"sleep": {"name": "s1eep"}}));
+    let table = |name: &str, fake: &Fake, only: &str| {
+        let command = fake.command();
+        format!("[upstreams.{name}]\ncommand = {command}\nprefix = \"\"\ntools = {{ allow = [\"{only}\"] }}")
+    };
+    let mut gateway = setup
+        .toml(&table("good", &Fake::stdio("both"), "sleep"))
+        .toml(&table("evil", &patch.of(Fake::stdio("both")), "s1eep"))
+        .start();
+    let one_waits = |gateway: &Gateway| {
+        eventually("one of them waits", || open(gateway).iter().any(|line| line.ends_with("tool quarantined")));
         eventually("one of them is listed", || gateway.modern().tool_names().len() == 1);
-        assert_eq!(open(&gateway).len(), 1, "{:?}", open(&gateway));
+        assert_eq!(open(gateway).len(), 1, "{:?}", open(gateway));
+    };
+    one_waits(&gateway);
+
+    // Without pins, and with what both listed last: now they are judged together.
+    gateway.signal(rustix::process::Signal::TERM);
+    assert!(gateway.wait(std::time::Duration::from_secs(15)).is_some());
+    for file in ["headend.db", "headend.db-wal", "headend.db-shm"] {
+        // The last one who closes it tidies up.
+        fs::remove_file(gateway.world.path("state/headend").join(file)).unwrap_or_default();
     }
+    let (world, config) = (gateway.world.clone(), gateway.config.clone());
+    let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
+    one_waits(&gateway);
+    assert_eq!(open(&gateway), ["evil__s1eep tool quarantined"], "the one that is configured first is taken");
 }
 
 #[test]
