@@ -151,7 +151,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         stop: stop.clone(),
     };
     let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
-    supervisor.parts.pins.expect(supervisor.config.upstreams.iter().filter(may_start));
+    supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
     for upstream in supervisor.config.upstreams.clone() {
         supervisor.launch(upstream)?;
     }

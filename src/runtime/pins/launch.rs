@@ -171,7 +171,7 @@ impl Pins {
 
     /// Judges launches that are new with one wait for the disk, so that nothing is left to write when each is judged at its gate.
     /// Blocks where there is a disk.
-    pub(crate) fn expect<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
+    pub(crate) fn pin_new_launches<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
         let unknown = |spec: &'a Upstream| {
             let program = program_of(spec);
             let is_there = program.is_some() || matches!(spec.target, Target::Http { .. });

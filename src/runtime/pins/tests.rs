@@ -113,7 +113,7 @@ async fn new_launches_are_pinned_together_and_another_process_may_reject_one() {
     let (config, _) = crate::config::parse(text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let pins = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
-    pins.expect(config.upstreams.iter());
+    pins.pin_new_launches(config.upstreams.iter());
     let shown: Vec<String> = pins.list().iter().map(|pin| format!("{} {:?}", pin.name, pin.state)).collect();
     assert_eq!(shown, ["one Pinned", "two Pinned"]);
 
