@@ -26,6 +26,8 @@ const QUEUE: usize = 4096;
 const BATCH: usize = 256;
 /// How long another process may hold the file.
 const BUSY: Duration = Duration::from_secs(5);
+/// Between two tries of what `SQLite` itself does not wait for.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// Why something is not kept.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -270,12 +272,26 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
         return Err(rusqlite::Error::SqliteFailure(code, Some(verdict)));
     }
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    let mode = write_ahead(connection)?;
     if mode != "wal" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
         return Err(rusqlite::Error::SqliteFailure(code, Some(format!("its journal stays {mode:?}"))));
     }
     connection.pragma_update(None, "synchronous", "FULL")
+}
+
+/// Turns the write-ahead log on, and says which journal the file has then. Of several processes that do it at once `SQLite`
+/// refuses all but one without asking the busy handler, since each holds a lock that the other one wants.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
+    let until = clock::now() + BUSY;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && clock::now() < until => {
+                std::thread::sleep(RETRY);
+            }
+            mode => return mode,
+        }
+    }
 }
 
 /// What an error of `SQLite` means for the operator.

@@ -66,9 +66,7 @@ impl Stage {
 
     /// With a second caller.
     fn of_two_callers(way: Way, upstream: &str) -> Self {
-        let setup = Setup::new()
-            .env("SECOND_TOKEN", TOKEN)
-            .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }");
+        let setup = Setup::new().second_caller(TOKEN);
         Self::with(setup, way.fake(), upstream)
     }
 

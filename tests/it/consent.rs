@@ -32,8 +32,7 @@ impl Stage {
     /// `consent` are lines of `[policy.consent]`, `more` further tables.
     pub(crate) fn with(consent: &str, more: &str) -> Self {
         let setup = Setup::new()
-            .env("SECOND_TOKEN", TOKEN)
-            .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
+            .second_caller(TOKEN)
             .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
         let log = Log::new(&setup.world.path("work"), "fx");
         let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).toml(more).start();

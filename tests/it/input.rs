@@ -13,8 +13,7 @@ fn gateway() -> (Gateway, Listening) {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);
     let gateway = Setup::new()
-        .env("SECOND_TOKEN", TOKEN)
-        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
+        .second_caller(TOKEN)
         .toml(&format!("[upstreams.fx]\nurl = \"{}\"\nroots = \"client\"", server.url))
         .start();
     gateway.wait_for_tools(&["fx__test_input_required_result_elicitation"]);

@@ -74,9 +74,7 @@ fn whoever_resumes_takes_the_stream_over() {
 
 #[test]
 fn an_id_that_leads_nowhere_opens_an_ordinary_stream() {
-    let setup = Setup::new()
-        .env("SECOND_TOKEN", TOKEN)
-        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }");
+    let setup = Setup::new().second_caller(TOKEN);
     let (gateway, _log) = before_a_process(setup);
     let (mut client, mut other) = (gateway.legacy(), gateway.legacy());
     let [mine, foreign] = [&mut client, &mut other].map(|client| {

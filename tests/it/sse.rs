@@ -278,11 +278,11 @@ impl OldClient {
 
 /// A gateway that serves the old transport, before one modern upstream.
 fn serving(server: &str) -> (Gateway, Log) {
-    let setup = Setup::new().env("SECOND_TOKEN", SECOND_TOKEN);
+    let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .server(&format!("legacy-sse = true\n{server}"))
-        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
+        .second_caller(SECOND_TOKEN)
         .fake("fx", &Fake::stdio("modern").logging(&log))
         .toml("[profiles.few]\ntools = { allow = [\"fx__echo\"] }")
         .start();
@@ -459,7 +459,7 @@ fn a_call_in_flight_is_answered_before_the_stream_of_a_draining_daemon_ends() {
 
 #[test]
 fn streams_of_the_old_transport_count_as_sessions_and_are_kept_alive() {
-    let (gateway, _) = serving("[server.limits]\nmax-sessions = 1\nkeepalive = \"1s\"");
+    let (gateway, _) = serving("limits.max-sessions = 1\nlimits.keepalive = \"1s\"");
     let mut client = OldClient::new(&gateway);
     let (status, text) = ask(gateway.address, gateway.token().as_deref(), "GET", "/sse", "");
     assert_eq!(status, 503, "{text}");

@@ -16,11 +16,7 @@ const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 fn gateway() -> (Gateway, Listening) {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);
-    let gateway = Setup::new()
-        .env("SECOND_TOKEN", TOKEN)
-        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
-        .url("fx", &server.url)
-        .start();
+    let gateway = Setup::new().second_caller(TOKEN).url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__slow_compute"]);
     (gateway, server)
 }
@@ -165,12 +161,7 @@ fn a_rule_on_the_tool_holds_for_its_tasks() {
     let mut client = knowing(&gateway);
     let id = begun(&mut client, "slow_compute", json!({"seconds": 60}));
     let rules = "[[policy.rules]]\nid = \"off\"\neffect = \"deny\"\ntools = [\"fx__slow_compute\"]";
-    let text = Setup::new()
-        .env("SECOND_TOKEN", TOKEN)
-        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
-        .url("fx", &server.url)
-        .toml(rules)
-        .text();
+    let text = Setup::new().second_caller(TOKEN).url("fx", &server.url).toml(rules).text();
     let reloaded = gateway.reload(&text);
     assert!(reloaded.status.success(), "{reloaded:?}");
     eventually("the rule is in force", || get(&mut client, &id).code() == Some(-32602));

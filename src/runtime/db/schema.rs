@@ -92,10 +92,10 @@ pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(),
     Ok(transaction.commit()?)
 }
 
-/// Whether the tables are there.
-fn check(connection: &Connection) -> Result<bool, Obstacle> {
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+/// Whether the tables are there. One statement sees one state of the file: between two, another process may make the tables.
+pub(super) fn check(connection: &Connection) -> Result<bool, Obstacle> {
+    let state = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version";
+    let (version, tables): (i64, i64) = connection.query_row(state, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     match version {
         0 if tables == 0 => Ok(false),
         VERSION if tables > 0 => Ok(true),

@@ -1,4 +1,5 @@
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
@@ -93,6 +94,35 @@ fn many_processes_may_make_the_store_at_once() {
         threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
     });
     assert_eq!(counts, [1; 8]);
+}
+
+#[test]
+fn a_store_that_another_process_makes_meanwhile_is_never_taken_for_a_foreign_one() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Db::open(dir.path()).unwrap());
+    // Unmakes and makes the store in one step each, as the first start makes it.
+    let tables = ["grants", "prompts", "answers", "pins", "limits", "audit_heads", "meta"];
+    let unmake: String =
+        tables.map(|name| format!("DROP TABLE IF EXISTS {name};")).concat() + "PRAGMA user_version = 0;";
+    let steps = [unmake.as_str(), "CREATE TABLE grants (x); PRAGMA user_version = 1;"];
+    let mut maker = Connection::open(file(&dir)).unwrap();
+    maker.busy_timeout(BUSY).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for step in steps.iter().cycle().take(400) {
+                let change = maker.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+                change.execute_batch(step).unwrap();
+                change.commit().unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        let reader = Connection::open(file(&dir)).unwrap();
+        reader.busy_timeout(BUSY).unwrap();
+        while !done.load(Ordering::Acquire) {
+            schema::check(&reader).unwrap();
+        }
+    });
 }
 
 #[test]

@@ -108,10 +108,7 @@ fn what_was_not_answered_is_asked_again() {
 
 #[test]
 fn a_parked_call_is_gone_on_with_by_the_very_same_call_alone() {
-    let setup = Setup::new()
-        .env("SECOND_TOKEN", super::TOKEN)
-        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
-        .toml("[profiles.other]\nupstreams = [\"fx\"]");
+    let setup = Setup::new().second_caller(super::TOKEN).toml("[profiles.other]\nupstreams = [\"fx\"]");
     let way = Way::Post;
     let stage = Stage::with(setup, way.fake(), "");
     let (gateway, token) = (&stage.gateway, stage.gateway.token());

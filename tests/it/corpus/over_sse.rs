@@ -45,11 +45,11 @@ fn bad_requests_over_the_old_transport_get_the_expected_answers() {
 /// Sends the case's request to a daemon of its own.
 fn ask(case: &Case) -> Outcome {
     let served = !case.text("setup").contains("legacy_sse=false");
-    let setup = Setup::new().env("SECOND_TOKEN", TOKEN_B);
+    let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .server(&format!("legacy-sse = {served}"))
-        .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
+        .second_caller(TOKEN_B)
         .fake("fx", &Fake::stdio("both").logging(&log))
         .start();
     gateway.wait_for_tools(&["fx__echo"]);
