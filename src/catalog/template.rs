@@ -1,62 +1,48 @@
 //! Does a URI belong to a URI template? Enough of RFC 6570 to route by: literals must match, expressions match something.
 
-/// A template, split into its literals and what stands between them.
-#[derive(Clone, Debug)]
-pub(crate) struct Template {
-    first: String,
-    rest: Vec<(Expression, String)>,
-}
+use regex::{Regex, RegexBuilder};
 
-/// What one `{...}` may stand for.
-#[derive(Clone, Copy, Debug)]
-struct Expression {
-    /// `{+x}`, `{#x}`, `{/x}` and exploded variables cross path segments.
-    spans_segments: bool,
-    /// `{?x}`, `{&x}`, `{;x}`, `{/x}`, `{.x}` and `{#x}` may expand to nothing.
-    optional: bool,
-}
+/// Compiled size in bytes beyond which a template matches nothing; real ones take a few KiB.
+const MAX_COMPILED: usize = 256 * 1024;
+
+/// A template as an expression that matches its URIs. The time to match grows with the URI alone, however many expressions the
+/// template has.
+#[derive(Clone, Debug)]
+pub(crate) struct Template(Regex);
 
 impl Template {
-    /// Splits a template; `None` when a brace does not close.
+    /// Reads a template; `None` when a brace does not close or when it is too large.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('{');
-        let first = parts.next().unwrap_or_default().to_owned();
-        let mut rest = Vec::new();
+        let mut pattern = String::from("^");
+        pattern.push_str(&regex::escape(parts.next().unwrap_or_default()));
         for part in parts {
             let (inner, literal) = part.split_once('}')?;
-            let operator = inner.chars().next().unwrap_or(' ');
-            let expression = Expression {
-                spans_segments: matches!(operator, '+' | '#' | '/' | '?' | '&') || inner.ends_with('*'),
-                optional: matches!(operator, '#' | '.' | '/' | ';' | '?' | '&'),
-            };
-            rest.push((expression, literal.to_owned()));
+            pattern.push_str(expression(inner));
+            pattern.push_str(&regex::escape(literal));
         }
-        Some(Self { first, rest })
+        pattern.push('$');
+        let mut builder = RegexBuilder::new(&pattern);
+        builder.size_limit(MAX_COMPILED).dot_matches_new_line(true).build().ok().map(Self)
     }
 
     pub(crate) fn matches(&self, uri: &str) -> bool {
-        uri.strip_prefix(self.first.as_str()).is_some_and(|tail| matches_rest(tail, &self.rest))
+        self.0.is_match(uri)
     }
 }
 
-/// Bounded: each step strips one expression, and a literal is looked for from the left, from the right for the last one.
-fn matches_rest(tail: &str, rest: &[(Expression, String)]) -> bool {
-    let Some(((expression, literal), later)) = rest.split_first() else { return tail.is_empty() };
-    let fits =
-        |value: &str| (expression.optional || !value.is_empty()) && (expression.spans_segments || !value.contains('/'));
-    if later.is_empty() {
-        return tail.strip_suffix(literal.as_str()).is_some_and(fits);
+/// What the expression between two braces may stand for. `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}` and exploded variables cross path
+/// segments; `{#x}`, `{.x}`, `{/x}`, `{;x}`, `{?x}` and `{&x}` may expand to nothing.
+fn expression(inner: &str) -> &'static str {
+    let operator = inner.chars().next().unwrap_or(' ');
+    let spans_segments = matches!(operator, '+' | '#' | '/' | '?' | '&') || inner.ends_with('*');
+    let optional = matches!(operator, '#' | '.' | '/' | ';' | '?' | '&');
+    match (spans_segments, optional) {
+        (true, true) => ".*",
+        (true, false) => ".+",
+        (false, true) => "[^/]*",
+        (false, false) => "[^/]+",
     }
-    if literal.is_empty() {
-        // Two expressions side by side: the first takes what it can up to the next slash, the rest decides.
-        let end = if expression.spans_segments { tail.len() } else { tail.find('/').unwrap_or(tail.len()) };
-        return fits(tail.get(..end).unwrap_or_default()) && matches_rest(tail.get(end..).unwrap_or_default(), later)
-            || matches_rest(tail, later);
-    }
-    tail.match_indices(literal.as_str()).take(16).any(|(at, _)| {
-        fits(tail.get(..at).unwrap_or_default())
-            && matches_rest(tail.get(at + literal.len()..).unwrap_or_default(), later)
-    })
 }
 
 #[cfg(test)]
@@ -79,9 +65,22 @@ mod tests {
             ("q://s{?limit}", "q://s", true),
             ("plain://x", "plain://x", true),
             ("plain://x", "plain://xy", false),
+            ("{a}{b}{c}", "xyz", true),
+            ("{a}{b}{c}", "xy", false),
+            ("{a}-{b}-{c}", "1-2-3-4", true),
         ] {
             assert_eq!(Template::parse(template).unwrap().matches(uri), want, "{template} {uri}");
         }
         assert!(Template::parse("a{b").is_none());
+        assert!(Template::parse(&"{a}".repeat(10_000)).is_none());
+    }
+
+    #[test]
+    fn a_template_that_could_match_in_many_ways_costs_little() {
+        let uri = "a-".repeat(2000);
+        for expression in ["{?a}", "{+a}", "{+a}-", "{?a}-"] {
+            let template = Template::parse(&format!("{}x", expression.repeat(32))).unwrap();
+            assert!(!template.matches(&uri), "{expression}");
+        }
     }
 }

@@ -180,6 +180,10 @@ limits! {
     result_bytes: usize as Size = "max-result", 8 * MIB, KIB..=GIB;
     /// Message taken from an upstream, in bytes. Twice the result: lists are long.
     upstream_result_bytes: usize as Size = "max-upstream-result", 16 * MIB, KIB..=GIB;
+    /// Nesting of the JSON of a message taken from an upstream; clients' own parsers give up at 100 to 1000.
+    upstream_depth: usize as Count = "max-upstream-depth", 256, 8..=100_000;
+    /// Values in the JSON of a message taken from an upstream: a million numbers pass.
+    upstream_nodes: usize as Count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
     /// Legacy sessions at once; one that is full ends the longest idle first.
     sessions: usize as Count = "max-sessions", 4096, COUNT;
     /// Legacy sessions of one caller.

@@ -7,6 +7,8 @@ pub(crate) enum Fault {
     Garbage,
     /// A line over the limit; it was skipped.
     Oversize,
+    /// A message that is nested too deeply or has too many values.
+    Complex,
     /// An answer to a call that had ended.
     LateReply,
     /// An answer with an id that was never given out.
@@ -26,9 +28,10 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Garbage,
         Self::Oversize,
+        Self::Complex,
         Self::LateReply,
         Self::UnknownReply,
         Self::MalformedReply,
@@ -43,6 +46,7 @@ impl Fault {
         match self {
             Self::Garbage => "garbage",
             Self::Oversize => "oversize",
+            Self::Complex => "complex",
             Self::LateReply => "late_reply",
             Self::UnknownReply => "unknown_reply",
             Self::MalformedReply => "malformed_reply",

@@ -21,7 +21,7 @@ use crate::engine::refresh::Allowance;
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::wire::frame::Frame;
+use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -52,6 +52,8 @@ pub(crate) struct PeerOptions {
     pub(crate) hint: EraHint,
     pub(crate) times: PeerTimes,
     pub(crate) bounds: ListBounds,
+    /// Of each message of the upstream.
+    pub(crate) frames: Bounds,
     /// What a legacy server may ask for.
     pub(crate) declared: Declared,
     /// Whether the server's lists are read here.
@@ -114,6 +116,7 @@ pub(crate) struct Peer<P> {
     hint: EraHint,
     times: PeerTimes,
     bounds: ListBounds,
+    frames: Bounds,
     declared: Declared,
     lists: bool,
     asked: OpenRequests,
@@ -134,12 +137,13 @@ pub(crate) struct Peer<P> {
 impl<P: CallPort> Peer<P> {
     /// Opens the connection; the first question is in [`Self::outgoing`] at once.
     pub(crate) fn new(options: PeerOptions, now: Instant) -> Self {
-        let PeerOptions { hint, times, bounds, declared, lists } = options;
+        let PeerOptions { hint, times, bounds, frames, declared, lists } = options;
         let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
         let mut peer = Self {
             hint,
             times,
             bounds,
+            frames,
             declared,
             lists,
             asked: OpenRequests::default(),
@@ -259,11 +263,16 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
-        match Message::parse(frame) {
-            Ok(Message::Response(response)) => self.handle_response(response, now),
-            Ok(Message::Notification(notification)) => self.handle_notification(notification, now),
-            Ok(Message::Request(request)) => self.handle_request(&request),
-            Err(_) => self.handle_malformed(frame),
+        let Ok((message, broken)) = Message::of_upstream(frame, self.frames) else {
+            return self.handle_malformed(frame);
+        };
+        if broken.is_some() {
+            self.fault(Fault::Complex);
+        }
+        match message {
+            Message::Response(response) => self.handle_response(response, broken, now),
+            Message::Notification(notification) => self.handle_notification(notification, now),
+            Message::Request(request) => self.handle_request(&request),
         }
     }
 
@@ -272,11 +281,7 @@ impl<P: CallPort> Peer<P> {
         self.fault(Fault::Oversize);
         while let Some(id) = self.pending.find(|w| matches!(w, Waiting::Call(_))) {
             if let Lookup::Found(Waiting::Call(port)) = self.pending.take(id) {
-                port.done(Outcome::Failed(Failure::new(
-                    Reason::ResultTooLarge,
-                    Executed::Unknown,
-                    "The server sent an answer over the size limit.",
-                )));
+                port.done(Outcome::Failed(too_large()));
             }
         }
     }
@@ -345,14 +350,14 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn handle_response(&mut self, response: Response, now: Instant) {
+    fn handle_response(&mut self, response: Response, broken: Option<FrameError>, now: Instant) {
         let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
             return self.fault(Fault::UnknownReply);
         };
         match self.pending.take(id) {
             Lookup::Late => self.fault(Fault::LateReply),
             Lookup::Unknown => self.fault(Fault::UnknownReply),
-            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response.outcome),
+            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response.outcome, broken),
             Lookup::Found(Waiting::Discover) => self.discovered(&response.outcome, now),
             Lookup::Found(Waiting::Initialize) => self.initialized(&response.outcome, now),
             Lookup::Found(Waiting::List(reading, _)) => self.listed(*reading, response.outcome, now),
@@ -360,13 +365,14 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn finish_call(&mut self, port: P, outcome: Result<RawJson, RawJson>) {
+    fn finish_call(&mut self, port: P, outcome: Result<RawJson, RawJson>, broken: Option<FrameError>) {
         self.end_requests_of(port.key());
         let era = match self.state {
             State::Ready(agreed) => agreed.revision.era(),
             State::Opening { .. } | State::Failed => Era::Legacy,
         };
         match outcome {
+            _ if broken.is_some() => port.done(Outcome::Failed(too_large())),
             Ok(raw) if raw.is_object() => port.done(Outcome::Result { raw, era }),
             Err(raw) => port.done(Outcome::Error { raw }),
             Ok(_) => {
@@ -652,6 +658,11 @@ pub(crate) fn list_params(cursor: Option<&str>, hop: Option<&HopMeta>) -> Option
 /// The failure of a call to an upstream that is not there.
 pub(crate) fn down() -> Failure {
     Failure::new(Reason::UpstreamDown, Executed::No, "The server behind this item is not running.")
+}
+
+/// The failure of a call whose answer is over a bound of its size, its depth or its number of values.
+pub(crate) fn too_large() -> Failure {
+    Failure::new(Reason::ResultTooLarge, Executed::Unknown, "The server sent an answer over the size limit.")
 }
 
 /// The failure of a call whose answer is no answer.

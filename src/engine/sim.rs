@@ -26,6 +26,7 @@ use crate::mcp::version::Revision;
 use crate::policy::{
     Annotations, Annotator, Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
 };
+use crate::wire::frame::Bounds;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
@@ -177,7 +178,7 @@ const TIMES: PeerTimes = PeerTimes { probe: Duration::from_secs(5), start: Durat
 fn options(hint: EraHint) -> PeerOptions {
     let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
     let declared = Declared::new(all, &Roots::Client);
-    PeerOptions { hint, times: TIMES, bounds: ListBounds::default(), declared, lists: true }
+    PeerOptions { hint, times: TIMES, bounds: ListBounds::default(), frames: Bounds::CLIENT, declared, lists: true }
 }
 
 impl World {

@@ -165,7 +165,7 @@ async fn admin(
         if (&mut read).take(4 << 20).read_until(b'\n', &mut line).await? == 0 {
             return Ok(());
         }
-        let frame = Frame::from_client(bytes::Bytes::copy_from_slice(&line), Bounds::default());
+        let frame = Frame::from_client(bytes::Bytes::copy_from_slice(&line), Bounds::CLIENT);
         let Ok(Ok(Message::Request(request))) = frame.map(|frame| Message::parse(&frame)) else {
             let error = message::error_object(crate::wire::code::INVALID_REQUEST, "not a request", None);
             write.write_all(&message::encode_error(None, &error)).await?;

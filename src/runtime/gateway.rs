@@ -154,7 +154,11 @@ impl Gateway {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
-            intake: Intake { budget: Arc::clone(&budget), max_message_bytes: limits.upstream_result_bytes },
+            intake: Intake {
+                budget: Arc::clone(&budget),
+                max_message_bytes: limits.upstream_result_bytes,
+                bounds: Bounds { depth: limits.upstream_depth, nodes: limits.upstream_nodes },
+            },
             pins: pins.clone(),
             leases: leases.clone(),
         };

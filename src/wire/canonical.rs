@@ -6,7 +6,11 @@
 //! readers tell apart would have one digest; this way they have two, which refuses where it could have allowed and never the
 //! reverse.
 
-use crate::wire::raw::{RawJson, RawObject, elements};
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::wire::raw::RawJson;
 
 /// Digits that every double keeps, whatever they are.
 const SAFE_DIGITS: usize = 15;
@@ -15,53 +19,198 @@ const SAFE_EXPONENT: i32 = 290;
 /// The largest integer below which doubles hold all integers.
 const SAFE_INTEGER: u64 = 1 << 53;
 
-/// The canonical text of a value.
+/// The canonical text of a value. No depth of nesting costs stack, and the time grows with the text alone.
 ///
 /// # Errors
 /// Text that is not JSON, or an object with a key twice.
 pub(crate) fn canonical(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
-    let mut out = Vec::with_capacity(value.bytes().len());
-    write(value, &mut out)?;
-    Ok(out)
+    Tree::read(value)?.write(|scalar, out| {
+        match scalar.first() {
+            // Without an escape it has none too many: what needs one cannot stand in JSON without.
+            Some(b'"') if memchr::memchr(b'\\', scalar).is_some() => {
+                serde_json::to_writer(out, &serde_json::from_slice::<String>(scalar)?)?;
+            }
+            Some(b'-' | b'0'..=b'9') => {
+                let written = std::str::from_utf8(scalar).ok().and_then(number);
+                out.extend_from_slice(written.as_ref().map_or(scalar, String::as_bytes));
+            }
+            _ => out.extend_from_slice(scalar),
+        }
+        Ok(())
+    })
 }
 
-fn write(value: &RawJson, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-    match value.bytes().first() {
-        Some(b'{') => {
-            let mut members = RawObject::parse(value)?.into_sorted()?;
-            // Keys beyond the basic plane sort otherwise by bytes than by UTF-16 units.
-            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-            out.push(b'{');
-            for (n, (key, value)) in members.drain(..).enumerate() {
-                if n > 0 {
-                    out.push(b',');
+/// The text of a value in which only the order of members and white space is settled: `1` is not `1.0` here, nor is a letter its
+/// escape.
+///
+/// # Errors
+/// Text that is not JSON, or an object with a key twice.
+pub(crate) fn ordered(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
+    Tree::read(value)?.write(|scalar, out| {
+        out.extend_from_slice(scalar);
+        Ok(())
+    })
+}
+
+/// A value and where it stands.
+struct Node<'a> {
+    /// Its key, quotes included; empty in an array and at the root.
+    key: &'a [u8],
+    value: Value<'a>,
+}
+
+enum Value<'a> {
+    /// Without white space around it.
+    Scalar(&'a [u8]),
+    /// The range of its children in [`Tree::order`].
+    Array(usize, usize),
+    Object(usize, usize),
+}
+
+/// All values of a text, each after those inside it.
+struct Tree<'a> {
+    text: &'a [u8],
+    nodes: Vec<Node<'a>>,
+    /// Indices of children, those of one container side by side; members are sorted by their keys.
+    order: Vec<usize>,
+}
+
+/// A container that is being read.
+struct Open<'a> {
+    key: &'a [u8],
+    is_object: bool,
+    /// Where its children begin among those that have no container yet.
+    children: usize,
+}
+
+impl<'a> Tree<'a> {
+    fn read(value: &'a RawJson) -> Result<Self, serde_json::Error> {
+        // Checks the grammar, so that the walk need not.
+        let text = value.parse::<&RawValue>()?.get().as_bytes();
+        let mut tree = Self { text, nodes: Vec::new(), order: Vec::new() };
+        let mut open: Vec<Open<'a>> = Vec::new();
+        let mut loose: Vec<usize> = Vec::new();
+        let mut key: &[u8] = b"";
+        let mut at = 0;
+        while let Some(&byte) = text.get(at) {
+            match byte {
+                b'{' | b'[' => {
+                    let is_object = byte == b'{';
+                    open.push(Open { key: std::mem::take(&mut key), is_object, children: loose.len() });
+                    at += 1;
                 }
-                serde_json::to_writer(&mut *out, &key)?;
-                out.push(b':');
-                write(&value, out)?;
-            }
-            out.push(b'}');
-        }
-        Some(b'[') => {
-            out.push(b'[');
-            for (n, value) in elements(value)?.iter().enumerate() {
-                if n > 0 {
-                    out.push(b',');
+                b'}' | b']' => {
+                    at += 1;
+                    let Some(container) = open.pop() else { continue };
+                    let value = tree.close(&container, &mut loose)?;
+                    tree.add(container.key, value, &mut loose);
                 }
-                write(value, out)?;
+                b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' => at += 1,
+                _ => {
+                    let end = end_of_scalar(text, at);
+                    let scalar = text.get(at..end).unwrap_or_default();
+                    at = end;
+                    if key.is_empty() && open.last().is_some_and(|container| container.is_object) {
+                        key = scalar;
+                    } else {
+                        tree.add(std::mem::take(&mut key), Value::Scalar(scalar), &mut loose);
+                    }
+                }
             }
-            out.push(b']');
         }
-        // Without an escape it has none too many: what needs one cannot stand in JSON without.
-        Some(b'"') if memchr::memchr(b'\\', value.bytes()).is_none() => out.extend_from_slice(value.bytes()),
-        Some(b'"') => serde_json::to_writer(&mut *out, &value.parse::<String>()?)?,
-        Some(b'-' | b'0'..=b'9') => {
-            let text = value.text();
-            out.extend_from_slice(number(&text).as_deref().unwrap_or(&text).as_bytes());
-        }
-        _ => out.extend_from_slice(value.bytes()),
+        Ok(tree)
     }
-    Ok(())
+
+    fn add(&mut self, key: &'a [u8], value: Value<'a>, loose: &mut Vec<usize>) {
+        loose.push(self.nodes.len());
+        self.nodes.push(Node { key, value });
+    }
+
+    /// Puts the children of a container side by side.
+    fn close(&mut self, container: &Open<'a>, loose: &mut Vec<usize>) -> Result<Value<'a>, serde_json::Error> {
+        let start = self.order.len();
+        let children = loose.drain(container.children..);
+        if !container.is_object {
+            self.order.extend(children);
+            return Ok(Value::Array(start, self.order.len()));
+        }
+        let mut members = Vec::with_capacity(children.len());
+        for child in children {
+            let key = self.nodes.get(child).map_or(&[][..], |node| node.key);
+            members.push((serde_json::from_slice::<Cow<'a, str>>(key)?, child));
+        }
+        // Keys beyond the basic plane sort otherwise by bytes than by UTF-16 units.
+        members.sort_unstable_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+        if members.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
+            return Err(serde::de::Error::custom("duplicate key"));
+        }
+        self.order.extend(members.into_iter().map(|(_, child)| child));
+        Ok(Value::Object(start, self.order.len()))
+    }
+
+    /// The text, its scalars and keys as `scalar` writes them.
+    fn write(
+        &self,
+        scalar: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), serde_json::Error>,
+    ) -> Result<Vec<u8>, serde_json::Error> {
+        let mut out = Vec::with_capacity(self.text.len());
+        // Containers that are being written: the next child, behind the last one, and how it closes.
+        let mut open: Vec<(usize, usize, u8)> = Vec::new();
+        let mut next = self.nodes.last();
+        loop {
+            while let Some(node) = next.take() {
+                if !node.key.is_empty() {
+                    scalar(node.key, &mut out)?;
+                    out.push(b':');
+                }
+                let (first, end, (opening, closing)) = match node.value {
+                    Value::Scalar(text) => {
+                        scalar(text, &mut out)?;
+                        break;
+                    }
+                    Value::Array(first, end) => (first, end, (b'[', b']')),
+                    Value::Object(first, end) => (first, end, (b'{', b'}')),
+                };
+                out.push(opening);
+                open.push((first + 1, end, closing));
+                next = if first < end { self.child(first) } else { None };
+            }
+            match open.last_mut() {
+                None => return Ok(out),
+                Some((at, end, _)) if *at < *end => {
+                    out.push(b',');
+                    next = self.child(*at);
+                    *at += 1;
+                }
+                Some((_, _, bracket)) => {
+                    out.push(*bracket);
+                    open.pop();
+                }
+            }
+        }
+    }
+
+    fn child(&self, at: usize) -> Option<&Node<'a>> {
+        self.order.get(at).and_then(|child| self.nodes.get(*child))
+    }
+}
+
+/// Where the string, number or word that begins here ends.
+fn end_of_scalar(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    if rest.first() != Some(&b'"') {
+        let end = rest.iter().position(|b| matches!(b, b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'));
+        return at + end.unwrap_or(rest.len());
+    }
+    let mut end = at + 1;
+    loop {
+        let rest = text.get(end..).unwrap_or_default();
+        match memchr::memchr2(b'"', b'\\', rest) {
+            Some(n) if rest.get(n) == Some(&b'\\') => end += n + 2,
+            Some(n) => return end + n + 1,
+            None => return text.len(),
+        }
+    }
 }
 
 /// A number as ECMAScript writes it; `None` where a double would not hold it exactly as it is written.
@@ -125,6 +274,33 @@ mod tests {
             ("escapes", r#"{"\u0061":[1,{"y":"\u00e9\/","x":null}],"b":1.0}"#),
         ] {
             assert_eq!(text(json), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn depth_costs_no_stack() {
+        let deep = |open: &str, close: &str| open.repeat(200_000) + "1" + &close.repeat(200_000);
+        for json in [deep("[", "]"), deep("{\"a\":", "}")] {
+            let value = RawJson::trusted(json.clone());
+            assert_eq!(canonical(&value).unwrap(), json.as_bytes());
+            assert_eq!(ordered(&value).unwrap(), json.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_ordered_text_settles_order_and_white_space_alone() {
+        let ordered = |json: &'static str| String::from_utf8(ordered(&RawJson::trusted(json)).unwrap()).unwrap();
+        assert_eq!(
+            ordered(r#" { "b" : 1.0, "a": [ 1, {"y":"\u00e9", "x":null}, {}, [ ] ] } "#),
+            r#"{"a":[1,{"x":null,"y":"\u00e9"},{},[]],"b":1.0}"#
+        );
+        assert_eq!(ordered("1.0"), "1.0");
+    }
+
+    #[test]
+    fn text_without_one_meaning_has_no_canonical_text() {
+        for json in ["", "[1", "{\"a\":1,\"\\u0061\":2}", "[[[{\"a\":1,\"a\":1}]]]", "1 2", "{\"\\ud800\":1}"] {
+            assert!(canonical(&RawJson::trusted(json)).is_err(), "{json}");
         }
     }
 

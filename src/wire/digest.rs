@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use data_encoding::HEXLOWER;
 
-use crate::wire::canonical::canonical;
+use crate::wire::canonical::{canonical, ordered};
 use crate::wire::raw::RawJson;
 
 /// A SHA-256 digest.
@@ -38,9 +38,13 @@ impl Digest {
         canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
     }
 
-    /// Of the arguments of a call; none and `{}` are the same.
+    /// Of the arguments of a call; none and `{}` are the same. Arguments in another order are the same, a number or text that is
+    /// spelled otherwise is not: servers may tell `1` from `1.0`.
     pub(crate) fn of_arguments(arguments: Option<&RawJson>) -> Self {
-        arguments.map_or_else(|| Self::of(b"{}"), Self::of_json)
+        arguments.map_or_else(
+            || Self::of(b"{}"),
+            |value| ordered(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text)),
+        )
     }
 
     pub(crate) const fn bytes(&self) -> &[u8; 32] {
@@ -90,6 +94,11 @@ mod tests {
         assert_eq!(of(r#"{"a":1,"b":[2]}"#), of(r#"{ "b": [2], "a": 1 }"#));
         assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
         assert_eq!(Digest::of_arguments(None), Digest::of_arguments(Some(&RawJson::trusted("{}"))));
+        let arguments = |text: &'static str| Digest::of_arguments(Some(&RawJson::trusted(text)));
+        assert_eq!(arguments(r#"{"a":1,"b":[2]}"#), arguments(r#"{ "b": [2], "a": 1 }"#));
+        for other in [r#"{"a":1.0}"#, r#"{"a":1e0}"#, r#"{"a":"1"}"#, r#"{"\u0061":1}"#] {
+            assert_ne!(arguments(r#"{"a":1}"#), arguments(other), "{other}");
+        }
         assert_eq!(Digest::from_hex(&of("1").hex()), Some(of("1")));
         assert_eq!(Digest::from_hex("00"), None);
     }

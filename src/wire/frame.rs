@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 
+use crate::wire::raw::twins;
+
 /// One admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a line and an SSE field.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame(Bytes);
 
-/// Bounds of a message from a client; sizes are bounded where bytes are read.
+/// Bounds of a message's JSON; its size is bounded where bytes are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Nesting of arrays and objects.
@@ -18,10 +20,9 @@ pub(crate) struct Bounds {
     pub(crate) nodes: usize,
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { depth: 64, nodes: 100_000 }
-    }
+impl Bounds {
+    /// What clients may send unless the configuration says otherwise.
+    pub(crate) const CLIENT: Self = Self { depth: 64, nodes: 100_000 };
 }
 
 /// Why bytes are not a message.
@@ -40,7 +41,8 @@ pub(crate) enum FrameError {
 }
 
 impl Frame {
-    /// Admits bytes of an upstream: the encoding is checked here, the grammar when the message is parsed.
+    /// Admits bytes of an upstream: the encoding is checked here, the grammar when the message is parsed, and then the bounds,
+    /// since a message that breaks them still has to end the call that it answers.
     ///
     /// # Errors
     /// [`FrameError::NotUtf8`].
@@ -67,8 +69,21 @@ impl Frame {
         &self.0
     }
 
+    /// Holds a frame whose grammar was checked against bounds.
+    ///
+    /// # Errors
+    /// The first bound that it breaks.
+    pub(crate) fn within(&self, bounds: Bounds) -> Result<(), FrameError> {
+        // Nearly all frames cannot break them: a value takes a byte and its separator, a level the bracket that opens it.
+        let few_values = self.0.len() / 2 <= bounds.nodes;
+        if few_values && memchr::memchr2_iter(b'{', b'[', &self.0).nth(bounds.depth).is_none() {
+            return Ok(());
+        }
+        Scan::of(&self.0, false).run(bounds)
+    }
+
     fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
-        let scanned = Scan { text: &self.0, keys: Vec::new(), open: Vec::new(), nodes: 0 }.run(bounds);
+        let scanned = Scan::of(&self.0, true).run(bounds);
         let is_object = self.0.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         if is_object && scanned.is_ok() {
             return Ok(());
@@ -105,6 +120,8 @@ fn on_one_line(bytes: Bytes) -> Bytes {
 /// One pass over JSON that measures depth and size and compares the keys of each object.
 struct Scan<'a> {
     text: &'a [u8],
+    /// Whether keys are compared.
+    compares: bool,
     /// Keys of all open objects, innermost last.
     keys: Vec<Cow<'a, [u8]>>,
     /// For each open container: where its keys start, or `None` for an array.
@@ -113,6 +130,10 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
+    fn of(text: &'a [u8], compares: bool) -> Self {
+        Self { text, compares, keys: Vec::new(), open: Vec::new(), nodes: 0 }
+    }
+
     fn run(mut self, bounds: Bounds) -> Result<(), FrameError> {
         let mut at = 0;
         let mut key_expected = false;
@@ -136,11 +157,11 @@ impl<'a> Scan<'a> {
                 b'"' => {
                     let end = self.string_end(at + 1);
                     self.count(bounds)?;
-                    if key_expected {
+                    if key_expected && self.compares {
                         let key = self.text.get(at..end).unwrap_or_default();
                         self.keys.push(plain(key));
-                        key_expected = false;
                     }
+                    key_expected = false;
                     at = end;
                     continue;
                 }
@@ -181,13 +202,7 @@ impl<'a> Scan<'a> {
 
     fn close_object(&mut self, start: usize) -> Result<(), FrameError> {
         let keys = self.keys.get_mut(start..).unwrap_or_default();
-        // Few keys are the rule and compare fastest as they are; many keys must not cost the square of their number.
-        let twice = if keys.len() <= 8 {
-            keys.iter().enumerate().any(|(n, key)| keys.iter().take(n).any(|other| other == key))
-        } else {
-            keys.sort_unstable();
-            keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
-        };
+        let twice = twins(keys);
         self.keys.truncate(start);
         if twice { Err(FrameError::DuplicateKey) } else { Ok(()) }
     }
@@ -211,7 +226,7 @@ mod tests {
 
     /// Admission and, for an object, the grammar that the parser of messages checks.
     fn admit(text: &str) -> Result<Frame, FrameError> {
-        let frame = Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::default())?;
+        let frame = Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT)?;
         match Message::parse(&frame) {
             Err(MessageError::Syntax) => Err(FrameError::Syntax),
             Ok(_) | Err(MessageError::Shape { .. }) => Ok(frame),
@@ -246,6 +261,27 @@ mod tests {
         let keys: Vec<String> = (0..50).map(|n| format!("\"k{n}\":1")).collect();
         assert!(admit(&format!("{{{}}}", keys.join(","))).is_ok());
         assert_eq!(admit(&format!("{{{},\"k7\":2}}", keys.join(","))).unwrap_err(), FrameError::DuplicateKey);
+    }
+
+    #[test]
+    fn what_an_upstream_sends_is_held_against_the_bounds_whatever_its_size() {
+        let bounds = Bounds { depth: 4, nodes: 20 };
+        for (text, want) in [
+            ("[[[[1]]]]", Ok(())),
+            ("[[[[[1]]]]]", Err(FrameError::TooDeep)),
+            (r#"{"a":[{"b":[{}]}]}"#, Err(FrameError::TooDeep)),
+            (r#"["[[[[[[[[[[", "{{{{{{{{{{"]"#, Ok(())),
+            ("[[],[],[],[],[],[],[],[]]", Ok(())),
+            ("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", Ok(())),
+            ("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", Err(FrameError::TooManyNodes)),
+            (r#"{"a":1,"a":2}"#, Ok(())),
+        ] {
+            assert_eq!(
+                Frame::from_upstream(Bytes::from_static(text.as_bytes())).unwrap().within(bounds),
+                want,
+                "{text}"
+            );
+        }
     }
 
     #[test]

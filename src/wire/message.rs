@@ -6,7 +6,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::wire::frame::Frame;
+use crate::wire::code;
+use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::ClientId;
 use crate::wire::raw::RawJson;
 
@@ -71,6 +72,25 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl Message {
+    /// Reads one message of an upstream. Where it breaks the bounds, its envelope alone is left: an answer that is an error, so
+    /// that its call ends, a request or notification without parameters, which is refused or dropped like any such.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`].
+    pub(crate) fn of_upstream(frame: &Frame, bounds: Bounds) -> Result<(Self, Option<FrameError>), MessageError> {
+        let mut message = Self::parse(frame)?;
+        let Err(broken) = frame.within(bounds) else { return Ok((message, None)) };
+        match &mut message {
+            Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) => *params = None,
+            Self::Response(response) => {
+                let error =
+                    format!(r#"{{"code":{},"message":"The server sent an answer that is {broken}."}}"#, code::INTERNAL);
+                response.outcome = Err(RawJson::trusted(error));
+            }
+        }
+        Ok((message, Some(broken)))
+    }
+
     /// Reads one message.
     ///
     /// # Errors
@@ -226,10 +246,9 @@ pub(crate) fn error_object(code: i64, message: &str, data: Option<&RawJson>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::frame::Bounds;
 
     fn frame(text: &str) -> Frame {
-        Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::default()).unwrap()
+        Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT).unwrap()
     }
 
     fn parse(text: &str) -> Result<Message, MessageError> {

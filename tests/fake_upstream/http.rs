@@ -162,6 +162,15 @@ impl Web {
         }
         let streams = self.server.args.answers == Answers::Sse || request.method == "subscriptions/listen";
         let cut = self.server.does(Behaviour::HttpCut) && request.method == "tools/call";
+        if self.server.script.answers(&request, &request.notices) {
+            drop(request);
+            let lines = std::iter::from_fn(|| outbox.try_recv().ok()).collect::<Vec<_>>();
+            if streams {
+                return events(stream::iter(lines.into_iter().map(Ok::<_, Infallible>)));
+            }
+            let last = lines.into_iter().next_back().unwrap_or_default();
+            return ([("content-type", "application/json")], last).into_response();
+        }
         if !streams && !cut {
             let (server, gone) = (Arc::clone(&self.server), Gone::new(&self.server, &request));
             let answer = server.answer(&request).await;

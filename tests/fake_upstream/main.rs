@@ -55,7 +55,7 @@ struct Args {
     /// Where to write every message down.
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Requests whose answers are written word for word; stdio only.
+    /// Requests whose answers are written word for word, over HTTP the last line alone unless `--answers sse`.
     #[arg(long)]
     script: Option<PathBuf>,
     /// A file of members that definitions have instead of their own, by name or URI; read at each list.

@@ -12,6 +12,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use crate::asking::Asking;
 use crate::behaviour::{Behaviour, after_handshake};
 use crate::jobs::{self, Jobs};
+use crate::script::Script;
 use crate::{Args, Eras, asking, tools};
 
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -100,6 +101,7 @@ struct Listener {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) args: Args,
+    pub(crate) script: Script,
     pub(crate) calls: AtomicU64,
     log: Option<Mutex<File>>,
     grown: AtomicU64,
@@ -122,8 +124,10 @@ impl Server {
             let file = OpenOptions::new().create(true).append(true).open(path);
             Mutex::new(file.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
         });
+        let script = args.script.as_deref().map(Script::read).unwrap_or_default();
         Self {
             args,
+            script,
             calls: AtomicU64::new(0),
             log,
             grown: AtomicU64::new(0),

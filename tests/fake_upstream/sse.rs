@@ -115,6 +115,9 @@ async fn take(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: B
 }
 
 async fn one(server: Arc<Server>, request: Request) {
+    if server.script.answers(&request, &request.notices) {
+        return;
+    }
     let Some(answer) = server.answer(&request).await else { return };
     let call = request.method == "tools/call";
     if server.does(Behaviour::HugeLine) && call {

@@ -8,7 +8,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::behaviour::Behaviour;
-use crate::script::Script;
 use crate::server::{Request, Server};
 
 pub(crate) async fn serve(server: Arc<Server>) {
@@ -22,7 +21,6 @@ pub(crate) async fn serve(server: Arc<Server>) {
             }
         }
     });
-    let script = server.args.script.as_deref().map(Script::read).unwrap_or_default();
     let mut input = BufReader::new(tokio::io::stdin());
     let mut running = JoinSet::new();
     let mut line = Vec::new();
@@ -54,7 +52,7 @@ pub(crate) async fn serve(server: Arc<Server>) {
             session: String::new(),
             aside: Some(out.clone()),
         };
-        if script.answers(&request, &out) {
+        if server.script.answers(&request, &out) {
             continue;
         }
         running.spawn(one(Arc::clone(&server), request));

@@ -18,6 +18,7 @@
 mod approvals;
 mod asking;
 mod audit;
+mod bounds;
 mod bridges;
 mod calls;
 mod conformance;

@@ -27,6 +27,7 @@ use crate::runtime::upstream::lane::Lane;
 use crate::runtime::upstream::process::{LastWords, Launch, Process, drain_stderr};
 use crate::runtime::upstream::sse;
 use crate::runtime::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
+use crate::wire::frame::Bounds;
 
 /// What an actor tells the supervisor.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(crate) struct Intake {
     pub(crate) budget: Arc<Budget>,
     /// Longest line of a child and longest body or event of an HTTP answer.
     pub(crate) max_message_bytes: usize,
+    /// Depth and number of values of each message.
+    pub(crate) bounds: Bounds,
 }
 
 /// What it takes to open a lane.
@@ -273,6 +276,7 @@ pub(crate) async fn converse(
         hint: start.0,
         times: PeerTimes { probe: PROBE_TIME, start: start.1 },
         bounds: ListBounds::default(),
+        frames: intake.bounds,
         declared: lane.declared.clone(),
         lists: lane.is_main(),
     };

@@ -10,7 +10,8 @@ use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Error as ClientError;
 
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
-use crate::engine::peer::malformed;
+use crate::engine::fault::Fault;
+use crate::engine::peer::{malformed, too_large};
 use crate::mcp::version::Era;
 use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::resume::Position;
@@ -29,6 +30,8 @@ pub(crate) enum HttpError {
     Broken(String),
     Status(StatusCode),
     Protocol(String),
+    /// The answer breaks a bound of its size, its depth or its number of values.
+    TooLarge(String),
 }
 
 impl std::fmt::Display for HttpError {
@@ -37,7 +40,7 @@ impl std::fmt::Display for HttpError {
             Self::Connect(why) => write!(f, "connect: {why}"),
             Self::Broken(why) => write!(f, "connection broken: {why}"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
-            Self::Protocol(why) => f.write_str(why),
+            Self::Protocol(why) | Self::TooLarge(why) => f.write_str(why),
         }
     }
 }
@@ -118,7 +121,7 @@ impl Reader {
         loop {
             if let Format::Sse { decoder } = &mut self.format {
                 while let Some(event) = decoder.next_event() {
-                    let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
+                    let event = event.map_err(|error| HttpError::TooLarge(error.to_string()))?;
                     self.position.read(&event);
                     let is_message = event.name.as_deref().is_none_or(|name| name == "message");
                     if is_message && !event.data.is_empty() {
@@ -138,7 +141,7 @@ impl Reader {
                             }
                             collected.extend_from_slice(&data);
                             if collected.len() > self.gauge.intake.max_message_bytes {
-                                return Err(HttpError::Protocol("the answer is over the size limit".to_owned()));
+                                return Err(HttpError::TooLarge("the answer is over the size limit".to_owned()));
                             }
                         }
                     }
@@ -172,7 +175,14 @@ impl Gauge {
     pub(crate) fn parse(&self, bytes: Bytes) -> Result<Message, HttpError> {
         let bytes = self.intake.budget.count(bytes);
         let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
-        Message::parse(&frame).map_err(|error| HttpError::Protocol(error.to_string()))
+        let parsed = Message::of_upstream(&frame, self.intake.bounds);
+        let (message, broken) = parsed.map_err(|error| HttpError::Protocol(error.to_string()))?;
+        let Some(broken) = broken else { return Ok(message) };
+        self.metrics.fault(Fault::Complex.as_str());
+        match message {
+            Message::Response(_) => Err(HttpError::TooLarge(format!("the answer is {broken}"))),
+            Message::Request(_) | Message::Notification(_) => Ok(message),
+        }
     }
 }
 
@@ -220,6 +230,7 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
             Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
         }
         HttpError::Protocol(_) => malformed(),
+        HttpError::TooLarge(_) => too_large(),
     };
     tracing::debug!(error = %error, "call to an HTTP upstream failed");
     failure
