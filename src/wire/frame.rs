@@ -75,7 +75,7 @@ impl Frame {
     /// The first bound that it breaks.
     pub(crate) fn within(&self, bounds: Bounds) -> Result<(), FrameError> {
         // Nearly all frames cannot break them: a value takes a byte and its separator, a level the bracket that opens it.
-        let few_values = self.0.len() / 2 <= bounds.nodes;
+        let few_values = self.0.len().div_ceil(2) <= bounds.nodes;
         if few_values && memchr::memchr2_iter(b'{', b'[', &self.0).nth(bounds.depth).is_none() {
             return Ok(());
         }

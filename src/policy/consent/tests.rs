@@ -57,7 +57,7 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
             tool:      "files__delete" (called "delete")
             effect:    may destroy or overwrite
             arguments: {"path":"/srv/a b","deep":[1,{"x":null},[]],"n":1.50e3,"empty":{}}
-                       (79 bytes, digest ddc6b740)
+                       (79 bytes, digest 997a473d)
             definition 4c4ed1af, rule "ask-writes"
             No answer is a no: the call is not made then, and never later."#]],
     );
