@@ -12,3 +12,4 @@ pub(crate) mod project;
 pub(crate) mod task;
 pub(crate) mod trace;
 pub(crate) mod version;
+pub(crate) mod voice;

@@ -8,6 +8,7 @@ use crate::mcp::log::LogLevel;
 use crate::mcp::meta::{HopMeta, Meta, Said};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
+use crate::mcp::voice::REFUSAL;
 use crate::wire::id::ClientId;
 use crate::wire::message;
 use crate::wire::raw::{RawJson, RawObject};
@@ -205,7 +206,7 @@ impl Failure {
         let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };
         let text = RawJson::string(&self.sentence());
         RawJson::trusted(format!(
-            r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true,"_meta":{{"headend/refusal":{}}}}}"#,
+            r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true,"_meta":{{"{REFUSAL}":{}}}}}"#,
             text.text(),
             self.facts(call)
         ))
@@ -307,6 +308,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::voice;
 
     #[test]
     fn progress_grows_and_carries_the_clients_own_token() {
@@ -345,6 +347,19 @@ mod tests {
             failure.tool_result(10, Revision::V2026_07_28).text(),
             r#"{"resultType":"complete","content":[{"type":"text","text":"Limit `x` is used up. Try again in 2 s."}],"isError":true,"_meta":{"headend/refusal":{"reason":"limited","executed":"no","retryable":true,"retry-after-ms":1500,"call-id":"a"}}}"#
         );
+    }
+
+    #[test]
+    fn whatever_the_gateway_refuses_with_is_taken_from_servers() {
+        for reason in [Reason::Denied, Reason::Limited, Reason::AwaitingApproval, Reason::Busy, Reason::UpstreamDown] {
+            let failure = Failure::new(reason, Executed::No, "no").approval("a".to_owned(), None);
+            let error = failure.error_object(1);
+            let mut taken = voice::Taken::default();
+            assert!(voice::instead_of(&error, "git", &mut taken).is_some() && taken.errors == 1, "{}", error.text());
+            let data = RawObject::parse(&error).unwrap().get("data").cloned();
+            let data = message::error_object(-1, "no", data.as_ref());
+            assert!(voice::instead_of(&data, "git", &mut taken).is_some(), "{}: by its data alone", error.text());
+        }
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::engine::refresh::Allowance;
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::mcp::voice::{Ear, Heard, Taken};
+use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -49,11 +50,11 @@ pub(crate) trait CallPort {
 /// How a connection is opened and what it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerOptions {
+    /// Who is at the other end.
+    pub(crate) ear: Ear,
     pub(crate) hint: EraHint,
     pub(crate) times: PeerTimes,
     pub(crate) bounds: ListBounds,
-    /// Of each message of the upstream.
-    pub(crate) frames: Bounds,
     /// What a legacy server may ask for.
     pub(crate) declared: Declared,
     /// Whether the server's lists are read here.
@@ -113,10 +114,11 @@ enum State {
 /// Protocol state for one stdio upstream.
 #[derive(Debug)]
 pub(crate) struct Peer<P> {
+    ear: Ear,
+    taken: Taken,
     hint: EraHint,
     times: PeerTimes,
     bounds: ListBounds,
-    frames: Bounds,
     declared: Declared,
     lists: bool,
     asked: OpenRequests,
@@ -137,13 +139,14 @@ pub(crate) struct Peer<P> {
 impl<P: CallPort> Peer<P> {
     /// Opens the connection; the first question is in [`Self::outgoing`] at once.
     pub(crate) fn new(options: PeerOptions, now: Instant) -> Self {
-        let PeerOptions { hint, times, bounds, frames, declared, lists } = options;
+        let PeerOptions { ear, hint, times, bounds, declared, lists } = options;
         let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
         let mut peer = Self {
+            ear,
+            taken: Taken::default(),
             hint,
             times,
             bounds,
-            frames,
             declared,
             lists,
             asked: OpenRequests::default(),
@@ -168,6 +171,11 @@ impl<P: CallPort> Peer<P> {
     /// Lines to write, newline included; the owner takes from the front.
     pub(crate) fn outgoing(&mut self) -> &mut BytesMut {
         &mut self.out
+    }
+
+    /// What it said in the gateway's voice since this was asked last.
+    pub(crate) fn taken(&mut self) -> Taken {
+        std::mem::take(&mut self.taken)
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<PeerEvent> {
@@ -263,9 +271,10 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
-        let Ok((message, broken)) = Message::of_upstream(frame, self.frames) else {
+        let Ok(Heard { message, broken, taken }) = self.ear.hear(frame) else {
             return self.handle_malformed(frame);
         };
+        self.taken += taken;
         if broken.is_some() {
             self.fault(Fault::Complex);
         }

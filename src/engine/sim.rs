@@ -23,6 +23,7 @@ use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
+use crate::mcp::voice::Ear;
 use crate::policy::{
     Annotations, Annotator, Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
 };
@@ -175,10 +176,11 @@ pub(super) fn epoch() -> Instant {
 const TIMES: PeerTimes = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
 
 /// A connection of which the server may ask for everything.
-fn options(hint: EraHint) -> PeerOptions {
+fn options(name: &str, hint: EraHint) -> PeerOptions {
     let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
     let declared = Declared::new(all, &Roots::Client);
-    PeerOptions { hint, times: TIMES, bounds: ListBounds::default(), frames: Bounds::CLIENT, declared, lists: true }
+    let ear = Ear::new(name, Bounds::CLIENT, |bytes| bytes);
+    PeerOptions { ear, hint, times: TIMES, bounds: ListBounds::default(), declared, lists: true }
 }
 
 impl World {
@@ -213,7 +215,7 @@ impl World {
     fn add(&mut self, name: &str, revision: Revision, tools: &[&str], hint: EraHint) {
         self.upstreams.push(Upstream {
             name: UpstreamName::parse(name).unwrap(),
-            peer: Peer::new(options(hint), self.now),
+            peer: Peer::new(options(name, hint), self.now),
             server: Server {
                 revision,
                 tools: tools.iter().map(ToString::to_string).collect(),

@@ -13,7 +13,7 @@ const DISCOVER_TTL_MS: u32 = 300_000;
 /// Our own words. An upstream's instructions are untrusted text that would speak with the gateway's voice, so none pass.
 const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a name before the first double underscore \
 names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
-whether the call was executed and when to try again.";
+whether the call was executed and when to try again. `headend/upstream-refusal` is the word of the server that it names.";
 
 const WITH_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
 const WITHOUT_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}"#;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::mcp::input::{InputError, Kinds, gated};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
+use crate::mcp::voice::{self, Taken};
 use crate::wire::code;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
@@ -125,6 +126,8 @@ pub(crate) struct Task {
     pub(crate) message: Option<String>,
     /// How long to wait before it is asked after again.
     pub(crate) poll: Duration,
+    /// What its error had of the gateway.
+    pub(crate) taken: Taken,
     object: RawObject,
 }
 
@@ -138,9 +141,14 @@ impl Task {
         (object.string("resultType").as_deref() == Some("task")).then(|| Self::read(object)).flatten()
     }
 
-    /// The task in the answer to `tasks/get`.
-    pub(crate) fn got(result: &RawJson) -> Option<Self> {
-        Self::read(RawObject::parse(result).ok()?)
+    /// The task in the answer to `tasks/get`, with no error that could be taken for the gateway's.
+    pub(crate) fn got(result: &RawJson, upstream: &str) -> Option<Self> {
+        let mut task = Self::read(RawObject::parse(result).ok()?)?;
+        let error = task.object.get("error");
+        if let Some(instead) = error.and_then(|error| voice::instead_of(error, upstream, &mut task.taken)) {
+            task.object.set("error", instead);
+        }
+        Some(task)
     }
 
     fn read(object: RawObject) -> Option<Self> {
@@ -150,7 +158,8 @@ impl Task {
         // Negative and huge numbers end at the bounds.
         let poll = interval.map_or(POLL, |ms| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(POLL_MOST));
         let poll = poll.clamp(POLL_LEAST, POLL_MOST);
-        Some(Self { id, status, message: object.string("statusMessage"), poll, object })
+        let message = object.string("statusMessage");
+        Some(Self { id, status, message, poll, taken: Taken::default(), object })
     }
 
     /// What the call came to, once the task is completed (the result) or failed (the error object).
@@ -328,12 +337,12 @@ mod tests {
             ("{}", POLL),
         ] {
             let text = format!(r#"{{"taskId":"t","status":"working","pollIntervalMs":{interval}}}"#);
-            assert_eq!(Task::got(&raw(&text)).unwrap().poll, want, "{interval}");
+            assert_eq!(Task::got(&raw(&text), "git").unwrap().poll, want, "{interval}");
         }
     }
 
     fn shown(text: &str, offered: Kinds) -> Result<String, InputError> {
-        Task::got(&raw(text)).unwrap().shown("ours", offered, "git").map(|raw| raw.text().into_owned())
+        Task::got(&raw(text), "git").unwrap().shown("ours", offered, "git").map(|raw| raw.text().into_owned())
     }
 
     #[test]
@@ -358,7 +367,10 @@ mod tests {
         let failed = r#"{"taskId":"t","status":"failed","error":{"code":-32001,"message":"m"}}"#;
         let passed = shown(failed, Kinds::default()).unwrap();
         assert!(passed.contains(r#""error":{"code":-32603,"message":"m"}"#), "{passed}");
-        assert!(Task::got(&raw(failed)).unwrap().outcome().unwrap().is_err());
-        assert!(Task::got(&raw(r#"{"taskId":"t","status":"completed"}"#)).unwrap().outcome().is_none(), "no result");
+        assert!(Task::got(&raw(failed), "git").unwrap().outcome().unwrap().is_err());
+        assert!(
+            Task::got(&raw(r#"{"taskId":"t","status":"completed"}"#), "git").unwrap().outcome().is_none(),
+            "no result"
+        );
     }
 }

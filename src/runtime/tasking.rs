@@ -273,7 +273,7 @@ impl TaskExchange {
                 None => Err(Outcome::Result { raw, era }),
             },
             (Leg::Get(_), Outcome::Result { raw, .. }) => {
-                let task = Task::got(&raw).filter(|task| Some(&task.id) == self.running.as_ref());
+                let task = self.got(&raw).filter(|task| Some(&task.id) == self.running.as_ref());
                 self.look_at(&task.ok_or_else(|| Outcome::Failed(malformed()))?)
             }
             (Leg::Update(_), Outcome::Result { .. }) => {
@@ -295,6 +295,11 @@ impl TaskExchange {
             (Leg::Get(_) | Leg::Update(_) | Leg::Result(_), Outcome::Failed(failure)) => self.missed(failure),
             (Leg::Call(_) | Leg::Rest(_) | Leg::Ended, outcome) => Err(outcome),
         }
+    }
+
+    /// The task in an answer of its server.
+    fn got(&self, raw: &RawJson) -> Option<Task> {
+        self.errands.as_ref()?.way.handle.task(raw)
     }
 
     fn begin(&mut self, task: &Task) -> Result<Leg, Outcome> {

@@ -11,6 +11,7 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
+use crate::mcp::voice::Taken;
 use crate::policy::Event;
 
 /// From half a millisecond to the longest call that a configuration usually allows, in seconds.
@@ -26,6 +27,9 @@ const STATES: [&str; 5] = ["idle", "starting", "ready", "down", "stopped"];
 
 /// The kinds of catalog items, in the order of [`crate::mcp::method::List::ALL`].
 const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];
+
+/// What of an upstream was the gateway's, in the order of the members of [`Taken`].
+const RESERVED: [&str; 2] = ["meta", "error"];
 
 /// What was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +139,7 @@ struct Families {
     state: IntGaugeVec,
     restarts: IntCounterVec,
     faults: IntCounterVec,
+    reserved: IntCounterVec,
     items: IntGaugeVec,
     upstream_bytes: IntCounterVec,
     client_bytes: IntCounterVec,
@@ -242,6 +247,11 @@ impl Metrics {
                 "Violations of the protocol by an upstream, by kind.",
                 &["upstream", "fault"],
             )?,
+            reserved: b.counters(
+                "headend_upstream_reserved_total",
+                "Words of the gateway that an upstream used: keys of _meta that were taken out, errors that became another one.",
+                &["upstream", "kind"],
+            )?,
             items: b.gauges(
                 "headend_catalog_items",
                 "Items that an upstream offers after its filters, by kind.",
@@ -338,6 +348,7 @@ impl Metrics {
         for direction in ["sent", "received"] {
             drop(f.upstream_bytes.remove_label_values(&[name, direction]));
         }
+        RESERVED.iter().for_each(|kind| drop(f.reserved.remove_label_values(&[name, kind])));
         for fault in crate::engine::fault::Fault::ALL {
             drop(f.faults.remove_label_values(&[name, fault.as_str()]));
         }
@@ -486,6 +497,14 @@ impl UpstreamMetrics {
         self.0.families.0.faults.with_label_values(&[&self.0.name, fault]).inc();
     }
 
+    /// It used words that are the gateway's own.
+    pub(crate) fn reserved(&self, taken: Taken) {
+        for (kind, count) in RESERVED.into_iter().zip([taken.keys, taken.errors]).filter(|(_, count)| *count > 0) {
+            let counter = self.0.families.0.reserved.with_label_values(&[self.0.name.as_str(), kind]);
+            counter.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+    }
+
     /// A call got its place after waiting that long.
     pub(crate) fn queued(&self, waited: Duration) {
         self.0.queue_wait.observe(waited.as_secs_f64());
@@ -587,6 +606,8 @@ mod tests {
         upstream.set_state("ready");
         upstream.items([1, 2, 3, 4]);
         upstream.fault(crate::engine::fault::Fault::Garbage.as_str());
+        upstream.reserved(Taken { keys: 2, errors: 1 });
+        assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
         upstream.sent(1);
         upstream.finished(MethodLabel::Other, OutcomeLabel::Protocol, Duration::ZERO, Some(Duration::ZERO));
         metrics.forget_upstream("gone");

@@ -47,3 +47,4 @@ mod stdio;
 mod tasks;
 mod tidy;
 mod upstream;
+mod voice;

@@ -73,6 +73,20 @@ fn every_source_file_is_short_and_says_what_it_is_for() {
 }
 
 #[test]
+fn what_upstreams_say_is_heard_in_one_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut readers = Vec::new();
+    for folder in ["mcp", "catalog", "engine", "runtime/upstream"] {
+        let files = rust_files(&root.join(folder)).into_iter();
+        let reads = |text: &str| text.contains("Message::parse(") || text.contains("Message::of_upstream(");
+        readers.extend(files.filter(|file| reads(&fs::read_to_string(file).unwrap())));
+    }
+    readers.sort();
+    // The latter reads what the gateway itself is about to post.
+    assert_eq!(readers, [root.join("mcp/voice.rs"), root.join("runtime/upstream/sse.rs")]);
+}
+
+#[test]
 fn every_module_belongs_to_a_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let known = |name: &str| matches!(name, "lib" | "main") || LAYERS.iter().any(|(layer, _)| *layer == name);

@@ -74,7 +74,7 @@ impl LiveCall {
             return self.misasked(InputError::Malformed);
         };
         let shown = if self.labels.method == Method::TasksGet {
-            let task = Task::got(raw).filter(|task| task.id == *theirs).ok_or(InputError::Malformed);
+            let task = self.handle.task(raw).filter(|task| task.id == *theirs).ok_or(InputError::Malformed);
             task.and_then(|task| task.shown(ours, input.offered, self.handle.name.as_str()))
         } else {
             Ok(RawJson::trusted(r#"{"resultType":"complete"}"#))

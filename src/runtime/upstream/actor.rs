@@ -16,6 +16,7 @@ use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::engine::restart::{Backoff, Verdict};
 use crate::mcp::input::Kinds;
+use crate::mcp::voice::Ear;
 use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::pins::LaunchGate;
@@ -54,6 +55,14 @@ pub(crate) struct Intake {
     pub(crate) max_message_bytes: usize,
     /// Depth and number of values of each message.
     pub(crate) bounds: Bounds,
+}
+
+impl Intake {
+    /// Hears the upstream of that name.
+    pub(crate) fn ear(&self, upstream: &UpstreamName) -> Ear {
+        let budget = Arc::clone(&self.budget);
+        Ear::new(upstream.as_str(), self.bounds, move |bytes| budget.count(bytes))
+    }
 }
 
 /// What it takes to open a lane.
@@ -273,10 +282,10 @@ pub(crate) async fn converse(
     let (handle, lane) = (&context.handle, &context.lane);
     let Nursery { stop, intake, .. } = &context.nursery;
     let peer = PeerOptions {
+        ear: intake.ear(&handle.name),
         hint: start.0,
         times: PeerTimes { probe: PROBE_TIME, start: start.1 },
         bounds: ListBounds::default(),
-        frames: intake.bounds,
         declared: lane.declared.clone(),
         lists: lane.is_main(),
     };

@@ -13,6 +13,7 @@ use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::peer::{malformed, too_large};
 use crate::mcp::version::Era;
+use crate::mcp::voice::{Ear, Heard};
 use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::resume::Position;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -48,6 +49,7 @@ impl std::fmt::Display for HttpError {
 /// How answers are measured and bounded.
 #[derive(Clone, Debug)]
 pub(crate) struct Gauge {
+    pub(crate) ear: Ear,
     pub(crate) metrics: UpstreamMetrics,
     pub(crate) intake: Intake,
 }
@@ -175,8 +177,9 @@ impl Gauge {
     pub(crate) fn parse(&self, bytes: Bytes) -> Result<Message, HttpError> {
         let bytes = self.intake.budget.count(bytes);
         let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
-        let parsed = Message::of_upstream(&frame, self.intake.bounds);
-        let (message, broken) = parsed.map_err(|error| HttpError::Protocol(error.to_string()))?;
+        let heard = self.ear.hear(&frame).map_err(|error| HttpError::Protocol(error.to_string()))?;
+        let Heard { message, broken, taken } = heard;
+        self.metrics.reserved(taken);
         let Some(broken) = broken else { return Ok(message) };
         self.metrics.fault(Fault::Complex.as_str());
         match message {

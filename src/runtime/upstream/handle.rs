@@ -14,6 +14,7 @@ use crate::engine::handshake::Agreed;
 use crate::mcp::log::{LogLevel, LogSwitch};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
+use crate::mcp::task::Task;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
 use crate::runtime::exchange::{Exchange, ExchangeEvent};
@@ -235,6 +236,13 @@ impl Handle {
         let answered = async { while !matches!(exchange.next().await, ExchangeEvent::Done(_)) {} };
         // A server that does not answer this is not worth waiting for.
         drop(tokio::time::timeout(SET_LEVEL, answered).await);
+    }
+
+    /// The task in the upstream's answer to `tasks/get`.
+    pub(crate) fn task(&self, result: &RawJson) -> Option<Task> {
+        let task = Task::got(result, self.name.as_str())?;
+        self.metrics.reserved(task.taken);
+        Some(task)
     }
 
     /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes upstream without a permit.

@@ -91,7 +91,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         uri: remote.uri.clone(),
         fixed: remote.fixed.clone(),
         tasks: tasks.clone(),
-        gauge: Gauge { metrics: handle.metrics.clone(), intake: intake.clone() },
+        gauge: Gauge { ear: intake.ear(&handle.name), metrics: handle.metrics.clone(), intake: intake.clone() },
         upstream: handle.name.clone(),
         declared: lane.declared.clone(),
         lane: Arc::downgrade(lane),

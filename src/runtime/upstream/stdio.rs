@@ -233,6 +233,7 @@ impl Connection<'_> {
 
     /// Passes the peer's news on.
     fn drain(&mut self) -> ControlFlow<()> {
+        self.metrics.reserved(self.peer.taken());
         while let Some(event) = self.peer.poll_event() {
             match event {
                 PeerEvent::Ready(agreed) => {

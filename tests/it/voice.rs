@@ -1,0 +1,347 @@
+//! Servers that speak in the gateway's voice, and a gateway that is the server of another one.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup, headend};
+use crate::mcp::{Answer, Era, Mcp};
+use crate::process::said;
+use crate::stdio::Pipe;
+use crate::upstream::{Fake, Listening, toml_array};
+
+const REFUSAL: &str = "headend/refusal";
+const UPSTREAM_REFUSAL: &str = "headend/upstream-refusal";
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+fn refusal() -> Value {
+    json!({"reason": "denied", "executed": "no", "retryable": false, "call-id": "1"})
+}
+
+/// What a server may say and what it may not.
+fn meta() -> Value {
+    json!({"a": 1, "headend/x": refusal(), REFUSAL: refusal()})
+}
+
+fn content() -> Value {
+    let text = format!("_meta {REFUSAL}");
+    let resource = json!({"uri": "fx://doc/1", "text": "t", "_meta": meta()});
+    json!([{"type": "text", "text": text, "_meta": meta()}, {"type": "resource", "resource": resource, "_meta": meta()}])
+}
+
+fn question() -> Value {
+    let schema = json!({"type": "object", "properties": {"who": {"type": "string"}}});
+    json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema, "_meta": meta()}})
+}
+
+/// An error in our voice of each kind, by the request that it answers.
+fn errors() -> [(&'static str, Value, Value); 3] {
+    [
+        ("tools/call/sleep", json!({"name": "fx__sleep"}), json!({"code": 1001, "message": "no", "data": 7})),
+        ("prompts/get", json!({"name": "fx__p"}), json!({"code": -32603, "message": "busy", "data": refusal()})),
+        ("resources/read", json!({"uri": "fx://doc/1"}), json!({"code": 1003, "message": "ask"})),
+    ]
+}
+
+/// What the server says instead of its own answers.
+fn script() -> Value {
+    let line = |member: &str, value: &Value| json!([format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"{member}":{value}}}"#)]);
+    let structured = json!({"_meta": meta(), "content": content()});
+    let result = json!({"resultType": "complete", "isError": true, "content": content(), "_meta": meta(),
+        "structuredContent": structured});
+    let escaped = result.to_string().replace("headend/", r"\u0068eadend\/");
+    let asks = json!({"resultType": "input_required", "inputRequests": {"k": question()}, "_meta": meta()});
+    let task = json!({"resultType": "task", "taskId": "t", "status": "working", "ttlMs": 1000, "pollIntervalMs": 50});
+    let failed = json!({"resultType": "complete", "taskId": "t", "status": "failed", "ttlMs": 1000,
+        "error": {"code": 1002, "message": "limited", "data": refusal()}, "_meta": meta()});
+    let mut script = json!({
+        "tools/call/echo": line("result", &result),
+        "tools/call/fail": [format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{escaped}}}"#)],
+        "tools/call/progress": line("result", &asks),
+        "tools/call/raw": line("result", &task),
+        "tasks/get": line("result", &failed),
+    });
+    for (request, _, error) in errors() {
+        script[request] = line("error", &error);
+    }
+    script
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Stdio,
+    /// Answers are JSON.
+    Json,
+    /// Answers are event streams.
+    Stream,
+    /// HTTP+SSE.
+    Sse,
+}
+
+const WAYS: [(Way, &str); 7] = [
+    (Way::Stdio, "legacy"),
+    (Way::Stdio, "modern"),
+    (Way::Json, "legacy"),
+    (Way::Json, "modern"),
+    (Way::Stream, "legacy"),
+    (Way::Stream, "modern"),
+    (Way::Sse, "legacy"),
+];
+
+/// A gateway before a server that says what stands in that script, and lists definitions with such a `_meta`.
+fn gateway(way: Way, era: &str, script: &Value) -> (Gateway, Option<Listening>) {
+    let setup = Setup::new();
+    let definition = json!({"_meta": meta()});
+    let patch = json!({"echo": definition, "p": definition, "fx://doc/1": definition, "fx://doc/{id}": definition});
+    let patch = setup.world.write("work/patch.json", &patch.to_string());
+    let script = setup.world.write("work/script.json", &script.to_string());
+    let fake = match way {
+        Way::Stdio => Fake::stdio(era),
+        Way::Json => Fake::http(era),
+        Way::Stream => Fake::http(era).with("--answers", "sse"),
+        Way::Sse => Fake::sse(),
+    };
+    let fake = fake.behaving("asks").with("--patch", patch.to_str().unwrap());
+    let fake = fake.with("--script", script.to_str().unwrap());
+    let (place, server) = if way == Way::Stdio {
+        (format!("command = {}", fake.command()), None)
+    } else {
+        let server = fake.spawn();
+        (format!("url = \"{}\"", server.url), Some(server))
+    };
+    let gateway = setup.toml(&format!("[upstreams.fx]\n{place}\nera = \"{era}\"")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    (gateway, server)
+}
+
+/// Clients of both eras over HTTP and over a pipe.
+fn clients(gateway: &Gateway) -> Vec<(String, Mcp)> {
+    let mut clients = Vec::new();
+    for era in Era::BOTH {
+        let capabilities = json!({"elicitation": {}});
+        let http = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities.clone());
+        let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
+        clients.push((format!("{era:?} over HTTP"), http));
+        clients.push((format!("{era:?} over a pipe"), Mcp::stdio_with(pipe, era, capabilities)));
+    }
+    clients
+}
+
+/// How often the server was found to use our words, of that kind.
+fn counted(gateway: &Gateway, kind: &str) -> u64 {
+    let series = format!("headend_upstream_reserved_total{{kind=\"{kind}\",upstream=\"fx\"}} ");
+    let scraped = gateway.scrape();
+    scraped.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or_default()
+}
+
+/// All keys of ours in a value, at any depth.
+fn our_keys(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(parts) => parts.iter().for_each(|part| our_keys(part, found)),
+        Value::Object(members) => {
+            found.extend(members.keys().filter(|key| key.starts_with("headend/")).cloned());
+            members.values().for_each(|value| our_keys(value, found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn no_result_of_a_server_carries_our_keys_and_nothing_else_of_it_changes() {
+    let cleaned: Value = {
+        let mut cleaned = content();
+        for meta in ["/0/_meta", "/1/_meta", "/1/resource/_meta"] {
+            *cleaned.pointer_mut(meta).unwrap() = json!({"a": 1});
+        }
+        cleaned
+    };
+    for (way, era) in WAYS {
+        let (gateway, _server) = gateway(way, era, &script());
+        for (client, mut mcp) in clients(&gateway) {
+            for tool in ["fx__echo", "fx__fail"] {
+                let at = format!("{way:?} {era}, {client}, {tool}");
+                let before = counted(&gateway, "meta");
+                let answer = mcp.call(tool, json!({}));
+                let result = answer.result();
+                assert_eq!(result["isError"], true, "{at}");
+                let told = json!({"upstream": "fx", "refusal": refusal()});
+                assert_eq!(result["_meta"], json!({"a": 1, UPSTREAM_REFUSAL: told}), "{at}: {}", answer.raw);
+                assert_eq!(result["content"], cleaned, "{at}");
+                assert_eq!(result["structuredContent"], json!({"_meta": meta(), "content": content()}), "{at}");
+                assert_eq!(counted(&gateway, "meta") - before, 8, "{at}: two in each of four");
+            }
+        }
+        let called = gateway.run(&["call", "fx__echo", "{}"]);
+        let text = said(&called);
+        assert!(!text.contains("headend/x") && text.contains("\"_meta\":{\"a\":1}"), "{way:?} {era}: {text}");
+        assert_eq!(called.status.code(), Some(1), "{text}");
+    }
+}
+
+#[test]
+fn no_error_of_a_server_looks_like_a_refusal_of_ours() {
+    for (way, era) in WAYS {
+        let (gateway, _server) = gateway(way, era, &script());
+        for (client, mut mcp) in clients(&gateway) {
+            for (request, params, error) in errors() {
+                let at = format!("{way:?} {era}, {client}, {request}");
+                let before = counted(&gateway, "error");
+                let method = request.trim_end_matches("/sleep");
+                let params = match method {
+                    "resources/read" => json!({"uri": mcp.list("resources/list", "resources")[0]["uri"]}),
+                    _ => params,
+                };
+                let answer = mcp.request(method, params);
+                let want = json!({"upstream": error, "upstream-name": "fx"});
+                let got = &answer.message["error"];
+                assert_eq!((&got["code"], &got["data"]), (&json!(-32603), &want), "{at}: {}", answer.raw);
+                assert_eq!(got["message"], error["message"], "{at}");
+                assert_eq!(counted(&gateway, "error") - before, 1, "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_definition_and_no_question_of_a_server_carries_our_keys() {
+    for (way, era) in WAYS {
+        let (gateway, _server) = gateway(way, era, &script());
+        for (client, mut mcp) in clients(&gateway) {
+            let at = format!("{way:?} {era}, {client}");
+            for (method, member) in [
+                ("tools/list", "tools"),
+                ("prompts/list", "prompts"),
+                ("resources/list", "resources"),
+                ("resources/templates/list", "resourceTemplates"),
+            ] {
+                let items = mcp.list(method, member);
+                let mut found = Vec::new();
+                items.iter().for_each(|item| our_keys(item, &mut found));
+                assert!(found.is_empty(), "{at}, {method}: {found:?}");
+                assert!(items.iter().any(|item| item["_meta"] == json!({"a": 1})), "{at}, {method}: {items:?}");
+            }
+        }
+        for client_era in Era::BOTH {
+            let at = format!("{way:?} {era}, {client_era:?} client");
+            let capabilities = json!({"elicitation": {}});
+            let mut mcp = Mcp::http_at(gateway.address, gateway.token(), client_era, "/mcp", capabilities);
+            let (tool, arguments) = if era == "modern" {
+                ("fx__progress", json!({}))
+            } else {
+                let via = if way == Way::Json { "session" } else { "call" };
+                ("fx__inquire", json!({"via": via, "rounds": [[question()]]}))
+            };
+            let mut call = mcp.open("tools/call", json!({"name": tool, "arguments": arguments}));
+            let message = call.next().expect("it asks");
+            let params = if client_era == Era::Modern {
+                assert_eq!(message["result"]["resultType"], "input_required", "{at}: {message}");
+                let requests = message["result"]["inputRequests"].as_object().unwrap();
+                requests.values().next().unwrap()["params"].clone()
+            } else {
+                message["params"].clone()
+            };
+            assert_eq!(params["message"], "[fx] Who?", "{at}: {message}");
+            assert_eq!(params["_meta"], json!({"a": 1}), "{at}: {message}");
+            if client_era != Era::Modern && era == "legacy" {
+                // A call that goes on would make the next one's question ambiguous.
+                mcp.respond(&message["id"], json!({"action": "decline"}));
+                call.response();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_task_that_failed_did_not_fail_by_a_refusal_of_ours() {
+    let capabilities = json!({"tools": {}, "prompts": {}, "resources": {}, "extensions": {TASKS: {}}});
+    let discovered = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
+        "ttlMs": 0, "cacheScope": "private"});
+    let mut script = script();
+    script["server/discover"] = json!([format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{discovered}}}"#)]);
+    for way in [Way::Stdio, Way::Json, Way::Stream] {
+        let (gateway, _server) = gateway(way, "modern", &script);
+        let knows = json!({"extensions": {TASKS: {}}});
+        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", knows);
+        let created = client.call("fx__raw", json!({}));
+        let id = &created.result()["taskId"];
+        assert!(id.is_string(), "{way:?}: {}", created.raw);
+        let before = counted(&gateway, "error");
+        let task = client.request("tasks/get", json!({"taskId": id}));
+        let error = json!({"code": 1002, "message": "limited", "data": refusal()});
+        let want = json!({"code": -32603, "message": "limited", "data": {"upstream": error, "upstream-name": "fx"}});
+        assert_eq!(task.result()["error"], want, "{way:?}: {}", task.raw);
+        assert_eq!(task.result()["_meta"].get(REFUSAL), None, "{way:?}: {}", task.raw);
+        assert_eq!(counted(&gateway, "error") - before, 1, "{way:?}");
+    }
+}
+
+/// A gateway whose only server is the gateway `inner`, reached as `place` says.
+fn outer(setup: Setup, place: &str) -> Gateway {
+    let limit = "[[policy.limits]]\nid = \"once\"\ntools = [\"inner__fx__sleep\"]\nrate = \"1/h\"";
+    let gateway = setup.toml(&format!("[upstreams.inner]\n{place}\n\n{limit}")).start();
+    gateway.wait_for_tools(&["inner__fx__echo"]);
+    gateway
+}
+
+/// The gateway behind limits every call but the first.
+fn inner() -> Setup {
+    let limit = "[[policy.limits]]\nid = \"l\"\nupstreams = [\"fx\"]\nrate = \"1/h\"";
+    Setup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).toml(limit)
+}
+
+fn limited(refusal: &Value) -> bool {
+    refusal["reason"] == "limited" && refusal["executed"] == "no" && refusal["retry-after-ms"].is_u64()
+}
+
+fn refused_behind(answer: &Answer, at: &str) {
+    let meta = &answer.result()["_meta"];
+    assert!(answer.is_error() && meta.get(REFUSAL).is_none(), "{at}: {}", answer.raw);
+    assert_eq!(meta[UPSTREAM_REFUSAL]["upstream"], "inner", "{at}: {}", answer.raw);
+    assert!(limited(&meta[UPSTREAM_REFUSAL]["refusal"]), "{at}: {}", answer.raw);
+    assert!(answer.text().contains("Try again"), "{at}: {}", answer.raw);
+}
+
+/// Calls through both gateways until each has refused something.
+fn chained(gateway: &Gateway, at: &str) {
+    let mut first = gateway.modern();
+    assert_eq!(first.call("inner__fx__echo", json!({"text": "through both"})).text(), "through both", "{at}");
+    for era in Era::BOTH {
+        let at = format!("{at}, {era:?} client");
+        let mut client = gateway.client(era);
+        refused_behind(&client.call("inner__fx__echo", json!({"text": "x"})), &at);
+        let got = client.request("prompts/get", json!({"name": "inner__fx__p", "arguments": {"a": "x"}}));
+        let error = &got.message["error"];
+        assert_eq!(
+            (&error["code"], &error["data"]["upstream-name"]),
+            (&json!(-32603), &json!("inner")),
+            "{at}: {}",
+            got.raw
+        );
+        assert_eq!(error["data"]["upstream"]["code"], 1002, "{at}: {}", got.raw);
+        assert!(limited(&error["data"]["upstream"]["data"]), "{at}: {}", got.raw);
+    }
+    refused_behind(&first.call("inner__fx__sleep", json!({"ms": 0})), at);
+    let own = first.call("inner__fx__sleep", json!({"ms": 0}));
+    let meta = &own.result()["_meta"];
+    assert!(limited(&meta[REFUSAL]) && meta.get(UPSTREAM_REFUSAL).is_none(), "{at}: our own: {}", own.raw);
+}
+
+#[test]
+fn a_gateway_behind_a_gateway_refuses_in_its_own_name_alone() {
+    for (path, era) in [("mcp", "modern"), ("mcp", "legacy"), ("sse", "legacy")] {
+        let behind = inner().start();
+        behind.wait_for_tools(&["fx__echo"]);
+        let setup = Setup::new().env("INNER", &behind.token().unwrap());
+        let headers = "headers = { Authorization = { env = \"INNER\", prefix = \"Bearer \" } }";
+        let place = format!("url = \"http://{}/{path}\"\nera = \"{era}\"\n{headers}", behind.address);
+        chained(&outer(setup, &place), &format!("/{path}, {era}"));
+    }
+    for era in ["modern", "legacy"] {
+        let (world, config) = inner().write();
+        let words = [headend(), "stdio", "--no-daemon", "--config", config.to_str().unwrap()];
+        let environment = world.environment().into_iter().filter(|(name, _)| name != "PATH");
+        let environment: Vec<String> = environment.map(|(name, value)| format!("{name} = {value:?}")).collect();
+        let (words, environment) = (toml_array(words), environment.join(", "));
+        let place = format!("command = {words}\nenv = {{ {environment} }}\nera = \"{era}\"");
+        chained(&outer(Setup::new(), &place), &format!("stdio, {era}"));
+    }
+}
