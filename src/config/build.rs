@@ -256,7 +256,12 @@ fn host(text: &str) -> Result<(), &'static str> {
     }
     let form = "must be a host or host:port, such as \"mcp.example.com\"";
     let url = Url::parse(&format!("http://{text}/")).map_err(|_| form)?;
-    let plain = url.path() == "/" && url.query().is_none() && url.username().is_empty() && url.password().is_none();
+    // A Host with an empty port is refused, so such an entry would never match.
+    let plain = !text.ends_with(':')
+        && url.path() == "/"
+        && url.query().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
     if text.is_empty() || text.contains(['/', '?', '#', '@']) || !plain { Err(form) } else { Ok(()) }
 }
 

@@ -108,20 +108,17 @@ impl Guard {
                 return Err(bad("the request target is not this server"));
             }
         }
-        if !self.allows_host(&authority) {
+        let port = port(&authority).map_err(|()| bad("bad port in the Host header"))?;
+        if !self.allows_host(&authority, port) {
             let text = "this Host is not allowed; see `server.allowed-hosts`";
             return Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)));
         }
         self.admit_origin(&head.headers, &authority)
     }
 
-    fn allows_host(&self, authority: &Authority) -> bool {
+    fn allows_host(&self, authority: &Authority, port: Option<u16>) -> bool {
         let name = authority.host().to_ascii_lowercase();
-        let port_fits = authority.port_u16().is_none_or(|port| port == self.port);
-        let has_odd_port = authority.port().is_some() && authority.port_u16().is_none();
-        if has_odd_port {
-            return false;
-        }
+        let port_fits = port.is_none_or(|port| port == self.port);
         (port_fits && LOOPBACK.contains(&name.as_str()))
             || self.hosts.iter().any(|allowed| *allowed == name || *allowed == authority.as_str().to_ascii_lowercase())
     }
@@ -179,6 +176,21 @@ impl Guard {
     }
 }
 
+/// The port of a Host without user info. The `http` crate takes anything for one, and what is not a number for none.
+///
+/// RFC 3986, 3.2.3, allows an empty port, which no client sends; of a sender that does, something else may be odd too.
+///
+/// # Errors
+/// It is not digits alone, or not between 1 and 65535.
+fn port(authority: &Authority) -> Result<Option<u16>, ()> {
+    let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return Err(()) };
+    if rest.is_empty() {
+        return Ok(None);
+    }
+    let digits = rest.strip_prefix(':').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())).ok_or(())?;
+    digits.parse().ok().filter(|port| *port != 0).map(Some).ok_or(())
+}
+
 fn digest(bytes: &[u8]) -> aws_lc_rs::digest::Digest {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes)
 }
@@ -220,6 +232,25 @@ mod tests {
             ("trailing dot", vec![("host", "localhost.")], 403),
             ("other port", vec![("host", "localhost:1")], 403),
             ("userinfo", vec![("host", "localhost@evil.example")], 400),
+            ("name behind the port", vec![("host", "localhost:8627.evil")], 400),
+            ("name behind the port of a configured host", vec![("host", "gw.example:443.evil")], 400),
+            ("name behind the port of an address", vec![("host", "[::1]:8627.evil")], 400),
+            ("sign", vec![("host", "localhost:+8627")], 400),
+            ("minus", vec![("host", "localhost:-1")], 400),
+            ("empty port", vec![("host", "localhost:")], 400),
+            ("empty port of an address", vec![("host", "[::1]:")], 400),
+            ("empty port of a configured host", vec![("host", "gw.example:")], 400),
+            ("port 0", vec![("host", "localhost:0")], 400),
+            ("port beyond 16 bits", vec![("host", "gw.example:65536")], 400),
+            ("hexadecimal port", vec![("host", "localhost:0x21b3")], 400),
+            ("blank in the port", vec![("host", "localhost: 8627")], 400),
+            ("two ports", vec![("host", "localhost:8627:8627")], 400),
+            ("address without brackets", vec![("host", "::1:8627")], 400),
+            ("text behind an address", vec![("host", "[::1]8627")], 400),
+            ("open bracket", vec![("host", "[::1:8627")], 400),
+            ("nothing but a port", vec![("host", ":8627")], 403),
+            ("leading zeros, the same number", vec![("host", "localhost:08627")], 0),
+            ("any port of a configured host", vec![("host", "gw.example:8443")], 0),
             ("own origin", vec![("host", "localhost:8627"), ("origin", "http://localhost:8627")], 0),
             ("configured origin", vec![("host", "localhost:8627"), ("origin", "https://app.example")], 0),
             ("foreign origin", vec![("host", "localhost:8627"), ("origin", "https://evil.example")], 403),
