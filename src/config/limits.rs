@@ -105,7 +105,7 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
 
 macro_rules! limits {
     ($( $(#[$doc:meta])* $field:ident: $value:ty as $unit:ident = $key:literal, $default:expr, $range:expr; )*) => {
-        /// Bounds on clients and on what they send. Those per caller and per address hold in
+        /// Bounds on clients and on what they send. Those per caller, and that of wrong credentials, hold in
         /// configurations with many callers only.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub(crate) struct Limits {
@@ -138,10 +138,14 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Connections at once. Each costs a task and its buffers, some 30 KiB idle.
+    /// Connections of one address of `listen` at once, after a valid credential. Each costs a task and its buffers, some 30 KiB
+    /// idle.
     connections: usize as Count = "max-connections", 1024, COUNT;
-    /// Connections from one address, so that one peer cannot take them all. Those of the local user do not count.
-    connections_per_ip: usize as Count = "connections-per-ip", 64, COUNT;
+    /// Connections of one address of `listen` at once before a valid credential; the oldest gives way. A client needs one for
+    /// the moment until its first request is read, so this bounds how fast a stranger would have to connect to displace it.
+    anonymous_connections: usize as Count = "anonymous-connections", 512, COUNT;
+    /// Of those, the ones from one network address, so that one peer cannot take them all.
+    connections_per_ip: usize as Count = "connections-per-ip", 256, COUNT;
     /// Connections of one caller; hosts open a few for each window.
     connections_per_caller: usize as Count = "connections-per-caller", 128, COUNT;
     /// Request line and headers in bytes. Bearer tokens with many claims reach 16 KiB.
@@ -202,7 +206,7 @@ limits! {
     caller_rate: Rate as Often = "caller-rate", Rate { count: 20, per: Per::Second }, ();
     /// Requests of one caller at once: two seconds' worth, since hosts list everything at start.
     caller_burst: usize as Count = "caller-burst", 40, COUNT;
-    /// Wrong credentials from one address before it has to wait, with right ones too unless they are the local user's.
+    /// Wrong credentials from one address before the next wrong one is told to wait. Right ones always pass.
     auth_failures: Rate as Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
     /// Bytes in all queues and bodies together; above it new calls are refused.
     buffered_bytes: usize as Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;

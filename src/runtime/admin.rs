@@ -1,24 +1,31 @@
 //! The admin socket: a hello in each direction, then MCP itself or the operator's methods. No method carries a command line.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::route::Params;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::policy::Policy;
+use crate::runtime::clock;
 use crate::runtime::gateway::Gateway;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::lines;
+use crate::runtime::server::lobby::{Guest, Lobby, LobbyLimits};
 use crate::runtime::service::{ClientContext, Handled};
+use crate::runtime::shares::Good;
+use crate::runtime::tally::Tally;
 use crate::runtime::upstream::handle::LinkState;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::id::ClientId;
@@ -37,6 +44,13 @@ use self::access::operator;
 /// Version of the hello; a newer major one is refused.
 const HELLO: u64 = 1;
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
+/// From the connection to the end of the hello.
+const HELLO_TIME: Duration = Duration::from_secs(10);
+/// Connections that have not said their hello, by user.
+const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
+/// File descriptors of connections before their hello. Those of our own user afterwards are not limited, and other users have
+/// the share of their caller.
+pub(crate) const DESCRIPTORS: usize = UNGREETED.descriptors();
 
 /// What users of the socket may do who are not the operator: what its clients may.
 const FOR_EVERYBODY: [&str; 2] = ["tools", "call"];
@@ -66,26 +80,47 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
 /// Serves the socket until the gateway drains.
 pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: PathBuf, access: Access) {
     let draining = gateway.service.draining.clone();
+    let lobby = Lobby::new("admin", UNGREETED, Some(gateway.service.metrics.clone()));
+    let foreign = Tally::default();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &lobby) => accepted,
             () = draining.cancelled() => break,
         };
-        let Ok((stream, _)) = accepted else { continue };
-        let caller = stream.peer_cred().ok().and_then(|peer| access.caller(peer.uid()));
-        let Some(caller) = caller else {
-            tracing::warn!("admin connection of a foreign user refused");
+        let Some((stream, room)) = accepted else { continue };
+        let user = stream.peer_cred().ok().map(|peer| peer.uid());
+        let known = user.and_then(|user| Some((user, access.caller(user)?)));
+        let Some((user, caller)) = known else {
+            if let Some(count) = foreign.count(clock::uptime()) {
+                tracing::warn!(count, "admin connection of a foreign user refused");
+            }
+            let why = "this user may not connect; see `[admin] users` and `group`";
+            // A peer that takes no answer gets none.
+            drop(stream.try_write(hello_line("", None, None, Some(why)).as_bytes()));
             continue;
         };
+        let guest = lobby.enter(user, room);
         let gateway = Arc::clone(&gateway);
         gateway.service.tasks.clone().spawn("admin", async move {
-            if let Err(error) = connection(&gateway, stream, caller).await {
+            if let Err(error) = connection(&gateway, stream, caller, guest).await {
                 tracing::debug!(error = %error, "admin connection ended");
             }
         });
     }
     // The path may be gone already.
     drop(std::fs::remove_file(path));
+}
+
+/// The next connection, `None` where there is none to be had just now.
+async fn accept(listener: &UnixListener, lobby: &Lobby<u32>) -> Option<(UnixStream, OwnedSemaphorePermit)> {
+    let room = lobby.room().await?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, room)),
+        Err(error) => {
+            lobby.not_accepted(&error).await;
+            None
+        }
+    }
 }
 
 /// The first line of either side.
@@ -117,11 +152,31 @@ pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>
     ) + "\n"
 }
 
-async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>) -> io::Result<()> {
+async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>, guest: Guest<u32>) -> io::Result<()> {
+    let phase = guest.phase().clone();
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     let mut first = String::new();
-    (&mut read).take(MAX_HELLO_BYTES).read_line(&mut first).await?;
+    let mut limited = (&mut read).take(MAX_HELLO_BYTES);
+    let refused = tokio::select! {
+        // A hello that has come goes before the end of its connection.
+        biased;
+        read = limited.read_line(&mut first) => {
+            read?;
+            None
+        }
+        () = poll_fn(|cx| phase.poll_dismissed(cx)) => Some("too many connections that say no hello; try again"),
+        () = tokio::time::sleep(HELLO_TIME) => Some("the hello did not come in time"),
+    };
+    phase.known();
+    drop(guest);
+    let share = gateway.service.shares.take(&caller, Good::Connection);
+    let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
+    if let Some(why) = refused.or_else(full) {
+        // A peer that takes no answer gets none.
+        drop(write.try_write(hello_line("", None, None, Some(why)).as_bytes()));
+        return Ok(());
+    }
     let config = gateway.source.path.as_ref().map(|path| path.display().to_string());
     let refuse = |error: &str| hello_line("", config.as_deref(), None, Some(error));
     let hello: Hello = match serde_json::from_str(&first) {

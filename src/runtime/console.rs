@@ -27,16 +27,19 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::desk::Desk;
 use self::session::Doors;
 use crate::config::Limits;
 use crate::runtime::clock;
+use crate::runtime::server::address::Network;
 use crate::runtime::server::body::Attended;
 use crate::runtime::server::guard::Guard;
-use crate::runtime::server::pace::{Paced, Patience, Phase};
+use crate::runtime::server::http::close_if_dismissed;
+use crate::runtime::server::lobby::{Guest, Lobby, LobbyLimits, Standing};
+use crate::runtime::server::pace::{Paced, Patience};
 use crate::runtime::tasks::TaskGroup;
 
 pub(crate) mod desk;
@@ -48,8 +51,15 @@ mod route;
 mod session;
 mod text;
 
-/// Connections at one time; a browser opens six.
+/// Connections of signed-in browsers at one time; each opens six.
 const MAX_CONNECTIONS: usize = 128;
+/// Connections that are not signed in.
+pub(crate) const ANONYMOUS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
+/// File descriptors that the console takes at most.
+pub(crate) const DESCRIPTORS: usize = MAX_CONNECTIONS + ANONYMOUS.descriptors();
+/// A head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a program on another
+/// port must not be able to sign the operator out with those.
+const MAX_HEAD: usize = 768 * 1024;
 /// Pages that follow what happens.
 const MAX_STREAMS: usize = 48;
 const PATIENCE: Patience = Patience {
@@ -65,6 +75,7 @@ pub(crate) struct Console {
     doors: Doors,
     guard: Guard,
     base: Arc<str>,
+    places: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -82,8 +93,9 @@ impl Console {
             desk,
             doors: Doors::new(token),
             // No host and no origin but its own, whatever other listeners are configured to take.
-            guard: Guard::new(local, &[], &[], None, &Limits::default()),
+            guard: Guard::new(local, &[], &[], None, &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
             base: format!("http://{local}").into(),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             stop,
         }
@@ -120,34 +132,30 @@ pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpLi
 }
 
 /// Accepts browsers until the console stops.
-pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, tasks: TaskGroup) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: Arc<Lobby<Network>>, tasks: TaskGroup) {
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (stream, _, guest) = tokio::select! {
+            accepted = lobby.accept(&listener) => accepted,
             () = console.stop.cancelled() => return,
         };
-        let Ok((stream, _)) = accepted else {
-            // Out of file descriptors, mostly.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         let console = Arc::clone(&console);
-        tasks.spawn("console", async move {
-            connection(&console, stream).await;
-            drop(place);
-        });
+        tasks.spawn("console", async move { connection(&console, stream, guest).await });
     }
 }
 
-async fn connection(console: &Arc<Console>, stream: TcpStream) {
-    let phase = Phase::default();
+/// Where a browser's connection stands: anonymous until a request with the cookie of a session.
+type Seat = Standing<Network, OwnedSemaphorePermit>;
+
+async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Network>) {
+    let phase = guest.phase().clone();
+    let seat = Seat::new(guest);
     let paced = Paced::new(stream, PATIENCE, phase.clone());
     let service = service_fn(|request| {
         let busy = phase.busy();
+        let (phase, seat) = (&phase, &seat);
         async move {
-            let response = reply::finish(route::handle(console, request).await);
+            let mut response = reply::finish(route::handle(console, request, seat).await);
+            close_if_dismissed(&mut response, phase);
             Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
         }
     });
@@ -155,7 +163,7 @@ async fn connection(console: &Arc<Console>, stream: TcpStream) {
         .timer(TokioTimer::new())
         // The stream has its own, finer limits.
         .header_read_timeout(None)
-        .max_buf_size(64 * 1024)
+        .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(paced), service);
     tokio::pin!(connection);
     // A browser that goes away is no news.

@@ -21,25 +21,29 @@ use crate::runtime::budget::Budget;
 use crate::runtime::console::live_desk::LiveDesk;
 use crate::runtime::console::{self, Console};
 use crate::runtime::db::DbError;
+use crate::runtime::descriptors::Room;
 use crate::runtime::held::Parks;
 use crate::runtime::leases::Leases;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::pins::{PinChange, PinKind, Pins};
 use crate::runtime::queue::Queue;
 use crate::runtime::recent::Recent;
-use crate::runtime::server::address::AddressLimits;
+use crate::runtime::server::address::Failures;
 use crate::runtime::server::guard::Guard;
-use crate::runtime::server::http::{Front, accept, serve_pages};
+use crate::runtime::server::http::{Front, accept};
 use crate::runtime::server::legacy::{SessionLimits, Sessions};
 use crate::runtime::server::lines::LineClient;
+use crate::runtime::server::lobby::{Lobby, LobbyLimits};
+use crate::runtime::server::pages::{self, Served};
 use crate::runtime::service::{LOCAL, MAX_ASKING, STATELESS, Service};
 use crate::runtime::shares::{ShareLimits, Shares};
 use crate::runtime::store::Store;
 use crate::runtime::supervisor::{self, Order, Parts, Supervised};
+use crate::runtime::tally::Tally;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::client::HttpClient;
-use crate::runtime::{clock, systemd};
+use crate::runtime::{admin, clock, systemd};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::frame::Bounds;
 
@@ -263,7 +267,10 @@ impl Gateway {
             Auth::None => None,
             Auth::Token { tokens } => Some(self.tokens(tokens, &mut addresses)?),
         };
-        let by_address = Arc::new(AddressLimits::new(&config.server.limits, many_callers(&config)));
+        let failures = Arc::new(Failures::new(&config.server.limits, many_callers(&config)));
+        let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + admin::DESCRIPTORS;
+        let room = Room::make(&config.server.limits, listeners.len(), config.upstreams.len(), fixed);
+        let limits = room.fit(&config.server.limits);
         for (listener, local) in listeners {
             let server = &config.server;
             let guard =
@@ -280,9 +287,15 @@ impl Gateway {
                 max_body_bytes: server.limits.body_bytes,
                 body_time: server.limits.body_timeout,
                 keepalive: server.limits.keepalive,
-                limits: server.limits.clone(),
-                connections: std::sync::atomic::AtomicUsize::new(0),
-                addresses: Arc::clone(&by_address),
+                lobby: Lobby::new(
+                    "mcp",
+                    LobbyLimits { all: limits.anonymous_connections, per_origin: limits.connections_per_ip },
+                    Some(self.service.metrics.clone()),
+                ),
+                places: Arc::new(Semaphore::new(limits.connections)),
+                full: Tally::default(),
+                failures: Arc::clone(&failures),
+                limits: limits.clone(),
             });
             self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
         }
@@ -340,7 +353,8 @@ impl Gateway {
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());
-        self.service.tasks.spawn("console", console::serve(console, listener, self.service.tasks.clone()));
+        let lobby = Lobby::new("console", console::ANONYMOUS, Some(self.service.metrics.clone()));
+        self.service.tasks.spawn("console", console::serve(console, listener, lobby, self.service.tasks.clone()));
         Ok(base)
     }
 
@@ -369,8 +383,9 @@ impl Gateway {
         // The pages outlive the drain, so that a scraper sees it.
         let stop = self.service.giving_up.clone();
         let tasks = self.supervised.tasks.clone();
-        let serve = serve_pages(listener, stop, tasks.clone(), Arc::new(pages), Arc::new(guard));
-        tasks.spawn("pages", serve);
+        let lobby = Lobby::new("metrics", pages::CONNECTIONS, Some(self.service.metrics.clone()));
+        let served = Served { pages: Box::new(pages), guard };
+        tasks.spawn("pages", pages::serve(listener, lobby, served, tasks.clone(), stop));
     }
 
     /// Reads the configuration again and puts it in force, all or nothing. Returns what changed.

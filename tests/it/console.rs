@@ -66,7 +66,7 @@ impl Browser {
 }
 
 /// Where the daemon says that its console is.
-fn address(gateway: &Gateway) -> Option<SocketAddr> {
+pub(crate) fn address(gateway: &Gateway) -> Option<SocketAddr> {
     let line = gateway.stdout.all().into_iter().find(|line| line.starts_with("listening "))?;
     let (_, url) = line.split_once(" console http://")?;
     url.trim_end_matches('/').parse().ok()

@@ -26,6 +26,7 @@ mod consent;
 mod console;
 mod corpus;
 mod demo;
+mod door;
 mod faces;
 mod failures;
 mod harness;

@@ -1,12 +1,9 @@
 //! Deny, ask and limit as clients of both eras meet them.
 
-use std::time::Duration;
-
 use serde_json::json;
 
-use crate::harness::{Gateway, Setup};
-use crate::http::{Conn, PATIENCE};
-use crate::mcp::{Era, Mcp};
+use crate::harness::Setup;
+use crate::mcp::Era;
 use crate::process::eventually;
 use crate::upstream::{Fake, Log};
 
@@ -164,77 +161,6 @@ fn a_limited_call_is_told_when_to_come_back() {
     let wait = refusal["retry-after-ms"].as_u64().unwrap_or_default();
     assert!((1..=30_000).contains(&wait), "{}", limited.raw);
     assert_eq!(gateway.legacy().call("fx__fail", json!({})).result()["isError"], true, "other tools are not limited");
-}
-
-/// A second caller, and limits by address.
-fn many_callers(limits: &str) -> Gateway {
-    Setup::new()
-        .env("SECOND_TOKEN", SECOND)
-        .server(&format!(
-            "[server.auth]\ntokens = {{ second = {{ env = \"SECOND_TOKEN\" }} }}\n[server.limits]\n{limits}"
-        ))
-        .fake("fx", &Fake::stdio("both"))
-        .start()
-}
-
-const SECOND: &str = "token-of-the-second-caller-0123456789";
-
-fn status(client: &mut Mcp) -> u16 {
-    client.request("tools/list", json!({})).status
-}
-
-#[test]
-fn an_address_with_too_many_wrong_tokens_is_not_listened_to_for_a_while() {
-    let gateway = many_callers("auth-failures = \"2/h\"");
-    let with = |token: Option<&str>| Mcp::http(gateway.address, token.map(str::to_owned), Era::Modern);
-    let mut known = with(Some(SECOND));
-    assert_eq!(status(&mut known), 200);
-    for n in 0..4 {
-        assert_eq!(status(&mut with(None)), 401, "asking without a token is no guess ({n})");
-    }
-    for guess in ["wrong-1", "wrong-2"] {
-        assert_eq!(status(&mut with(Some(guess))), 401, "{guess}");
-    }
-    for (label, token) in [("a third guess", "wrong-3"), ("a guess that is right", SECOND)] {
-        let refused = with(Some(token)).request("tools/list", json!({}));
-        assert_eq!(refused.status, 429, "{label}: {}", refused.raw);
-        let wait: u64 = refused.head.header("retry-after").and_then(|wait| wait.parse().ok()).unwrap_or_default();
-        assert!((1..=1801).contains(&wait), "{label}: {wait} s");
-        assert!(refused.head.header("www-authenticate").is_none(), "{label} is told nothing");
-    }
-    assert_eq!(status(&mut known), 200, "who was let in before stays in");
-    assert_eq!(status(&mut gateway.modern()), 200, "the local user is not concerned");
-    let scraped = gateway.scrape();
-    assert!(scraped.contains("headend_limit_hits_total{limit=\"auth-failures\"} 2"), "{scraped}");
-}
-
-#[test]
-fn wrong_tokens_shut_nobody_out_where_the_local_user_is_alone() {
-    let gateway = Setup::new().server("[server.limits]\nauth-failures = \"1/h\"\nconnections-per-ip = 1").start();
-    let mut others = [gateway.modern(), gateway.modern()];
-    assert_eq!(others.each_mut().map(status), [200, 200]);
-    let mut wrong = Mcp::http(gateway.address, Some("wrong".to_owned()), Era::Modern);
-    for _ in 0..5 {
-        assert_eq!(status(&mut wrong), 401);
-    }
-}
-
-#[test]
-fn an_address_holds_no_more_connections_than_its_share() {
-    let gateway = many_callers("connections-per-ip = 2");
-    let second = || Mcp::http(gateway.address, Some(SECOND.to_owned()), Era::Modern);
-    let mut local: Vec<Mcp> = (0..3).map(|_| gateway.modern()).collect();
-    assert!(local.iter_mut().all(|client| status(client) == 200), "the local user's do not count");
-    let (mut first, mut other) = (second(), second());
-    assert_eq!([status(&mut first), status(&mut other)], [200, 200]);
-    let mut refused = Conn::open(gateway.address).unwrap();
-    assert!(refused.closes_within(PATIENCE), "one too many is closed at once");
-    assert_eq!(status(&mut first), 200, "the others stay");
-    assert!(gateway.scrape().contains("headend_limit_hits_total{limit=\"connections-per-ip\"} 1"));
-    drop(other);
-    eventually("there is room again", || {
-        !Conn::open(gateway.address).unwrap().closes_within(Duration::from_millis(100))
-    });
 }
 
 #[test]

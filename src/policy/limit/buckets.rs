@@ -149,17 +149,6 @@ impl CallerLimiter {
         Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new())), meter })
     }
 
-    /// How long a caller that takes no request has to wait for one. A caller without a bucket never has to.
-    pub(crate) fn wait(&self, caller: &str, now: Duration) -> Option<Duration> {
-        let parts = [caller, "", ""];
-        let shard = self.table.lock(parts);
-        let parts: &dyn Parts = &parts;
-        match self.meter.admit(shard.buckets.get(parts)?.state, nanos(now)) {
-            (_, Admission::Admit) => None,
-            (_, Admission::RetryAfter(wait)) => Some(wait),
-        }
-    }
-
     /// Takes one request.
     ///
     /// # Errors

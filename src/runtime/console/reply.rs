@@ -1,7 +1,7 @@
 //! The console's responses. Each carries the same headers, whatever it is.
 
 use askama::Template;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, SET_COOKIE};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderValue, Response, StatusCode};
 
 use super::page::Plain;
@@ -75,6 +75,12 @@ pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
 
 pub(crate) fn retry_later(mut response: Response<ReplyBody>, seconds: u64) -> Response<ReplyBody> {
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// A response after which the connection is closed.
+pub(crate) fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

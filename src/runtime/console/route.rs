@@ -17,7 +17,7 @@ use super::page::{
 };
 use super::reply::{self, COOKIE};
 use super::session::{NoEntry, Notice, Visitor};
-use super::{Console, events};
+use super::{Console, Seat, events};
 use crate::runtime::clock;
 use crate::runtime::server::body::ReplyBody;
 
@@ -30,17 +30,27 @@ const ALL: usize = 200;
 const REFRESH: &str = "headend-refresh";
 
 /// Serves one request.
-pub(crate) async fn handle(console: &Arc<Console>, request: http::Request<Incoming>) -> Response<ReplyBody> {
+pub(super) async fn handle(
+    console: &Arc<Console>,
+    request: http::Request<Incoming>,
+    seat: &Seat,
+) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     if let Err(refused) = console.guard.admit(&head) {
         let text = "This request did not come from a page of this console, or not to its address.";
         return reply::wrong(refused.status(), "Refused", text);
     }
+    let visitor = visitor(console, &head.headers);
+    if visitor.is_some() && !seat.settle(|| Arc::clone(&console.places).try_acquire_owned().ok()) {
+        let text = "Too many connections to the console are open.";
+        let busy = reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text);
+        return reply::closing(reply::retry_later(busy, 10));
+    }
     if let Some(file) = file(head.uri.path()) {
         return if is_read(&head.method) { file } else { reply::method_not_allowed("GET, HEAD") };
     }
     if is_read(&head.method) {
-        return read(console, &head).await;
+        return read(console, &head, visitor).await;
     }
     if head.method != Method::POST {
         return reply::method_not_allowed("GET, HEAD, POST");
@@ -52,7 +62,7 @@ pub(crate) async fn handle(console: &Arc<Console>, request: http::Request<Incomi
         Ok(form) => form,
         Err(refused) => return *refused,
     };
-    write(console, &head, &form).await
+    write(console, &head, visitor, &form).await
 }
 
 fn is_read(method: &Method) -> bool {
@@ -74,12 +84,13 @@ fn same_site(headers: &HeaderMap) -> bool {
 }
 
 /// The session of the request's cookie.
+///
+/// A cookie is not bound to a port, so programs on other ports of this address may have left any number of that name, and others
+/// that are no text. All are tried; the size of a head bounds their number.
 fn visitor(console: &Console, headers: &HeaderMap) -> Option<Visitor> {
-    let cookies = headers.get_all(COOKIES).iter().filter_map(|value| value.to_str().ok());
-    let values = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    // Another program on this address may have left a cookie of the same name.
-    let mut own = values.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value).take(4);
-    own.find_map(|value| console.doors.visitor(value, clock::uptime()))
+    let pairs = headers.get_all(COOKIES).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    let mut own = pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"="));
+    own.find_map(|value| console.doors.visitor(str::from_utf8(value).ok()?, clock::uptime()))
 }
 
 /// The path of one of our pages, else that of the overview.
@@ -98,7 +109,7 @@ fn is_link(link: &str) -> bool {
     (20..=64).contains(&link.len()) && link.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-async fn read(console: &Arc<Console>, head: &Parts) -> Response<ReplyBody> {
+async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) -> Response<ReplyBody> {
     let path = head.uri.path();
     if let Some(link) = path.strip_prefix("/open/") {
         // Says the same of every link: looking at one tells nothing and uses nothing up.
@@ -117,7 +128,7 @@ async fn read(console: &Arc<Console>, head: &Parts) -> Response<ReplyBody> {
     if path == "/sign-out" {
         return reply::method_not_allowed("POST");
     }
-    let Some(visitor) = visitor(console, &head.headers) else { return to_sign_in(path) };
+    let Some(visitor) = visitor else { return to_sign_in(path) };
     if path == "/events" {
         if head.method == Method::HEAD {
             return reply::method_not_allowed("GET");
@@ -216,7 +227,7 @@ async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<
     }
 }
 
-async fn write(console: &Console, head: &Parts, form: &Form) -> Response<ReplyBody> {
+async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: &Form) -> Response<ReplyBody> {
     let path = head.uri.path();
     let now = clock::uptime();
     if let Some(link) = path.strip_prefix("/open/") {
@@ -227,7 +238,7 @@ async fn write(console: &Console, head: &Parts, form: &Form) -> Response<ReplyBo
         let token = form.field("token").unwrap_or_default();
         return entered(console.doors.enter(token, now), then, "This is not the operator's token.");
     }
-    let Some(visitor) = visitor(console, &head.headers) else { return to_sign_in(path) };
+    let Some(visitor) = visitor else { return to_sign_in(path) };
     if !form.field("csrf").is_some_and(|csrf| visitor.sent(csrf)) {
         return reply::forbidden("The form does not belong to your session. Reload the page and try again.");
     }

@@ -59,7 +59,8 @@ impl Stage {
         let (desk, stop) = (Arc::new(desk), CancellationToken::new());
         let console = Arc::new(Console::new(Arc::clone(&desk) as Arc<dyn Desk>, TOKEN, address, stop.clone()));
         let tasks = TaskGroup::default();
-        tasks.spawn("console", serve(Arc::clone(&console), listener, tasks.clone()));
+        let lobby = Lobby::new("console", ANONYMOUS, None);
+        tasks.spawn("console", serve(Arc::clone(&console), listener, lobby, tasks.clone()));
         Self { console, desk, address, stop }
     }
 
@@ -176,14 +177,15 @@ async fn a_link_signs_in_once_and_looking_at_it_uses_nothing_up() {
 }
 
 #[tokio::test]
-async fn wrong_tokens_are_paced() {
+async fn wrong_tokens_are_paced_and_keep_no_right_one_out() {
     let stage = Stage::set(FakeDesk::empty()).await;
     for _ in 0..5 {
         assert_eq!(stage.send("POST", "/sign-in", &[], "token=guess").await.status, 403);
     }
-    let late = stage.send("POST", "/sign-in", &[], &format!("token={TOKEN}")).await;
+    let late = stage.send("POST", "/sign-in", &[], "token=guess").await;
     assert_eq!((late.status, late.header("set-cookie")), (429, None));
     assert!(late.header("retry-after").is_some());
+    assert_eq!(stage.send("POST", "/sign-in", &[], &format!("token={TOKEN}")).await.status, 303);
 }
 
 #[tokio::test]

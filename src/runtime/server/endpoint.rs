@@ -59,9 +59,7 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     match admit(front, &head, seat) {
         Err(response) => *response,
         Ok(Route::WellKnown) => front.resource_metadata(&head),
-        Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. })
-            if !seat.allows(&front.service.shares, &caller) =>
-        {
+        Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. }) if !seat.allows(front, &caller) => {
             let mut response = reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections");
             response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
             response

@@ -6,13 +6,14 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// The limits.
+/// The limits. Until a connection has shown a valid credential, `first_byte` holds between its requests too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub(crate) first_byte: Duration,
@@ -30,15 +31,73 @@ const HEAD: u8 = 2;
 /// A request is being served; its body has a limit of its own.
 const BUSY: u8 = 3;
 
-/// What a connection is doing.
+/// A valid credential was shown, or none is asked for.
+const KNOWN: u8 = 0;
+const ANONYMOUS: u8 = 1;
+/// Anonymous, and in the way of others.
+const DISMISSED: u8 = 2;
+
+/// The answer to a connection that has to give way before it has sent a whole head (RFC 9110, 15.6.4).
+const GIVE_WAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+    content-type: text/plain\r\ncontent-length: 21\r\n\r\ntoo many connections\n";
+/// The answer to a head that did not come in time (RFC 9110, 15.5.9).
+const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// What a connection is doing, and whether a valid credential was shown on it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Phase(Arc<AtomicU8>);
+pub(crate) struct Phase(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    doing: AtomicU8,
+    standing: AtomicU8,
+    /// The connection's task, while it is anonymous and waits.
+    task: AtomicWaker,
+}
 
 impl Phase {
+    /// The phase of a connection that has to show a credential.
+    pub(crate) fn anonymous() -> Self {
+        let phase = Self::default();
+        phase.0.standing.store(ANONYMOUS, Ordering::Relaxed);
+        phase
+    }
+
     /// A request has begun; the connection is idle again when the value is dropped.
     pub(crate) fn busy(&self) -> Busy {
-        self.0.store(BUSY, Ordering::Relaxed);
+        self.0.doing.store(BUSY, Ordering::Relaxed);
         Busy(self.clone())
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.0.doing.load(Ordering::Relaxed) == BUSY
+    }
+
+    /// A valid credential was shown. That goes before a dismissal which the connection has not seen yet.
+    pub(crate) fn known(&self) {
+        self.0.standing.store(KNOWN, Ordering::Release);
+    }
+
+    /// The connection has to give way: it ends when it waits for its peer, or with its next answer.
+    pub(crate) fn dismiss(&self) {
+        let anonymous = self.0.standing.compare_exchange(ANONYMOUS, DISMISSED, Ordering::AcqRel, Ordering::Relaxed);
+        if anonymous.is_ok() {
+            self.0.task.wake();
+        }
+    }
+
+    pub(crate) fn is_dismissed(&self) -> bool {
+        self.0.standing.load(Ordering::Acquire) == DISMISSED
+    }
+
+    /// Ready once the connection is dismissed. A connection that is known is never woken for it.
+    pub(crate) fn poll_dismissed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.0.standing.load(Ordering::Acquire) {
+            KNOWN => return Poll::Pending,
+            ANONYMOUS => self.0.task.register(cx.waker()),
+            _ => return Poll::Ready(()),
+        }
+        if self.is_dismissed() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -48,7 +107,7 @@ pub(crate) struct Busy(Phase);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.0.store(IDLE, Ordering::Relaxed);
+        self.0.0.doing.store(IDLE, Ordering::Relaxed);
     }
 }
 
@@ -80,6 +139,18 @@ impl Timer {
         }
         sleep.as_mut().poll(cx)
     }
+
+    /// Wakes the task within that time, so that the timer is set then for whatever is waited for by that time.
+    ///
+    /// hyper asks for bytes while a request is being served, and not again when that is over: without this an idle connection
+    /// would have no limit. A timer that runs already serves as well, which spares setting one with each request.
+    fn watch(&mut self, time: Duration, cx: &mut Context<'_>) {
+        self.armed_for = None;
+        if self.sleep.as_ref().is_none_or(|sleep| sleep.is_elapsed()) {
+            // A timer that was just set is not over.
+            let _: Poll<()> = self.poll(BUSY, time, cx);
+        }
+    }
 }
 
 impl<S> Paced<S> {
@@ -87,37 +158,63 @@ impl<S> Paced<S> {
         Self { stream, patience, phase, reading: Timer::default(), writing: Timer::default() }
     }
 
+    fn idle_time(&self) -> Duration {
+        let is_known = self.phase.0.standing.load(Ordering::Relaxed) == KNOWN;
+        if is_known { self.patience.idle } else { self.patience.first_byte }
+    }
+
     fn wrote<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.writing.armed_for = None;
             return written;
         }
+        if self.phase.poll_dismissed(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         self.writing.poll(BUSY, self.patience.write, cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncWrite + Unpin> Paced<S> {
+    /// Ends the connection. Before a whole head has come, an answer is written as far as it fits without waiting, unless an
+    /// earlier one is not out yet.
+    fn end(&mut self, answer: &[u8], why: io::ErrorKind, cx: &mut Context<'_>) -> io::Error {
+        let before_head = matches!(self.phase.0.doing.load(Ordering::Relaxed), FRESH | HEAD);
+        if before_head && self.writing.armed_for.is_none() {
+            // It is short, and the socket's buffer is empty. A peer that takes no answer gets none.
+            drop(Pin::new(&mut self.stream).poll_write(cx, answer));
+        }
+        why.into()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buf.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buf);
-        let phase = this.phase.0.load(Ordering::Relaxed);
+        let phase = this.phase.0.doing.load(Ordering::Relaxed);
         if read.is_ready() {
             if buf.filled().len() > before && matches!(phase, FRESH | IDLE) {
-                this.phase.0.store(HEAD, Ordering::Relaxed);
+                this.phase.0.doing.store(HEAD, Ordering::Relaxed);
+                this.reading.armed_for = None;
             }
             return read;
         }
+        if this.phase.poll_dismissed(cx).is_ready() {
+            return Poll::Ready(Err(this.end(GIVE_WAY, io::ErrorKind::ConnectionAborted, cx)));
+        }
         let time = match phase {
             FRESH => this.patience.first_byte,
-            IDLE => this.patience.idle,
+            IDLE => this.idle_time(),
             HEAD => this.patience.head,
             _ => {
-                this.reading.armed_for = None;
+                this.reading.watch(this.idle_time(), cx);
                 return Poll::Pending;
             }
         };
-        this.reading.poll(phase, time, cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        ready!(this.reading.poll(phase, time, cx));
+        Poll::Ready(Err(this.end(TOO_SLOW, io::ErrorKind::TimedOut, cx)))
     }
 }
 
@@ -151,6 +248,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::StreamExt as _;
+    use futures_util::stream::FuturesUnordered;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
@@ -188,6 +287,74 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_credential_may_not_idle_for_long() {
+        for (is_known, patience) in [(false, 10), (true, 120)] {
+            let (ours, _theirs) = duplex(64);
+            let phase = Phase::anonymous();
+            let mut paced = Paced::new(ours, PATIENCE, phase.clone());
+            drop(phase.busy());
+            if is_known {
+                phase.known();
+            }
+            assert_eq!(patience_of(&mut paced).await, patience);
+        }
+    }
+
+    /// What the peer of a connection is told that is dismissed after these bytes, and how its next read ends.
+    async fn farewell(phase: Phase, bytes: &[u8], busy: bool) -> (String, io::ErrorKind) {
+        let (ours, mut theirs) = duplex(512);
+        let mut paced = Paced::new(ours, PATIENCE, phase.clone());
+        theirs.write_all(bytes).await.unwrap();
+        for _ in bytes {
+            paced.read_u8().await.unwrap();
+        }
+        let _busy = busy.then(|| phase.busy());
+        let mut next = Box::pin(paced.read_u8());
+        tokio::select! {
+            biased;
+            read = &mut next => panic!("{read:?}"),
+            () = std::future::ready(()) => phase.dismiss(),
+        }
+        let error = next.await.unwrap_err().kind();
+        drop(paced);
+        let mut told = String::new();
+        theirs.read_to_string(&mut told).await.unwrap();
+        (told, error)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dismissed_connection_is_told_so_where_no_answer_is_under_way() {
+        for (label, bytes, busy, told) in [
+            ("fresh", &b""[..], false, true),
+            ("in a head", b"POST", false, true),
+            ("with a request", b"POST", true, false),
+        ] {
+            let (text, error) = farewell(Phase::anonymous(), bytes, busy).await;
+            assert_eq!((text.as_bytes() == GIVE_WAY, text.is_empty()), (told, !told), "{label}: {text}");
+            assert_eq!(error, io::ErrorKind::ConnectionAborted, "{label}");
+        }
+        let (text, error) = farewell(Phase::default(), b"POST", false).await;
+        assert_eq!((text.as_bytes(), error), (TOO_SLOW, io::ErrorKind::TimedOut), "one that is known is not dismissed");
+        for answer in [GIVE_WAY, TOO_SLOW] {
+            let (head, body) = std::str::from_utf8(answer).unwrap().split_once("\r\n\r\n").unwrap();
+            assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_come_is_read_before_a_connection_gives_way() {
+        let (ours, mut theirs) = duplex(64);
+        let phase = Phase::anonymous();
+        let mut paced = Paced::new(ours, PATIENCE, phase.clone());
+        theirs.write_all(b"P").await.unwrap();
+        phase.dismiss();
+        assert_eq!(paced.read_u8().await.unwrap(), b'P');
+        phase.known();
+        let read = tokio::time::timeout(Duration::from_millis(1), paced.read_u8()).await;
+        assert!(read.is_err(), "it was let in meanwhile and stays");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn bytes_that_trickle_do_not_extend_the_time_of_a_head() {
         let (mut paced, mut theirs, _) = connection();
         let start = Instant::now();
@@ -210,6 +377,27 @@ mod tests {
         let _busy = phase.busy();
         let read = tokio::time::timeout(Duration::from_secs(3600), paced.read_u8()).await;
         assert!(read.is_err(), "{read:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_request_ends_without_another_read_is_idle_all_the_same() {
+        let (mut paced, mut theirs, phase) = connection();
+        for _ in 0..2 {
+            theirs.write_all(b"P").await.unwrap();
+            paced.read_u8().await.unwrap();
+            let busy = phase.busy();
+            let start = Instant::now();
+            // Polls it when it is woken and not when it is looked at.
+            let mut read: FuturesUnordered<_> = [paced.read_u8()].into_iter().collect();
+            tokio::select! {
+                biased;
+                read = read.next() => panic!("{read:?}"),
+                () = std::future::ready(()) => drop(busy),
+            }
+            let error = read.next().await.unwrap().map_err(|error| error.kind());
+            // Once for the request, and once for what came after it.
+            assert_eq!((error, start.elapsed().as_secs()), (Err(io::ErrorKind::TimedOut), 240));
+        }
     }
 
     #[tokio::test(start_paused = true)]
