@@ -158,6 +158,8 @@ pub(crate) struct Upstream {
     pub(crate) queue_timeout: Duration,
     /// What the server learns of roots.
     pub(crate) roots: Roots,
+    /// Which completions are passed on.
+    pub(crate) completions: Completions,
     /// How far the hints of its tools are believed.
     pub(crate) trust: Trust,
     /// What becomes of an item whose definition changes.
@@ -169,6 +171,16 @@ pub(crate) struct Upstream {
     pub(crate) tools: Filter,
     pub(crate) prompts: Filter,
     pub(crate) resources: Filter,
+}
+
+/// Which completions of arguments an upstream is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Completions {
+    /// Those of items that need no consent, or have a lasting one.
+    #[default]
+    Consented,
+    /// Those of all items that are not denied.
+    Pass,
 }
 
 /// How an upstream is reached.

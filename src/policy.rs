@@ -9,7 +9,8 @@
 //! | kind | an ask rule | the default, where no rule matches |
 //! |---|---|---|
 //! | tool, prompt, resource | needs a consent | holds |
-//! | completion, subscription, task | means nothing | holds, but "ask" allows: who gets no further than this learns nothing |
+//! | completion | means nothing, but see [`may_ask`] | holds, but "ask" allows |
+//! | subscription, task | means nothing | holds, but "ask" allows: who gets no further than this learns nothing |
 //! | sampling, elicitation, launch | means nothing | means nothing: allowed unless a rule denies it |
 //!
 //! [`Policy::build`] compiles what the operator wrote. [`Policy::item_rules`] resolves the globs
@@ -34,12 +35,13 @@ mod lint;
 mod permit;
 mod pin;
 mod record;
+pub(crate) mod refusals;
 mod rule;
 mod uri;
 
 pub(crate) use self::annotations::{Annotator, Trust};
 pub(crate) use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
-pub(crate) use self::decide::{Considered, Decision, Facts, considered, decide, decide_again, still_allowed};
+pub(crate) use self::decide::{Considered, Decision, Facts, considered, decide, decide_again, may_ask, still_allowed};
 pub(crate) use self::evidence::Evidence;
 pub(crate) use self::limit::{
     CallerLimiter, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, day_of,
@@ -287,6 +289,12 @@ impl Policy {
     /// `profile` is the view, empty for the whole; `annotations` are the effective ones.
     pub(crate) fn hidden(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> bool {
         decide::closed(self, item, &decide::Who { caller, profile, annotations }).is_some()
+    }
+
+    /// The rule that keeps an item from this caller, see [`Self::hidden`].
+    pub(crate) fn hiding<'p>(&'p self, item: &'p ItemRules, facts: &Facts<'_>) -> Option<&'p Arc<str>> {
+        let Facts { caller, profile, annotations, .. } = *facts;
+        decide::closed(self, item, &decide::Who { caller, profile, annotations })
     }
 
     /// What the rules say about an item before any limit, as long as no rule about arguments fires; for displays.

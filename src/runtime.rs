@@ -41,6 +41,7 @@ pub(crate) mod tally;
 pub(crate) mod tasking;
 pub(crate) mod tasks;
 pub(crate) mod trial;
+mod turned_away;
 pub(crate) mod upstream;
 pub(crate) mod watch;
 pub(crate) mod watching;

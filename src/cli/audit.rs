@@ -179,7 +179,7 @@ fn readable(line: &str) -> String {
     }
     let mut take = |name: &str| record.remove(name).map_or_else(|| "-".to_owned(), |value| shown(&value));
     let mut out = format!("{} {:>6} {:<8} {:<9}", take("ts"), take("seq"), take("event"), take("result"));
-    let order = ["caller", "item", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
+    let order = ["caller", "item", "count", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
     let first = order.iter().filter_map(|name| Some(((*name).to_owned(), record.remove(*name)?))).collect::<Vec<_>>();
     for (name, value) in first.into_iter().chain(record) {
         out.push_str(&format!(" {}={}", one_line(&name), shown(&value)));

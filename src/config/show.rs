@@ -12,8 +12,8 @@ use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, 
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Config, Consent, EraChoice, Filter, Instance, LogFormat, OnChange, OnFailure, Profile, Server, Start,
-    Target, Transport, Upstream, Uris, units,
+    Admin, Auth, Completions, Config, Consent, EraChoice, Filter, Instance, LogFormat, OnChange, OnFailure, Profile,
+    Server, Start, Target, Transport, Upstream, Uris, units,
 };
 
 /// Renders every key with the value in force, in the order of the shipped example.
@@ -215,6 +215,7 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
         Roots::Client => out.string("roots", "client"),
         Roots::Fixed(uris) => out.strings("roots", uris),
     }
+    out.string("completions", if upstream.completions == Completions::Pass { "pass" } else { "consented" });
     out.string("trust", upstream.trust.as_str());
     out.string("on-change", if upstream.on_change == OnChange::Quarantine { "quarantine" } else { "accept" });
     let stated = upstream.annotations.iter().map(|(pattern, stated)| (pattern.clone(), hints(stated)));

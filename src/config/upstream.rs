@@ -15,7 +15,7 @@ use super::build::{repeated, warn_of_literal};
 use super::file::{Node, Table};
 use super::profile::filter;
 use super::secret::{self, Secret};
-use super::{EraChoice, Instance, Start, Target, Transport, Upstream};
+use super::{Completions, EraChoice, Instance, Start, Target, Transport, Upstream};
 
 /// Silence after which a call is given up; progress starts it again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -116,6 +116,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
         roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
+        completions: table.choice("completions", &COMPLETIONS).unwrap_or_default(),
         trust: table.choice("trust", &Trust::ALL.map(|trust| (trust.as_str(), trust))).unwrap_or_default(),
         on_change: on_change(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
@@ -129,6 +130,8 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
     table.finish();
     found.then_some(upstream)
 }
+
+const COMPLETIONS: [(&str, Completions); 2] = [("consented", Completions::Consented), ("pass", Completions::Pass)];
 
 const ERAS: [(&str, EraChoice); 3] =
     [("auto", EraChoice::Auto), ("legacy", EraChoice::Legacy), ("modern", EraChoice::Modern)];

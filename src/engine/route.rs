@@ -30,16 +30,16 @@ pub(crate) struct Resume {
 
 impl Resume {
     fn read(method: Method, params: &RawObject) -> Result<Option<Self>, RouteError> {
-        let (state, responses) = (params.get("requestState"), params.get("inputResponses"));
-        if state.is_none() && responses.is_none() {
-            return Ok(None);
-        }
-        // Ours always come with a state, and only these three methods can ask.
+        // Only these three methods can ask; to the others `inputResponses` is a member that the protocol does not define.
         let asks = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-        let state = state.filter(|_| asks).and_then(|raw| raw.parse::<String>().ok()).ok_or(RouteError::State)?;
+        let responses = params.get("inputResponses").filter(|_| asks);
         if responses.is_some_and(|raw| !raw.is_object()) {
             return Err(RouteError::Member("inputResponses"));
         }
+        // All our questions come with a state. Responses without one answer none of them, so the call starts anew and the
+        // responses go nowhere.
+        let Some(state) = params.get("requestState") else { return Ok(None) };
+        let state = Some(state).filter(|_| asks).and_then(|raw| raw.parse::<String>().ok()).ok_or(RouteError::State)?;
         Ok(Some(Self { state, responses: responses.cloned() }))
     }
 }
@@ -63,6 +63,13 @@ pub(crate) enum RouteError {
     PageDeclined,
     #[error(transparent)]
     Meta(#[from] MetaError),
+}
+
+impl RouteError {
+    /// Whether the request names something that does not exist for its caller.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        matches!(self, Self::UnknownTool(_) | Self::UnknownPrompt(_) | Self::UnknownResource(_))
+    }
 }
 
 /// The members of `params`; none is an empty object.
@@ -93,7 +100,8 @@ impl Params {
 /// Finds the item that a call, a read or a completion names and builds what its upstream gets. Members of `params` that the
 /// protocol does not define are left behind: an upstream with a laxer parser must not see a name that was not judged.
 ///
-/// `visible` says which entries this caller may reach; what it may not reach is answered like what does not exist.
+/// `visible` says which entries this caller may reach; what it may not reach is answered like what does not exist. It is asked
+/// about what does not exist too, as [`NOWHERE`], so that both take the same steps.
 ///
 /// # Errors
 /// [`RouteError`].
@@ -139,7 +147,7 @@ fn named(
     visible: impl Fn(usize) -> bool,
 ) -> Result<Found, RouteError> {
     let name = params.string("name").ok_or(RouteError::Member("name"))?;
-    let found = catalog.find(list, &name).filter(|at| visible(*at));
+    let found = reached(catalog.find(list, &name), visible);
     let Some((at, entry)) = found.and_then(|at| Some((at, catalog.entry(at)?))) else {
         return Err(if list == List::Tools {
             RouteError::UnknownTool(shown(&name))
@@ -164,26 +172,38 @@ fn by_uri(
     visible: impl Fn(usize) -> bool,
 ) -> Result<Found, RouteError> {
     let uri = params.string("uri").ok_or(RouteError::Member("uri"))?;
-    let (at, canonical, original) = owner(catalog, &uri)
-        .filter(|(at, _, _)| visible(*at))
-        .ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+    let found = owner(catalog, &uri);
+    let at = reached(found, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+    let (canonical, original) =
+        originally(catalog, at, &uri).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
     body.set("uri", RawJson::string(&original));
     Ok((at, canonical))
 }
 
-/// Who owns a URI: the catalog's exact entry, else the one template that it matches. Returns the entry, the canonical name
-/// where the entry has another one, and the URI as its upstream knows it.
-fn owner(catalog: &Catalog, uri: &str) -> Option<(usize, Option<String>, String)> {
-    if let Some(at) = catalog.find(List::Resources, uri) {
-        let original = catalog.entry(at)?.original.to_string();
-        return Some((at, None, original));
-    }
-    let at = catalog.find_template(uri)?;
+/// Who owns a URI: the catalog's exact entry, else the one template that it matches.
+fn owner(catalog: &Catalog, uri: &str) -> Option<usize> {
+    catalog.find(List::Resources, uri).or_else(|| catalog.find_template(uri))
+}
+
+/// The canonical name of a URI where its entry has another one, and the URI as the entry's upstream knows it.
+fn originally(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>, String)> {
     let entry = catalog.entry(at)?;
+    if entry.list == List::Resources {
+        return Some((None, entry.original.to_string()));
+    }
     let prefix = format!("{}+", entry.upstream_name);
     let prefixed = entry.exposed != entry.original;
     let original = if prefixed { uri.strip_prefix(prefix.as_str())?.to_owned() } else { uri.to_owned() };
-    Some((at, Some(format!("{prefix}{original}")), original))
+    Some((Some(format!("{prefix}{original}")), original))
+}
+
+/// A place that no catalog has.
+const NOWHERE: usize = usize::MAX;
+
+/// What was found, if the caller may reach it.
+fn reached(found: Option<usize>, visible: impl Fn(usize) -> bool) -> Option<usize> {
+    let at = found.unwrap_or(NOWHERE);
+    visible(at).then_some(at).filter(|at| *at != NOWHERE)
 }
 
 fn completion(
@@ -199,7 +219,7 @@ fn completion(
     let (at, original) = match reference.string("type").as_deref() {
         Some("ref/prompt") => {
             let name = reference.string("name").ok_or(RouteError::Member("ref"))?;
-            let at = catalog.find(List::Prompts, &name).filter(|at| visible(*at));
+            let at = reached(catalog.find(List::Prompts, &name), visible);
             let at = at.ok_or_else(|| RouteError::UnknownPrompt(shown(&name)))?;
             let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
             out.set("type", RawJson::string("ref/prompt"));
@@ -209,7 +229,7 @@ fn completion(
         Some("ref/resource") => {
             let uri = reference.string("uri").ok_or(RouteError::Member("ref"))?;
             let at = catalog.find(List::Templates, &uri).or_else(|| catalog.find(List::Resources, &uri));
-            let at = at.filter(|at| visible(*at)).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+            let at = reached(at, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
             let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
             out.set("type", RawJson::string("ref/resource"));
             out.set("uri", RawJson::string(&original));
@@ -300,6 +320,49 @@ mod tests {
     }
 
     #[test]
+    fn hidden_and_unknown_take_the_same_steps() {
+        for (method, hidden, unknown) in [
+            (Method::ToolsCall, r#"{"name":"fs__read"}"#, r#"{"name":"fs__none"}"#),
+            (Method::PromptsGet, r#"{"name":"fs__p"}"#, r#"{"name":"fs__q"}"#),
+            (Method::ResourcesRead, r#"{"uri":"a://x"}"#, r#"{"uri":"a://y"}"#),
+            (Method::ResourcesRead, r#"{"uri":"a://t/1"}"#, r#"{"uri":"b://t/1"}"#),
+            (
+                Method::Complete,
+                r#"{"ref":{"type":"ref/prompt","name":"fs__p"},"argument":{}}"#,
+                r#"{"ref":{"type":"ref/prompt","name":"fs__q"},"argument":{}}"#,
+            ),
+        ] {
+            for params in [hidden, unknown] {
+                let params = RawObject::parse(&RawJson::trusted(params)).unwrap();
+                let asked = std::cell::Cell::new(0);
+                let visible = |_| {
+                    asked.set(asked.get() + 1);
+                    false
+                };
+                let error = route(&catalog(), method, &params, Meta::default(), visible).unwrap_err();
+                assert!(error.is_unknown() && asked.get() == 1, "{method:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn responses_without_a_state_start_the_call_anew_and_go_nowhere() {
+        for (method, params, body) in [
+            (
+                Method::ToolsCall,
+                r#"{"name":"fs__read","arguments":{},"inputResponses":{"k":{"action":"accept"}}}"#,
+                r#"{"name":"read","arguments":{}}"#,
+            ),
+            (Method::PromptsGet, r#"{"name":"fs__p","inputResponses":{}}"#, r#"{"name":"p"}"#),
+            (Method::ResourcesRead, r#"{"uri":"a://x","inputResponses":{"k":1}}"#, r#"{"uri":"a://x"}"#),
+        ] {
+            let routed = go(method, params).unwrap();
+            assert!(routed.resume.is_none(), "{params}");
+            assert_eq!(routed.outgoing.body.encode().text(), body, "{params}");
+        }
+    }
+
+    #[test]
     fn malformed_params_are_told_apart() {
         for (label, method, params, want) in [
             ("no name", Method::ToolsCall, "{}", RouteError::Member("name")),
@@ -310,7 +373,12 @@ mod tests {
                 RouteError::Member("arguments"),
             ),
             ("state no text", Method::ToolsCall, r#"{"name":"fs__read","requestState":1}"#, RouteError::State),
-            ("responses alone", Method::ToolsCall, r#"{"name":"fs__read","inputResponses":{}}"#, RouteError::State),
+            (
+                "responses no object",
+                Method::ToolsCall,
+                r#"{"name":"fs__read","inputResponses":[]}"#,
+                RouteError::Member("inputResponses"),
+            ),
             ("state where nothing asks", Method::Complete, r#"{"requestState":"x"}"#, RouteError::State),
             ("no ref", Method::Complete, "{}", RouteError::Member("ref")),
         ] {

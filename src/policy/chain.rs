@@ -25,6 +25,9 @@
 //! print(f"main:{seq}:{prev}")
 //! ```
 //!
+//! A caller's calls of items that it cannot see are one `decision` and then one line a minute with `"event":"refusals"`, `"count"`
+//! and the items in `"why"`; see `policy::refusals`.
+//!
 //! The chain shows every change but one: a tail that was cut off leaves a chain that is sound. So the last record's number and
 //! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.
 //!
@@ -205,6 +208,10 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     optional("prompt", entry.prompt.as_deref(), out);
     optional("evidence", entry.evidence.map(super::Evidence::as_str), out);
     optional("by", entry.by.as_deref(), out);
+    if let Some(count) = entry.count {
+        key("count", out);
+        number(count, out);
+    }
     optional("why", Some(&*entry.why).filter(|why| !why.is_empty()), out);
     if let Some(duration) = entry.duration {
         key("us", out);
@@ -276,7 +283,7 @@ fn number(value: u64, out: &mut Vec<u8>) {
 
 /// RFC 3339 in UTC with milliseconds; times that no calendar has become that of 1970. Twice for each call, which a general
 /// formatter would take a tenth of the record's time for.
-fn timestamp(at: u64) -> String {
+pub(crate) fn timestamp(at: u64) -> String {
     let seconds = i64::try_from(at / 1000).unwrap_or(i64::MAX);
     let (time, milliseconds) =
         OffsetDateTime::from_unix_timestamp(seconds).map_or((OffsetDateTime::UNIX_EPOCH, 0), |time| (time, at % 1000));

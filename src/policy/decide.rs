@@ -110,6 +110,36 @@ pub(crate) fn still_allowed(policy: &Policy, item: &ItemRules, facts: &Facts<'_>
     }
 }
 
+/// Which rule, or the default, asks about calls of an item whose arguments are not known, and the evidence that it needs; `None`
+/// where no arguments make a call need a consent.
+///
+/// For what comes before a call and tells of the item. What cannot be told counts as asking: every ask rule about the item does,
+/// and no allow rule that looks at arguments is believed.
+pub(crate) fn may_ask<'p>(
+    policy: &'p Policy,
+    item: &'p ItemRules,
+    facts: &Facts<'_>,
+) -> Option<(&'p Arc<str>, Evidence)> {
+    let (who, least) = (Who::of(facts), least_evidence(facts));
+    if !fits(policy, item, facts) {
+        return Some((&policy.doubt_id, Evidence::Operator));
+    }
+    let strictest = strictest(item.ask.iter().filter(|rule| rule.is_about(&who)), least);
+    if strictest.is_some() {
+        return strictest;
+    }
+    let mut allows = item.allow.iter().filter(|rule| rule.is_about(&who));
+    let open = allows.any(|rule| rule.conditions.is_none());
+    let asks = !open && facts.kind.otherwise(policy.default) == Effect::Ask;
+    asks.then_some((&policy.default_id, least))
+}
+
+/// Of all rules that ask, the one that wants the most evidence; the first of equals.
+fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -> Option<(&'p Arc<str>, Evidence)> {
+    let wanted = asking.map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
+    wanted.reduce(|best, next| if next.1 > best.1 { next } else { best })
+}
+
 /// Who asks, in which view, for a tool of which kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who<'a> {
@@ -170,14 +200,10 @@ pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'
         return Verdict::Deny { rule: &rule.id, hidden: false };
     }
     let least = least_evidence(facts);
-    if facts.kind.can_ask() {
-        // Of all rules that ask, the one that wants the most; the first of equals.
-        let asking =
-            item.ask.iter().filter(fires).map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
-        let strictest = asking.reduce(|best, next| if next.1 > best.1 { next } else { best });
-        if let Some((rule, need)) = strictest {
-            return Verdict::Ask { rule, need };
-        }
+    if facts.kind.can_ask()
+        && let Some((rule, need)) = strictest(item.ask.iter().filter(fires), least)
+    {
+        return Verdict::Ask { rule, need };
     }
     if let Some(rule) = item.allow.iter().find(fires) {
         return Verdict::Allow(&rule.id);

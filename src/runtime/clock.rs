@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tokio_util::sync::CancellationToken;
+
 static START: LazyLock<Instant> = LazyLock::new(now);
 
 /// The monotonic clock.
@@ -53,6 +55,46 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// How often the clocks are compared.
+const COMPARE: Duration = Duration::from_secs(10);
+/// The largest difference between them, in one such time, that is no news.
+const STEP: Duration = Duration::from_secs(30);
+
+/// The wall clock was set, or the machine slept: the monotonic clock says that it is `expected`. Both are times since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stepped {
+    expected: Duration,
+    found: Duration,
+}
+
+/// Compares two readings of the wall clock (time since 1970) and the monotonic clock (time since any moment).
+fn stepped(before: (Duration, Duration), now: (Duration, Duration)) -> Option<Stepped> {
+    let expected = before.0 + now.1.saturating_sub(before.1);
+    (expected.abs_diff(now.0) > STEP).then_some(Stepped { expected, found: now.0 })
+}
+
+/// Says so in the log when the wall clock steps, until `stop` fires.
+///
+/// Nothing has to be done about it. States, sign-ins, sessions and deadlines go by the monotonic clock; grants and limits by clocks
+/// that follow the wall clock forward and never go back, so a step back keeps nothing alive. The dates in the audit log are the wall
+/// clock's, and this line explains them.
+pub(crate) async fn watch_steps(stop: CancellationToken) {
+    let read = || (Duration::from_millis(unix_millis()), uptime());
+    let mut before = read();
+    while tokio::time::timeout(COMPARE, stop.cancelled()).await.is_err() {
+        let now = read();
+        if let Some(Stepped { expected, found }) = stepped(before, now) {
+            let (expected, found) = (date(expected), date(found));
+            tracing::warn!(expected, found, "the wall clock was set, or the machine slept; dates in logs jump here");
+        }
+        before = now;
+    }
+}
+
+fn date(since_1970: Duration) -> String {
+    crate::policy::chain::timestamp(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// `N` random bytes.
 ///
 /// # Panics
@@ -82,5 +124,32 @@ pub(crate) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_more_than_thirty_seconds_is_told_with_both_times() {
+        let at = |wall: u64, monotonic: u64| (Duration::from_secs(wall), Duration::from_secs(monotonic));
+        for (label, before, now, want) in [
+            ("as it should be", at(1000, 50), at(1010, 60), None),
+            ("a held-up task", at(1000, 50), at(4600, 3650), None),
+            ("a small step ahead", at(1000, 50), at(1040, 60), None),
+            ("a small step back", at(1000, 50), at(980, 60), None),
+            ("a step ahead", at(1000, 50), at(1041, 60), Some((1010, 1041))),
+            ("a step back", at(1000, 50), at(979, 60), Some((1010, 979))),
+            ("back before 1970", at(1000, 50), at(0, 60), Some((1010, 0))),
+            ("a night's sleep", at(1000, 50), at(30_000, 51), Some((1001, 30_000))),
+            ("a monotonic clock that stands", at(1000, 50), at(1010, 50), None),
+        ] {
+            let want = want.map(|(expected, found)| Stepped {
+                expected: Duration::from_secs(expected),
+                found: Duration::from_secs(found),
+            });
+            assert_eq!(stepped(before, now), want, "{label}");
+        }
     }
 }

@@ -36,6 +36,7 @@ use crate::config::Limits;
 use crate::runtime::clock;
 use crate::runtime::server::address::Network;
 use crate::runtime::server::body::Attended;
+use crate::runtime::server::coded::Coded;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::close_if_dismissed;
 use crate::runtime::server::lobby::{Guest, Lobby, LobbyLimits, Standing};
@@ -164,7 +165,7 @@ async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Netw
         // The stream has its own, finer limits.
         .header_read_timeout(None)
         .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(paced), service);
+        .serve_connection(TokioIo::new(Coded::new(paced)), service);
     tokio::pin!(connection);
     // A browser that goes away is no news.
     tokio::select! {

@@ -43,7 +43,7 @@ use crate::runtime::tally::Tally;
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::client::HttpClient;
-use crate::runtime::{admin, clock, systemd};
+use crate::runtime::{admin, clock, systemd, turned_away};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::frame::Bounds;
 
@@ -178,7 +178,9 @@ impl Gateway {
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
         let ledger = Arc::new(ledger);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
+        let (turned_away, watch) = turned_away::queue();
         let service = Arc::new(Service {
+            turned_away,
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             metrics,
@@ -212,6 +214,8 @@ impl Gateway {
             console: OnceLock::new(),
             started: clock::now(),
         });
+        supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
+        supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
         Ok(Self {
             service,
             supervised,

@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub(crate) mod body;
+pub(crate) mod coded;
 pub(crate) mod conversation;
 pub(crate) mod endpoint;
 pub(crate) mod feed;

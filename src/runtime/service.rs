@@ -38,6 +38,7 @@ use crate::runtime::recent::Recent;
 use crate::runtime::shares::Shares;
 use crate::runtime::snapshot::{Snapshot, View, Viewer};
 use crate::runtime::tasks::TaskGroup;
+use crate::runtime::turned_away::TurnedAway;
 use crate::runtime::upstream::lane::ClientTag;
 use crate::runtime::watching::Subscriptions;
 use crate::telemetry::metrics::{MethodLabel, Metrics};
@@ -47,6 +48,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod about_task;
 mod calls;
+mod completions;
 mod consent;
 
 /// The caller that exists without any configuration of callers: this user, on this machine.
@@ -93,6 +95,8 @@ pub(crate) struct Service {
     /// Requests of callers other than the local user.
     pub(crate) caller_rate: Option<CallerLimiter>,
     pub(crate) calls: AtomicU64,
+    /// Calls that were answered as if their item did not exist.
+    pub(crate) turned_away: TurnedAway,
     /// The last decisions, for the console.
     pub(crate) recent: Recent,
     pub(crate) started: Instant,
@@ -258,16 +262,7 @@ impl Service {
         )
     }
 
-    /// Writes a decision down, whatever it is. A permit comes with what has to be on disk before it is used.
-    pub(crate) fn judged(
-        &self,
-        decision: Decision,
-        facts: &Facts<'_>,
-        entry: &Entry,
-        client: &ClientContext,
-        call: u64,
-    ) -> Result<(Permit, Option<Gate>), Refusal> {
-        let record = Record::new(facts, &entry.canonical, &decision);
+    fn log_decision(&self, record: &Record<'_>, call: Option<u64>) {
         // The log line is the record of a gateway that keeps nothing.
         let is_record = !self.audit.is_kept();
         macro_rules! told {
@@ -282,7 +277,7 @@ impl Service {
                     item.name = record.item(),
                     why = record.why(),
                     retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
-                    call.id = format_args!("{call:x}"),
+                    call.id = call.map(|call| format!("{call:x}")),
                     "decision"
                 )
             };
@@ -292,6 +287,37 @@ impl Service {
         } else {
             told!(debug);
         }
+    }
+
+    /// Records the first call in a while of an item that its caller cannot see. Nothing waits for it.
+    pub(crate) fn wrote_hidden(&self, record: &Record<'_>, written: policy::Entry) {
+        self.log_decision(record, None);
+        if self.console.get().is_some() {
+            self.recent.push(record, clock::unix_seconds());
+        }
+        drop(self.audit.record(written, false));
+    }
+
+    /// Records a summary of such calls.
+    pub(crate) fn wrote_refusals(&self, written: policy::Entry) {
+        if !self.audit.is_kept() {
+            let caller = written.caller.as_deref().unwrap_or_default();
+            tracing::info!(target: "audit", caller, count = written.count, why = %written.why, "refusals");
+        }
+        drop(self.audit.record(written, false));
+    }
+
+    /// Writes a decision down, whatever it is. A permit comes with what has to be on disk before it is used.
+    pub(crate) fn judged(
+        &self,
+        decision: Decision,
+        facts: &Facts<'_>,
+        entry: &Entry,
+        client: &ClientContext,
+        call: u64,
+    ) -> Result<(Permit, Option<Gate>), Refusal> {
+        let record = Record::new(facts, &entry.canonical, &decision);
+        self.log_decision(&record, Some(call));
         self.metrics.decision(record.decision(), record.rule());
         if self.console.get().is_some() {
             self.recent.push(&record, clock::unix_seconds());
@@ -305,7 +331,7 @@ impl Service {
             grant: grant.map(|grant| Arc::clone(grant.id())),
             evidence: grant.map(|grant| grant.evidence()),
             by: grant.map(|grant| Arc::clone(grant.by())),
-            ..decided(&record, facts, entry, client, call)
+            ..decided(&record, facts, entry, client, Some(call))
         };
         let recorded = self.audit.record(written, permit.is_some_and(|permit| permit.is_grave(facts.annotations)));
         let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
@@ -329,9 +355,15 @@ impl Service {
 }
 
 /// A decision as an event of the audit log.
-fn decided(record: &Record<'_>, facts: &Facts<'_>, entry: &Entry, client: &ClientContext, call: u64) -> policy::Entry {
+pub(crate) fn decided(
+    record: &Record<'_>,
+    facts: &Facts<'_>,
+    entry: &Entry,
+    client: &ClientContext,
+    call: Option<u64>,
+) -> policy::Entry {
     policy::Entry {
-        call: Some(call),
+        call,
         caller: Some(Arc::clone(&client.caller)),
         session: Some(client.session()),
         upstream: Some(entry.upstream_name.shared()),

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
+
 use crate::catalog::merge::{Catalog, Dropped, Entry};
 use crate::catalog::page::{CursorKey, CursorScope};
 use crate::catalog::view::{Rendered, render};
@@ -14,6 +17,8 @@ use crate::runtime::upstream::handle::Handle;
 
 /// How many rendered lists one view keeps; more callers than that cost rendering, not memory.
 const MAX_RENDERED: usize = 256;
+/// For how many callers one view keeps what the rules leave them, a byte for each item.
+const MAX_CALLERS: usize = 1024;
 
 /// One immutable state of the gateway.
 #[derive(Debug)]
@@ -88,6 +93,8 @@ pub(crate) struct View {
     /// By place in the catalog.
     rules: Vec<ItemRules>,
     rendered: Mutex<HashMap<Place, Arc<Rendered>>>,
+    /// By caller: which places of the catalog the rules leave it.
+    open: ArcSwap<HashMap<Arc<str>, Arc<[bool]>, RandomState>>,
 }
 
 impl std::fmt::Debug for View {
@@ -111,7 +118,7 @@ impl View {
             .iter()
             .map(|e| policy.item_rules(kind(e.list), e.upstream_name.as_str(), &e.canonical))
             .collect();
-        Self { name: name.to_owned(), catalog, rules, rendered: Mutex::default() }
+        Self { name: name.to_owned(), catalog, rules, rendered: Mutex::default(), open: ArcSwap::default() }
     }
 
     /// An item and the rules that can match it.
@@ -119,11 +126,29 @@ impl View {
         Some((self.catalog.entry(at)?, self.rules.get(at)?))
     }
 
-    /// Whether an item exists for this viewer.
+    /// Whether an item exists for this viewer. Takes the same steps for an item that is hidden as for a place that is none: which
+    /// rules there are shows in no answer's time.
     pub(crate) fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
-        let Some((entry, rules)) = self.item(at) else { return false };
-        (viewer.can_be_asked || !entry.needs_input)
-            && !policy.hidden(rules, viewer.caller, &self.name, entry.annotations)
+        let is_open = match self.open.load().get(viewer.caller) {
+            Some(open) => open.get(at).copied().unwrap_or_default(),
+            None => self.ask_rules(policy, at, viewer.caller),
+        };
+        is_open && (viewer.can_be_asked || self.catalog.entry(at).is_some_and(|entry| !entry.needs_input))
+    }
+
+    /// Asks the rules about every item at a caller's first request; about this one alone where too many callers are kept.
+    fn ask_rules(&self, policy: &Policy, at: usize, caller: &Arc<str>) -> bool {
+        let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry.annotations);
+        if self.open.load().len() >= MAX_CALLERS {
+            return self.item(at).is_some_and(open);
+        }
+        let all: Arc<[bool]> = self.catalog.entries().iter().zip(&self.rules).map(open).collect();
+        self.open.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            known.insert(Arc::clone(caller), Arc::clone(&all));
+            known
+        });
+        all.get(at).copied().unwrap_or_default()
     }
 }
 

@@ -123,7 +123,12 @@ impl Service {
         };
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let routed = route(&view.catalog, Method::ResourcesSubscribe, params, Meta::default(), visible);
-        let Routed { entry, canonical, outgoing, .. } = routed.map_err(|error| unroutable(&error, params, era))?;
+        let Routed { entry, canonical, outgoing, .. } = routed.map_err(|error| {
+            if error.is_unknown() {
+                self.turned_away.tell(&snapshot, client, Method::ResourcesSubscribe, params);
+            }
+            unroutable(&error, params, era)
+        })?;
         let (entry, _) = view.item(entry).ok_or_else(inconsistent)?;
         let handle = snapshot.handles.get(entry.upstream).cloned().ok_or_else(inconsistent)?;
         let upstream = entry.upstream_name.as_str();

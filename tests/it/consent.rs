@@ -11,8 +11,10 @@ use crate::upstream::{Fake, Log};
 
 mod abuse;
 mod binding;
+mod completions;
 mod legacy;
 pub(crate) mod operator;
+mod stateless;
 
 /// A second caller besides the local one.
 pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";

@@ -13,6 +13,7 @@ use self::judge::{Outcome, same};
 use self::stage::Stage;
 
 mod case;
+mod codings;
 mod consent;
 mod files;
 mod judge;

@@ -204,6 +204,7 @@ fn upstreams_are_checked() {
         ("instance", "[upstreams.x]\ncommand=[\"a\"]\ninstance=\"each\"\n", "x.instance"),
         ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=[\"/srv\"]\n", "x.roots[0]: roots are `file://` URIs"),
         ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=7\n", "x.roots"),
+        ("completions", "[upstreams.x]\ncommand=[\"a\"]\ncompletions=\"yes\"\n", "x.completions"),
         (
             "times",
             "[upstreams.x]\ncommand=[\"a\"]\ncall-timeout=\"2m\"\ncall-max=\"1m\"\n",

@@ -228,6 +228,23 @@ impl Grant {
             || now.saturating_sub(self.last_used().max(self.row.granted_at)) >= idle
     }
 
+    /// Whether it covers calls beyond one, of the item that the action is about, with some arguments. The URIs of a template are
+    /// one item: they have its definition.
+    fn lasts_for(&self, action: &Asked) -> bool {
+        let Asked { caller, session, upstream, kind, definition, launch, rule, need, .. } = action;
+        let given = &self.row.asked;
+        let in_session = self.row.lifetime != Lifetime::Session || (session.is_some() && given.session == *session);
+        !self.is_once()
+            && given.caller == *caller
+            && given.kind == *kind
+            && given.upstream == *upstream
+            && given.definition == *definition
+            && given.launch == *launch
+            && given.rule == *rule
+            && in_session
+            && self.row.evidence >= *need
+    }
+
     fn covers(&self, action: &Asked) -> bool {
         let Asked { caller, session, upstream, kind, item, definition, launch, arguments, rule, need, destructive } =
             action;
@@ -294,6 +311,12 @@ impl Grants {
         };
         let grant = lasting.first().copied().or_else(|| once.iter().find(free).copied())?;
         Some(Consented { grant: Arc::clone(grant), now, spent: false })
+    }
+
+    /// Whether a live grant for longer than once is about this item, whatever the arguments. Uses nothing up.
+    pub(crate) fn lasting(&self, asked: &Asked, now: Wall) -> bool {
+        let Some(items) = self.callers.get(&*asked.caller) else { return false };
+        items.values().flatten().any(|grant| grant.lasts_for(asked) && !grant.is_over(now, self.unused))
     }
 
     pub(crate) fn with(&self, grant: Arc<Grant>) -> Self {

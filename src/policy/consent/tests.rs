@@ -381,3 +381,49 @@ fn the_record_of_a_grave_use_is_durable() {
         );
     }
 }
+
+#[test]
+fn a_lasting_grant_is_about_all_calls_of_one_item() {
+    let grant = |lifetime, evidence| {
+        Grant::new(GrantRow {
+            id: Arc::from("g"),
+            asked: asked(),
+            arguments: Arguments::Exact,
+            lifetime,
+            evidence,
+            by: Arc::from("op"),
+            granted_at: 100,
+            last_used: 100,
+            uses: 0,
+        })
+    };
+    let lasting = |lifetime, evidence, about: &Asked, now| {
+        Grants::new(1_000_000).with(Arc::new(grant(lifetime, evidence))).lasting(about, now)
+    };
+    let other = Digest::of(b"other");
+    for (label, lifetime, about, now, want) in [
+        ("until a date", Lifetime::Until(200), asked(), 150, true),
+        ("its time is over", Lifetime::Until(200), asked(), 200, false),
+        ("until it changes", Lifetime::UntilChanged, asked(), 150, true),
+        ("once", Lifetime::Once, asked(), 150, false),
+        ("for the session", Lifetime::Session, asked(), 150, true),
+        ("for another session", Lifetime::Session, Asked { session: Some(2), ..asked() }, 150, false),
+        ("other arguments", Lifetime::UntilChanged, Asked { arguments: other, ..asked() }, 150, true),
+        (
+            "a URI of the same template",
+            Lifetime::UntilChanged,
+            Asked { item: Arc::from("files__y"), ..asked() },
+            150,
+            true,
+        ),
+        ("another definition", Lifetime::UntilChanged, Asked { definition: other, ..asked() }, 150, false),
+        ("another launch", Lifetime::UntilChanged, Asked { launch: other, ..asked() }, 150, false),
+        ("another caller", Lifetime::UntilChanged, Asked { caller: Arc::from("eve"), ..asked() }, 150, false),
+        ("another upstream", Lifetime::UntilChanged, Asked { upstream: Arc::from("b"), ..asked() }, 150, false),
+        ("another kind", Lifetime::UntilChanged, Asked { kind: Kind::Prompt, ..asked() }, 150, false),
+        ("another rule", Lifetime::UntilChanged, Asked { rule: Arc::from("r"), ..asked() }, 150, false),
+        ("more evidence", Lifetime::UntilChanged, Asked { need: Evidence::Operator, ..asked() }, 150, false),
+    ] {
+        assert_eq!(lasting(lifetime, Evidence::Page, &about, now), want, "{label}");
+    }
+}

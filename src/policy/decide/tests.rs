@@ -30,6 +30,36 @@ fn deny_beats_ask_beats_allow_beats_the_default() {
 }
 
 #[test]
+fn what_may_be_asked_about_is_told_without_arguments() {
+    use Effect::{Allow, Ask, Deny};
+    let prompt = Facts { kind: Kind::Prompt, canonical: "a__x", ..FACTS };
+    let looks = |id: &str, effect| {
+        let matcher = ArgumentSpec { pointer: "/n".to_owned(), matcher: MatcherSpec::Eq(Scalar::Number(1.0)) };
+        RuleSpec { prompts: strings(&["a__x"]), arguments: vec![matcher], ..rule(id, effect) }
+    };
+    let strong = RuleSpec { min_evidence: Some(Evidence::Operator), ..rule("strong", Ask) };
+    let rows = [
+        ("default allow", Allow, vec![], None),
+        ("default ask", Ask, vec![], Some(("default", Evidence::Client))),
+        ("default deny", Deny, vec![], None),
+        ("a rule that asks", Allow, vec![rule("r", Ask)], Some(("r", Evidence::Client))),
+        ("one that asks about some arguments", Allow, vec![looks("r", Ask)], Some(("r", Evidence::Client))),
+        ("the strictest", Allow, vec![rule("r", Ask), strong], Some(("strong", Evidence::Operator))),
+        ("allowed over the default", Ask, vec![rule("r", Allow)], None),
+        ("allowed with some arguments", Ask, vec![looks("r", Allow)], Some(("default", Evidence::Client))),
+        ("allowed and asked about", Ask, vec![rule("r", Allow), rule("s", Ask)], Some(("s", Evidence::Client))),
+    ];
+    for (label, default, rules, expected) in rows {
+        let policy = compile(&PolicySpec { default, ..spec(rules) });
+        let item = policy.item_rules(prompt.kind, prompt.upstream, prompt.canonical);
+        let told = may_ask(&policy, &item, &prompt).map(|(rule, need)| (&**rule, need));
+        assert_eq!(told, expected, "{label}");
+        let other = Facts { upstream: "b", ..prompt };
+        assert_eq!(may_ask(&policy, &item, &other).map(|(rule, _)| &**rule), Some("doubt"), "{label}");
+    }
+}
+
+#[test]
 fn facts_that_do_not_fit_are_denied() {
     let policy = compile(&spec(vec![rule("all", Effect::Allow)]));
     let item = policy.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);

@@ -28,11 +28,13 @@ pub(crate) enum Event {
     Launch,
     /// The gateway started, stopped, or says something about the log itself.
     Gateway,
+    /// Calls of items that their caller cannot see, beyond the first of a caller, which is a decision like any other.
+    Refusals,
 }
 
 impl Event {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Decision,
         Self::Outcome,
         Self::Prompt,
@@ -42,6 +44,7 @@ impl Event {
         Self::Pin,
         Self::Launch,
         Self::Gateway,
+        Self::Refusals,
     ];
 
     /// As the log and metric labels write it.
@@ -56,6 +59,7 @@ impl Event {
             Self::Pin => "pin",
             Self::Launch => "launch",
             Self::Gateway => "gateway",
+            Self::Refusals => "refusals",
         }
     }
 }
@@ -94,6 +98,8 @@ pub(crate) struct Entry {
     pub(crate) why: Cow<'static, str>,
     /// How long it took.
     pub(crate) duration: Option<Duration>,
+    /// For how many calls this record stands, where it is not one.
+    pub(crate) count: Option<u64>,
 }
 
 impl Entry {
@@ -117,6 +123,7 @@ impl Entry {
             by: None,
             why: Cow::Borrowed(""),
             duration: None,
+            count: None,
         }
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, COOKIE as COOKIES};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE as COOKIES};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use url::form_urlencoded;
@@ -20,6 +20,7 @@ use super::session::{NoEntry, Notice, Visitor};
 use super::{Console, Seat, events};
 use crate::runtime::clock;
 use crate::runtime::server::body::ReplyBody;
+use crate::wire::coding;
 
 const MAX_BODY: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -38,7 +39,9 @@ pub(super) async fn handle(
     let (head, body) = request.into_parts();
     if let Err(refused) = console.guard.admit(&head) {
         let text = "This request did not come from a page of this console, or not to its address.";
-        return reply::wrong(refused.status(), "Refused", text);
+        let mut response = reply::wrong(refused.status(), "Refused", text);
+        response.headers_mut().extend(refused.headers().get(CONNECTION).map(|close| (CONNECTION, close.clone())));
+        return response;
     }
     let visitor = visitor(console, &head.headers);
     if visitor.is_some() && !seat.settle(|| Arc::clone(&console.places).try_acquire_owned().ok()) {
@@ -216,7 +219,8 @@ impl Form {
 async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<ReplyBody>>> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
+    if !plain || !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         let text = "Only forms of this console are taken.";
         return Err(Box::new(reply::wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Refused", text)));
     }

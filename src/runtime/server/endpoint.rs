@@ -29,11 +29,11 @@ use crate::runtime::server::{legacy_sse, modern, reply, session_stream};
 use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
 use crate::runtime::shares::Good;
 use crate::runtime::upstream::lane::ClientTag;
-use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, MessageError, Notification, Request};
 use crate::wire::raw::{RawJson, elements};
+use crate::wire::{code, coding};
 
 type Reply = Response<ReplyBody>;
 
@@ -479,10 +479,10 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
     let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
         value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
     });
-    let encoded = headers.get(CONTENT_ENCODING).is_some_and(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"));
+    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
     let text = "the body must be application/json without a content encoding";
     let refusal = || reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
-    (!is_json || encoded).then(refusal)
+    (!is_json || !plain).then(refusal)
 }
 
 /// Rung 9: the body within size and time.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -12,13 +12,12 @@ use crate::config::Limits;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::reply::{refusal, refusal_and_close};
 use crate::runtime::service::LOCAL;
-use crate::wire::code;
+use crate::wire::{code, coding};
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Headers that decide something; sent twice they would let two readers see two truths. Those that repeat the body are
 /// compared with it later.
-const SINGLE: [&str; 6] =
-    ["authorization", "content-type", "content-encoding", "mcp-session-id", "last-event-id", "origin"];
+const SINGLE: [&str; 5] = ["authorization", "content-type", "mcp-session-id", "last-event-id", "origin"];
 
 /// The rules of one listener.
 #[derive(Debug)]
@@ -73,6 +72,10 @@ impl Guard {
         if head.headers.iter().any(|(name, value)| name.as_str().len() + value.len() > self.max_field_bytes) {
             let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
             return Err(Box::new(refusal_and_close(status, code::INVALID_REQUEST, "a header field is too long")));
+        }
+        if !coding::is_plain_transfer(head.headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes)) {
+            let text = "Transfer-Encoding must be chunked and nothing else";
+            return Err(Box::new(refusal_and_close(StatusCode::NOT_IMPLEMENTED, code::INVALID_REQUEST, text)));
         }
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next().ok_or_else(|| bad("the Host header is missing"))?;

@@ -21,6 +21,7 @@ use crate::runtime::clock;
 use crate::runtime::repoll::repolled;
 use crate::runtime::server::address::{Failures, Network};
 use crate::runtime::server::body::{Attended, ReplyBody};
+use crate::runtime::server::coded::Coded;
 use crate::runtime::server::endpoint;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::legacy::Sessions;
@@ -174,7 +175,7 @@ fn serve_connection(
             .header_read_timeout(None)
             .max_buf_size(front.limits.head_bytes.max(8192))
             .max_headers(front.limits.header_fields + 1)
-            .serve_connection(TokioIo::new(counted), service);
+            .serve_connection(TokioIo::new(Coded::new(counted)), service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,

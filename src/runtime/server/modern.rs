@@ -90,6 +90,7 @@ pub(crate) fn check_param_headers(
     let snapshot = service.snapshots.load_full();
     let Some(view) = view_of(&snapshot, client).filter(|view| view.catalog.mirrors_arguments) else { return Ok(()) };
     let found = params.string("name").and_then(|name| view.catalog.find(List::Tools, &name));
+    let found = found.filter(|at| view.visible(&snapshot.policy, *at, client.viewer()));
     let Some(entry) = found.and_then(|at| view.catalog.entry(at)).filter(|entry| !entry.headers.is_empty()) else {
         return Ok(());
     };

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runtime::server::address::Network;
 use crate::runtime::server::body::{Attended, ReplyBody};
+use crate::runtime::server::coded::Coded;
 use crate::runtime::server::guard::Guard;
 use crate::runtime::server::http::close_if_dismissed;
 use crate::runtime::server::lobby::{Guest, Lobby, LobbyLimits};
@@ -80,7 +81,7 @@ async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>) {
         .timer(TokioTimer::new())
         // The stream has its own, finer limits.
         .header_read_timeout(None)
-        .serve_connection(TokioIo::new(Paced::new(stream, PATIENCE, phase.clone())), service);
+        .serve_connection(TokioIo::new(Coded::new(Paced::new(stream, PATIENCE, phase.clone()))), service);
     // A scraper that goes away is no news.
     drop(connection.await);
 }

@@ -14,12 +14,12 @@ use crate::mcp::method::Method;
 use crate::mcp::task;
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Shown};
-use crate::policy::{Decision, Evidence, Facts, Kind, decide, decide_again};
+use crate::policy::{self, Decision, Evidence, Facts, Kind, Record, decide, decide_again};
 use crate::runtime::asking::{CONSENT_KEY, ClientCall, Request};
 use crate::runtime::clock;
 use crate::runtime::live::{Action, CallLabels, InFlight, InputContext, LiveCall, Permitted, TaskWay};
 use crate::runtime::service::{
-    Answer, ClientContext, Handled, Refusal, Service, label, no_completions, not_found, refused, unroutable,
+    Answer, ClientContext, Handled, Refusal, Service, decided, label, no_completions, not_found, refused, unroutable,
 };
 use crate::runtime::shares::Good;
 use crate::runtime::snapshot::Snapshot;
@@ -63,10 +63,15 @@ impl Service {
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let mut routed = match route(&view.catalog, method, params, meta, visible) {
             Ok(routed) => routed,
-            Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
+            Err(error) => {
+                if error.is_unknown() {
+                    self.turned_away.tell(&snapshot, client, method, params);
+                }
+                return Handled::Answer(unroutable(&error, params, client.revision.era()));
+            }
         };
         let inconsistent = || Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
-        let Some((entry, rules)) = view.item(routed.entry) else { return inconsistent() };
+        let Some((entry, item_rules)) = view.item(routed.entry) else { return inconsistent() };
         let Some(handle) = snapshot.handles.get(entry.upstream).cloned() else { return inconsistent() };
         if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
             return Handled::Answer(Answer::ok(no_completions(client.revision)));
@@ -81,7 +86,7 @@ impl Service {
         // The catalog's rules fit the catalog's items; a completion and a URI that a template covers have their own.
         let own_rules = (routed.canonical.is_some() || kind == Kind::Completion)
             .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
-        let rules = own_rules.as_ref().unwrap_or(rules);
+        let rules = own_rules.as_ref().unwrap_or(item_rules);
         let arguments = routed.outgoing.body.get("arguments").cloned();
         let facts = Facts {
             caller: &client.caller,
@@ -92,6 +97,13 @@ impl Service {
             annotations: entry.annotations,
             arguments: arguments.as_ref(),
         };
+        if kind == Kind::Completion
+            && let Some((rule, need)) =
+                self.keeps_completions(&snapshot, (item_rules, rules), &facts, entry, client, &handle)
+        {
+            self.wrote_empty(rule, need, &facts, entry, client, call);
+            return Handled::Answer(Answer::ok(no_completions(client.revision)));
+        }
         let (own, mut input) = self.prepare(&mut routed.outgoing, &snapshot, client, entry, &handle, &facts, &name);
         let going_on = match &routed.resume {
             None => GoingOn::Anew,
@@ -126,7 +138,10 @@ impl Service {
         if let Decision::Ask { rule, need } = &decision {
             let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
             if !matches!(going_on, GoingOn::Consent { answer: Some(_), .. }) {
-                self.wrote_ask(&decision, &facts, entry, client, call, *need);
+                let record = Record::new(&facts, &entry.canonical, &decision);
+                let evidence = Some(*need);
+                let written = policy::Entry { evidence, ..decided(&record, &facts, entry, client, Some(call)) };
+                self.wrote_ask(&record, written);
             }
             let mut params = params.clone();
             params.remove("requestState");

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
 use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
-use crate::policy::{self, Decision, Evidence, Facts, Record};
+use crate::policy::{self, Evidence, Record};
 use crate::runtime::asking::{Asking, CONSENT_KEY, Channel, ClientCall, Request, form, page};
 use crate::runtime::clock;
 use crate::runtime::live::InputContext;
 use crate::runtime::service::calls::GoingOn;
-use crate::runtime::service::{Answer, ClientContext, Handled, Service, decided, refused};
+use crate::runtime::service::{Answer, Handled, Service, refused};
 use crate::runtime::shares::Place;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
@@ -95,20 +94,10 @@ impl Service {
     }
 
     /// Records that somebody has to agree. Nothing is sent upstream for it, so nothing waits for the record.
-    pub(super) fn wrote_ask(
-        &self,
-        decision: &Decision,
-        facts: &Facts<'_>,
-        entry: &Entry,
-        client: &ClientContext,
-        call: u64,
-        need: Evidence,
-    ) {
-        let record = Record::new(facts, &entry.canonical, decision);
+    pub(super) fn wrote_ask(&self, record: &Record<'_>, written: policy::Entry) {
         self.metrics.decision(record.decision(), record.rule());
-        let written = policy::Entry { evidence: Some(need), ..decided(&record, facts, entry, client, call) };
         if self.console.get().is_some() {
-            self.recent.push(&record, clock::unix_seconds());
+            self.recent.push(record, clock::unix_seconds());
         }
         drop(self.audit.record(written, false));
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Error as ClientError;
@@ -17,6 +17,7 @@ use crate::mcp::voice::{Ear, Heard};
 use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::resume::Position;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::wire::coding;
 use crate::wire::frame::Frame;
 use crate::wire::message::Message;
 use crate::wire::raw::RawJson;
@@ -90,9 +91,8 @@ impl Reader {
         let is = |media: &[u8]| {
             content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
         };
-        if response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-            // None was asked for, and what it would grow to is not known.
-            return Err(HttpError::Protocol("the answer has a content encoding".to_owned()));
+        if let Some(why) = coded(response.headers()) {
+            return Err(HttpError::Protocol(why.to_owned()));
         }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
@@ -187,6 +187,15 @@ impl Gauge {
             Message::Request(_) | Message::Notification(_) => Ok(message),
         }
     }
+}
+
+/// Why the body of a response is not what it is without its codings. None was asked for, and what it would grow to is not known.
+pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
+    if !coding::is_plain_transfer(headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes)) {
+        return Some("the answer has a transfer coding other than chunked");
+    }
+    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
+    (!plain).then_some("the answer has a content encoding")
 }
 
 pub(crate) fn is_event_stream(response: &Response<Incoming>) -> bool {

@@ -21,7 +21,7 @@ use url::Url;
 use crate::engine::handshake::EraHint;
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, Run, converse};
-use crate::runtime::upstream::answer::{drain, is_event_stream, transport_error};
+use crate::runtime::upstream::answer::{coded, drain, is_event_stream, transport_error};
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::http_actor::Remote;
 use crate::wire::frame::Frame;
@@ -100,6 +100,9 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     }
     if !is_event_stream(&response) {
         return Err("GET is answered with something else than an event stream".to_owned());
+    }
+    if let Some(why) = coded(response.headers()) {
+        return Err(format!("GET: {why}"));
     }
     let decoder = SseDecoder::new(context.nursery.intake.max_message_bytes);
     let mut events = Events { body: response.into_body(), decoder };

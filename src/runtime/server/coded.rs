@@ -1,0 +1,152 @@
+//! The answer to request heads with transfer codings that the HTTP library itself refuses.
+//!
+//! `hyper` takes a list of codings that ends with `chunked`, and the guard refuses that with 501. Any other list it answers with 400
+//! before a service sees the request, and it has no hook for that answer. So the stream remembers the head that is being read, and
+//! where that has such codings, the library's 400 goes out as the 501 that all others get. Nothing else of the answer changes.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use memchr::memmem;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::wire::coding;
+
+/// Bytes of a head that are remembered; a longer head gets the library's answer.
+const MAX_HEAD: usize = 16 * 1024;
+/// What an idle connection may keep of that.
+const IDLE: usize = 1024;
+/// As the library writes it, and in as many bytes what goes out instead: the words behind the number mean nothing.
+const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
+const UNSUPPORTED: &[u8] = b"HTTP/1.1 501 Unsupported\r\n";
+
+/// A connection of a client.
+#[derive(Debug)]
+pub(crate) struct Coded<S> {
+    stream: S,
+    /// What was read since the last answer began, up to the end of the head.
+    head: Vec<u8>,
+    whole: bool,
+}
+
+impl<S> Coded<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self { stream, head: Vec::new(), whole: false }
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        if self.whole {
+            return;
+        }
+        // The end may have come in two pieces.
+        let from = self.head.len().saturating_sub(3);
+        let room = MAX_HEAD.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        let end = self.head.get(from..).and_then(|fresh| memmem::find(fresh, b"\r\n\r\n"));
+        if let Some(end) = end {
+            self.head.truncate(from + end);
+        }
+        self.whole = end.is_some() || self.head.len() == MAX_HEAD;
+    }
+
+    /// The first bytes of an answer as they go out, where they are not the library's.
+    fn instead(&self, answer: &[u8]) -> Option<Vec<u8>> {
+        let rest = answer.strip_prefix(BAD_REQUEST)?;
+        is_coded(&self.head).then(|| [UNSUPPORTED, rest].concat())
+    }
+
+    fn answered<T>(&mut self, written: Poll<T>) -> Poll<T> {
+        if written.is_ready() {
+            self.head.clear();
+            self.head.shrink_to(IDLE);
+            self.whole = false;
+        }
+        written
+    }
+}
+
+/// Whether a head has a transfer coding besides `chunked`.
+fn is_coded(head: &[u8]) -> bool {
+    let lines = head.split(|byte| *byte == b'\n').filter_map(|line| {
+        let (name, value) = line.split_at_checked("transfer-encoding".len())?;
+        if name.eq_ignore_ascii_case(b"transfer-encoding") { value.strip_prefix(b":") } else { None }
+    });
+    !coding::is_plain_transfer(lines)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Coded<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.read(buf.filled().get(before..).unwrap_or_default());
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Coded<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let instead = self.instead(buf);
+        let written = Pin::new(&mut self.stream).poll_write(cx, instead.as_deref().unwrap_or(buf));
+        self.answered(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let instead = bufs.first().and_then(|first| self.instead(first));
+        let written = match &instead {
+            Some(first) => Pin::new(&mut self.stream).poll_write(cx, first),
+            None => Pin::new(&mut self.stream).poll_write_vectored(cx, bufs),
+        };
+        self.answered(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_librarys_answer_changes_for_coded_heads_alone() {
+        assert_eq!(BAD_REQUEST.len(), UNSUPPORTED.len());
+        let bad = [BAD_REQUEST, b"content-length: 0\r\n\r\n"].concat();
+        for (head, coded) in [
+            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", true),
+            ("POST / HTTP/1.1\r\ntransfer-encoding:chunked\r\nTRANSFER-ENCODING:identity\r\n\r\n", true),
+            ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: x\r\n\r\n", false),
+            ("POST / HTTP/1.1\r\nTransfer-Encoding : gzip\r\n\r\n", false),
+            ("POST / HTTP/1.1\r\nX-Transfer-Encoding: gzip\r\n\r\n", false),
+            ("POST / HTTP/1.1\r\nHost: a\r\n\r\nTransfer-Encoding: gzip\r\n\r\n", false),
+        ] {
+            // In one piece and byte by byte.
+            for size in [head.len(), 1] {
+                let mut stream = Coded::new(());
+                head.as_bytes().chunks(size).for_each(|piece| stream.read(piece));
+                let want = coded.then(|| [UNSUPPORTED, b"content-length: 0\r\n\r\n"].concat());
+                assert_eq!(stream.instead(&bad), want, "{head} by {size}");
+                assert_eq!(stream.instead(b"HTTP/1.1 200 OK\r\n\r\n"), None, "{head} by {size}");
+            }
+        }
+        let mut stream = Coded::new(());
+        stream.read(&vec![b'a'; 10 * MAX_HEAD]);
+        stream.read(b"Transfer-Encoding: gzip\r\n\r\n");
+        assert!(stream.head.len() <= MAX_HEAD && stream.instead(&bad).is_none());
+        let _ready: Poll<()> = stream.answered(Poll::Ready(()));
+        assert!(stream.head.capacity() <= IDLE && !stream.whole);
+    }
+}

@@ -1,0 +1,63 @@
+//! Responses without a state answer nothing: the call is one from the start.
+
+use super::*;
+use crate::stdio::Pipe;
+
+/// A call of each method that can ask, and the mark of its arrival in the server's log.
+fn calls() -> [(&'static str, Value); 3] {
+    [
+        ("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}})),
+        ("prompts/get", json!({"name": "fx__p", "arguments": {"a": "b"}})),
+        ("resources/read", json!({"uri": "fx://doc/1"})),
+    ]
+}
+
+fn with_responses(mut params: Value) -> Value {
+    params["inputResponses"] = json!({"gw.consent": allow("session"), "other": {"action": "accept"}});
+    params
+}
+
+#[test]
+fn responses_without_a_state_are_asked_about_and_never_a_consent() {
+    let stage = Stage::new();
+    let setup = Setup::new().policy("default = \"ask\"");
+    let log = Log::new(&setup.world.path("work"), "piped");
+    let (world, config) = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).write();
+    let over_pipes = Mcp::stdio_with(Pipe::start(&world, &config, &[]), Era::Modern, forms());
+    let over_http = stage.client(Era::Modern, forms());
+    for (face, mut client, log) in [("http", over_http, &stage.log), ("stdio", over_pipes, &log)] {
+        for (method, params) in calls() {
+            let first = client.request(method, with_responses(params.clone()));
+            let (_, state) = asked(&first);
+            asked(&client.request(method, with_responses(params.clone())));
+            assert_eq!(log.count(method), 0, "{face}, {method}: nothing reached the server");
+            // The question that was asked is a real one.
+            let mut again = params;
+            again["requestState"] = state;
+            again["inputResponses"] = json!({"gw.consent": allow("deny")});
+            let denied = client.request(method, again);
+            assert!(denied.code() == Some(1001) || denied.is_error(), "{face}, {method}: {}", denied.raw);
+        }
+    }
+}
+
+#[test]
+fn responses_without_a_state_go_to_no_server() {
+    for era in ["legacy", "modern"] {
+        let setup = Setup::new();
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let gateway = setup.fake("fx", &Fake::stdio(era).logging(&log)).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
+        let over_pipes = Mcp::stdio(pipe, Era::Modern);
+        // To a legacy client it is a member that its protocol does not define.
+        for mut client in [gateway.modern(), over_pipes, gateway.legacy()] {
+            for (method, params) in calls() {
+                let answer = client.request(method, with_responses(params));
+                assert!(answer.code().is_none() && !answer.is_error(), "{era}, {method}: {}", answer.raw);
+            }
+        }
+        assert_eq!(log.work(), 9, "{era}");
+        assert_eq!(log.lines_with(&["inputResponses"]), [""; 0], "{era}");
+    }
+}
