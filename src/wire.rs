@@ -13,3 +13,4 @@ pub(crate) mod lines;
 pub(crate) mod message;
 pub(crate) mod raw;
 pub(crate) mod sse;
+pub(crate) mod start;

@@ -103,6 +103,20 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
     Duration::from_secs(from)..=Duration::from_secs(to)
 }
 
+impl Limits {
+    /// Whether the numbers go together.
+    fn check(&self, table: &Table<'_>) {
+        for (key, bytes) in [("max-upstream-result", self.upstream_result_bytes), ("max-body", self.body_bytes)] {
+            if bytes > self.buffered_bytes {
+                let (most, all) = (units::size(bytes), units::size(self.buffered_bytes));
+                table.problem(format!(
+                    "max-buffered ({all}) must not be less than {key} ({most}), or such a message never has room"
+                ));
+            }
+        }
+    }
+}
+
 macro_rules! limits {
     ($( $(#[$doc:meta])* $field:ident: $value:ty as $unit:ident = $key:literal, $default:expr, $range:expr; )*) => {
         /// Bounds on clients and on what they send. Those per caller, and that of wrong credentials, hold in
@@ -121,9 +135,11 @@ macro_rules! limits {
         impl Limits {
             /// Reads the table; what is absent or wrong has its default.
             pub(super) fn read(table: &mut Table<'_>) -> Self {
-                Self {
+                let limits = Self {
                     $( $field: table.take($key).and_then(|node| <$unit as Unit>::read(&node, &$range)).unwrap_or($default), )*
-                }
+                };
+                limits.check(table);
+                limits
             }
 
             /// One line for each key.
@@ -208,6 +224,7 @@ limits! {
     caller_burst: usize as Count = "caller-burst", 40, COUNT;
     /// Wrong credentials from one address before the next wrong one is told to wait. Right ones always pass.
     auth_failures: Rate as Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
-    /// Bytes in all queues and bodies together; above it new calls are refused.
+    /// Bytes of messages of 16 KiB and more together, while they are read and until their readers have them. What finds no
+    /// room is refused. Smaller ones are bounded by their number.
     buffered_bytes: usize as Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
 }

@@ -26,6 +26,7 @@ use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::start::Start;
 
 /// News between two drains; a flood of them is cut.
 const MAX_EVENTS: usize = 64;
@@ -285,13 +286,27 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// A line over the limit was skipped. Whose answer it was cannot be known, so every call in flight ends.
-    pub(crate) fn handle_oversize(&mut self) {
+    /// A line was skipped: it is over the limit, or there is no room for it. Its call ends; where its start does not tell which
+    /// call that is, every call in flight does.
+    pub(crate) fn handle_skipped(&mut self, start: &[u8], failure: &Failure) {
         self.fault(Fault::Oversize);
-        while let Some(id) = self.pending.find(|w| matches!(w, Waiting::Call(_))) {
-            if let Lookup::Found(Waiting::Call(port)) = self.pending.take(id) {
-                port.done(Outcome::Failed(too_large()));
+        match Start::of(start) {
+            Start::Asks => {}
+            Start::Answer(id) => self.give_up(WireId(id), failure),
+            Start::Unknown => {
+                while let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Call(_))) {
+                    self.give_up(id, failure);
+                }
             }
+        }
+    }
+
+    /// Ends a call without its answer; requests of our own go on waiting.
+    fn give_up(&mut self, id: WireId, failure: &Failure) {
+        if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
+            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
+        {
+            port.done(Outcome::Failed(failure.clone()));
         }
     }
 

@@ -23,6 +23,7 @@ use crate::runtime::gateway::Gateway;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::lines;
 use crate::runtime::server::lobby::{Guest, Lobby, LobbyLimits};
+use crate::runtime::server::press::Pressed;
 use crate::runtime::service::{ClientContext, Handled};
 use crate::runtime::shares::Good;
 use crate::runtime::tally::Tally;
@@ -202,6 +203,7 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     }
     if hello.want == "mcp" {
         let client = gateway.line_client(caller, hello.profile.map(Arc::from));
+        let write = Pressed::new(write, Arc::clone(&gateway.service.budget));
         lines::serve(client, read, write, gateway.service.draining.clone()).await;
         return Ok(());
     }

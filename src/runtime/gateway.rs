@@ -202,7 +202,7 @@ impl Gateway {
             queue_time: limits.queue_timeout,
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
             max_result_bytes: limits.result_bytes,
-            budget,
+            budget: Arc::clone(&budget),
             shares: Shares::new(ShareLimits {
                 connections: limits.connections_per_caller,
                 calls: limits.in_flight_per_caller,
@@ -219,7 +219,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits, Some(ledger))),
+            sessions: Arc::new(Sessions::new(session_limits, budget, Some(ledger))),
             source,
             console: OnceLock::new(),
             pins,
@@ -367,7 +367,8 @@ impl Gateway {
         let sessions = Arc::clone(&self.sessions);
         let pages = move |path: &str| match path {
             "/metrics" => {
-                service.metrics.observe(sessions.len(), service.queued.len());
+                let buffered = (service.budget.used(), service.budget.limit());
+                service.metrics.observe(sessions.len(), service.queued.len(), buffered);
                 Some((http::StatusCode::OK, service.metrics.render()))
             }
             "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),

@@ -302,7 +302,7 @@ impl LiveCall {
                 }
                 // Only streams that were asked for as a whole have these.
                 Turn::Event(ExchangeEvent::Notice(_)) => None,
-                Turn::Event(ExchangeEvent::Done(outcome)) => return self.finish(outcome),
+                Turn::Event(ExchangeEvent::Done(outcome)) => return self.ended(outcome),
                 Turn::Answered(Relayable { id, answer, withdrawal }) => {
                     running.exchange.reply(&id, answer);
                     self.settle();
@@ -341,12 +341,17 @@ impl LiveCall {
         if relayed.is_none() {
             self.handle.metrics.fault(Fault::BadProgress.as_str());
         }
-        relayed.map(|params| LiveEvent::Notice(encode_notification("notifications/progress", Some(&params))))
+        self.notice("notifications/progress", &relayed?)
+    }
+
+    /// A notification for the client; one that finds no room is missed.
+    fn notice(&self, method: &str, params: &RawJson) -> Option<LiveEvent> {
+        self.service.budget.try_count(encode_notification(method, Some(params))).ok().map(LiveEvent::Notice)
     }
 
     fn log(&self, params: &RawJson) -> Option<LiveEvent> {
         let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
-        Some(LiveEvent::Notice(encode_notification("notifications/message", Some(&message))))
+        self.notice("notifications/message", &message)
     }
 
     /// A legacy server wants to know something of the client.
@@ -356,7 +361,7 @@ impl LiveCall {
         let taken = match self.input.as_deref() {
             Some(InputContext { asker: Some(asker), offered, .. }) => {
                 match self.relay.ask(asker, *offered, request, upstream, self.revision) {
-                    Some(question) => return Some(LiveEvent::Question(question)),
+                    Some(question) => return Some(LiveEvent::Question(self.service.budget.count(question))),
                     None => false,
                 }
             }
@@ -413,7 +418,24 @@ impl LiveCall {
         held.parked();
         self.count(OutcomeLabel::InputRequired);
         self.end();
-        Some(LiveEvent::Done(Answer::ok(result)))
+        let result = Answer::ok(result).counted(&self.service.budget);
+        Some(LiveEvent::Done(result.unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision))))
+    }
+
+    /// What the outcome is to the client. What was written anew for it takes room of its own.
+    fn ended(&mut self, outcome: Outcome) -> Option<LiveEvent> {
+        let received = match &outcome {
+            Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
+            Outcome::Failed(_) => std::ptr::null(),
+        };
+        match self.finish(outcome)? {
+            LiveEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(LiveEvent::Done(
+                answer
+                    .counted(&self.service.budget)
+                    .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
+            )),
+            event => Some(event),
+        }
     }
 
     fn finish(&mut self, outcome: Outcome) -> Option<LiveEvent> {
@@ -459,7 +481,7 @@ impl LiveCall {
             () = self.service.giving_up.cancelled() => Step::Over("the gateway is shutting down"),
         };
         match step {
-            Step::Send(question) => Some(LiveEvent::Question(question)),
+            Step::Send(question) => Some(LiveEvent::Question(self.service.budget.count(question))),
             Step::Over(why) => {
                 self.dialogue = None;
                 Some(self.fail(&Failure::new(

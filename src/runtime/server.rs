@@ -15,6 +15,8 @@ pub(crate) mod lobby;
 pub(crate) mod modern;
 pub(crate) mod pace;
 pub(crate) mod pages;
+pub(crate) mod pieces;
+pub(crate) mod press;
 pub(crate) mod replay;
 pub(crate) mod reply;
 pub(crate) mod session_stream;

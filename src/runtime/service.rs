@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -158,6 +159,26 @@ impl Answer {
         Self { outcome: Err(error_object(code, message, data)), status: None }
     }
 
+    /// The result or error.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        let (Ok(raw) | Err(raw)) = &self.outcome;
+        raw.bytes()
+    }
+
+    /// The same, with room for it.
+    ///
+    /// # Errors
+    /// The failure of its call, for which there is none.
+    pub(crate) fn counted(self, budget: &Arc<Budget>) -> Result<Self, Failure> {
+        let count = |raw: RawJson| budget.try_count(raw.into_bytes()).map(RawJson::trusted);
+        let outcome = match self.outcome {
+            Ok(raw) => count(raw).map(Ok),
+            Err(raw) => count(raw).map(Err),
+        };
+        let outcome = outcome.map_err(|no_room| no_room.failure(Executed::Unknown))?;
+        Ok(Self { outcome, status: self.status })
+    }
+
     pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
@@ -230,7 +251,7 @@ impl Service {
     /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.
     fn is_full(&self) -> bool {
         let no_place = self.in_flight.available_permits() == 0 && self.queued.is_full();
-        no_place || self.budget.is_used_up()
+        no_place || self.budget.is_overdrawn()
     }
 
     /// Whether a caller has used up its requests, and for how long. The local user has no such limit.

@@ -146,6 +146,8 @@ struct Families {
     connections: IntGaugeVec,
     sessions: IntGauge,
     waiting: IntGauge,
+    buffered: IntGauge,
+    buffered_limit: IntGauge,
     withheld: IntGauge,
     pins_waiting: IntGaugeVec,
     decisions: IntCounterVec,
@@ -279,6 +281,9 @@ impl Metrics {
             connections: b.gauges("headend_client_connections", "Connections of clients.", &["transport"])?,
             sessions: b.gauge("headend_client_sessions", "Live HTTP sessions of clients of the legacy revisions.")?,
             waiting: b.gauge("headend_calls_waiting", "Calls that wait for a place among all calls in flight.")?,
+            buffered: b
+                .gauge("headend_buffered_bytes", "Bytes of messages that are being read or wait for a reader.")?,
+            buffered_limit: b.gauge("headend_buffered_limit_bytes", "How many of those bytes there may be.")?,
             decisions: b.counters(
                 "headend_policy_decisions_total",
                 "Decisions on calls, by effect and by the rule that decided.",
@@ -399,10 +404,13 @@ impl Metrics {
         self.0.withheld.set(signed(items));
     }
 
-    /// Sets what is counted elsewhere, just before a scrape: sessions, and calls that wait for a place.
-    pub(crate) fn observe(&self, sessions: usize, waiting: usize) {
+    /// Sets what is counted elsewhere, just before a scrape: sessions, calls that wait for a place, and the bytes that are
+    /// buffered and may be.
+    pub(crate) fn observe(&self, sessions: usize, waiting: usize, buffered: (usize, usize)) {
         self.0.sessions.set(signed(sessions));
         self.0.waiting.set(signed(waiting));
+        self.0.buffered.set(signed(buffered.0));
+        self.0.buffered_limit.set(signed(buffered.1));
     }
 
     /// A client has connected over a transport, `http` or `stdio`.

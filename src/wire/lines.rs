@@ -105,6 +105,21 @@ impl LineDecoder {
         }
     }
 
+    /// Bytes of a line whose end has not come.
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Gives up the line whose end has not come: it is reported as [`Line::Oversize`] when it does.
+    pub(crate) fn discard(&mut self) {
+        if self.discard.is_none() && !self.buffer.is_empty() {
+            let length = self.buffer.len();
+            self.discard = Some(Discard { prefix: self.prefix(length), bytes: length as u64 });
+            self.clear();
+            self.scanned = 0;
+        }
+    }
+
     /// End of the stream: how many bytes of an unfinished line were dropped, if any. The decoder may be used again.
     pub(crate) fn finish(&mut self) -> Option<usize> {
         let kept = self.buffer.len();
@@ -130,7 +145,12 @@ impl LineDecoder {
         if line.last() == Some(&b'\r') {
             line.truncate(length - 1);
         }
-        (!line.iter().all(u8::is_ascii_whitespace)).then(|| Line::Full(line.freeze()))
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return None;
+        }
+        // A short line after a long one must not keep the long one's memory.
+        let apart = self.peak > KEEP_BYTES && line.len() < PREFIX_BYTES;
+        Some(Line::Full(if apart { Bytes::copy_from_slice(&line) } else { line.freeze() }))
     }
 
     /// Called with no newline in the buffer: starts or continues discarding, and gives memory back.

@@ -172,6 +172,14 @@ pub(crate) fn result_head(id: &RawJson) -> Bytes {
     out.freeze()
 }
 
+/// The text before an error: `{"jsonrpc":"2.0","id":<id>,"error":`.
+pub(crate) fn error_head(id: &RawJson) -> Bytes {
+    let mut out = BytesMut::with_capacity(64 + id.bytes().len());
+    put_head(&mut out, id);
+    out.put_slice(b",\"error\":");
+    out.freeze()
+}
+
 /// A whole successful response in one buffer.
 pub(crate) fn encode_result(id: &RawJson, result: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(48 + id.bytes().len() + result.len());

@@ -22,19 +22,28 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 /// The caller guarantees that nothing passed in contains CR or LF (frames are cleaned when they are admitted).
 pub(crate) fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Bytes {
     debug_assert!(data.iter().all(|part| memchr2(b'\r', b'\n', part).is_none()), "data spans lines");
-    let field = |name: &str, value: Option<&str>| value.map_or(0, |value| name.len() + value.len() + 1);
     let data_bytes: usize = data.iter().map(|part| part.len()).sum();
-    let length = field("id: ", id) + field("event: ", name) + "data: \n\n".len() + data_bytes;
-
-    let mut out = Vec::with_capacity(length);
-    put_field(&mut out, "id: ", id);
-    put_field(&mut out, "event: ", name);
-    out.extend_from_slice(b"data: ");
+    let mut out = begun(id, name, data_bytes + 2);
     for part in data {
         out.extend_from_slice(part);
     }
     out.extend_from_slice(b"\n\n");
     Bytes::from(out)
+}
+
+/// The beginning of an event, up to its data; a line of data and a blank line follow.
+pub(crate) fn event_head(id: Option<&str>, name: Option<&str>) -> Bytes {
+    Bytes::from(begun(id, name, 0))
+}
+
+/// An event up to its data, with room for so many bytes more.
+fn begun(id: Option<&str>, name: Option<&str>, more: usize) -> Vec<u8> {
+    let field = |name: &str, value: Option<&str>| value.map_or(0, |value| name.len() + value.len() + 1);
+    let mut out = Vec::with_capacity(field("id: ", id) + field("event: ", name) + "data: ".len() + more);
+    put_field(&mut out, "id: ", id);
+    put_field(&mut out, "event: ", name);
+    out.extend_from_slice(b"data: ");
+    out
 }
 
 /// The event that begins a stream that can be resumed: it has an id and no data, and says when to come back.
@@ -84,6 +93,9 @@ pub(crate) enum SseError {
 /// From this length on, in bytes, a cut line gets all the room that an event may need: pages that stay empty cost nothing,
 /// copies of half-read lines would.
 const LONG_LINE_BYTES: usize = 512 * 1024;
+
+/// The most of an event's start that is kept when the event is given up, in bytes.
+const PREFIX_BYTES: usize = 4 * 1024;
 
 /// Incremental decoder of one stream.
 ///
@@ -142,6 +154,24 @@ impl SseDecoder {
             // Only when the caller did not drain the events first.
             self.chunk = Bytes::from([self.chunk.as_ref(), chunk.as_ref()].concat());
         }
+    }
+
+    /// Bytes of the event whose end has not come.
+    pub(crate) fn held(&self) -> usize {
+        let Partial { joined, fields, .. } = &self.event;
+        self.chunk.len() + self.carry.len() + joined.len() + fields.data.len()
+    }
+
+    /// Gives up the event whose end has not come, and gives the start of its data. The rest of it is skipped without an error.
+    pub(crate) fn discard(&mut self) -> Bytes {
+        let Partial { joined, fields, .. } = &self.event;
+        let line = self.carry.strip_prefix(b"data:").unwrap_or_default();
+        let data =
+            [joined.as_slice(), &fields.data, line].into_iter().find(|part| !part.is_empty()).unwrap_or_default();
+        let start = Bytes::copy_from_slice(data.get(..PREFIX_BYTES.min(data.len())).unwrap_or_default());
+        // Reported by giving it up.
+        drop(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
+        start
     }
 
     /// The next event, or `None` when more bytes are needed.

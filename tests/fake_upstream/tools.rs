@@ -86,6 +86,14 @@ pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request)
         }
         "raw" => {
             let file = arguments["file"].as_str().unwrap_or_default();
+            let message = "n".repeat(usize::try_from(number("note_bytes", 0)).unwrap());
+            for step in 1..=number("steps", 0) {
+                let token = &request.params["_meta"]["progressToken"];
+                request.notify(
+                    "notifications/progress",
+                    &json!({"progressToken": token, "progress": step, "message": message}),
+                );
+            }
             Ok(Reply::Verbatim(std::fs::read_to_string(file).map_err(|error| Failure::params(&error.to_string()))?))
         }
         "fail" => Ok(Reply::of(json!({"content": [{"type": "text", "text": "it failed"}], "isError": true}))),

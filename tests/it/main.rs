@@ -20,6 +20,7 @@ mod asking;
 mod audit;
 mod bounds;
 mod bridges;
+mod buffered;
 mod calls;
 mod codings;
 mod conformance;

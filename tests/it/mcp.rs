@@ -129,14 +129,8 @@ impl Mcp {
     }
 
     /// Parameters with what the era wants in them.
-    pub(crate) fn dress(&self, mut params: Value) -> Value {
-        if self.era == Era::Modern {
-            let meta = &mut params["_meta"];
-            meta["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
-            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "it", "version": "1"});
-            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
-        }
-        params
+    pub(crate) fn dress(&self, params: Value) -> Value {
+        if self.era == Era::Modern { dressed(params, &self.capabilities) } else { params }
     }
 
     /// Header fields of a request with that method and parameters.
@@ -321,6 +315,15 @@ impl Mcp {
     pub(crate) fn tool_names(&mut self) -> Vec<String> {
         names(&self.list("tools/list", "tools"))
     }
+}
+
+/// Parameters with what the modern era wants in them.
+pub(crate) fn dressed(mut params: Value, capabilities: &Value) -> Value {
+    let meta = &mut params["_meta"];
+    meta["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
+    meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "it", "version": "1"});
+    meta["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
+    params
 }
 
 /// The `name` of each.

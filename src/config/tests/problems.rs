@@ -140,6 +140,11 @@ fn limits_are_checked() {
         ("a long duration", "keepalive=\"2h\"\n", "must be a duration from 1s to 1h"),
         ("a rate", "caller-rate=\"20\"\n", "must be a whole number and a unit"),
         ("no rate", "caller-rate=\"0/s\"\n", "must not be zero"),
+        (
+            "no room for one message",
+            "max-buffered=\"8MiB\"\n",
+            "server.limits: max-buffered (8MiB) must not be less than max-upstream-result (16MiB)",
+        ),
         ("an unknown limit", "max-bdy=1\n", "did you mean `max-body`?"),
     ];
     refused(rows, "[server.limits]\n");

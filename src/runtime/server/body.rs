@@ -10,15 +10,14 @@ use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::runtime::server::pace::Busy;
-
-/// From this size on a result is written beside its envelope, not copied into it.
-pub(crate) const SLICE_FROM: usize = 16 * 1024;
+use crate::runtime::server::pieces::Pieces;
 
 /// The body of every response.
 pub(crate) enum ReplyBody {
     Slices(VecDeque<Bytes>),
     Whole(Option<Bytes>),
-    Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// A stream, and what is left of its last event.
+    Events(Pin<Box<dyn Stream<Item = Pieces> + Send>>, Pieces),
 }
 
 impl std::fmt::Debug for ReplyBody {
@@ -26,7 +25,7 @@ impl std::fmt::Debug for ReplyBody {
         f.write_str(match self {
             Self::Slices(_) => "Slices",
             Self::Whole(_) => "Whole",
-            Self::Events(_) => "Events",
+            Self::Events(..) => "Events",
         })
     }
 }
@@ -79,7 +78,15 @@ impl Body for ReplyBody {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Slices(slices) => Poll::Ready(slices.pop_front().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Events(stream) => stream.as_mut().poll_next(cx).map(|item| item.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Events(stream, event) => loop {
+                if let Some(bytes) = event.pop() {
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
+                match std::task::ready!(stream.as_mut().poll_next(cx)) {
+                    Some(next) => *event = next,
+                    None => return Poll::Ready(None),
+                }
+            },
         }
     }
 
@@ -87,7 +94,7 @@ impl Body for ReplyBody {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
             Self::Slices(slices) => slices.is_empty(),
-            Self::Events(_) => false,
+            Self::Events(..) => false,
         }
     }
 
@@ -96,7 +103,7 @@ impl Body for ReplyBody {
         match self {
             Self::Whole(bytes) => exact(bytes.as_ref().map_or(0, Bytes::len)),
             Self::Slices(slices) => exact(slices.iter().map(Bytes::len).sum()),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(..) => SizeHint::default(),
         }
     }
 }

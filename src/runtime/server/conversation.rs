@@ -12,6 +12,7 @@ use crate::runtime::asking::ClientCall;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::legacy::Session;
+use crate::runtime::server::pieces::Pieces;
 use crate::runtime::server::replay::{Ids, Recording};
 use crate::runtime::server::reply;
 use crate::runtime::service::Service;
@@ -74,10 +75,11 @@ impl Conversation {
                 Turn::Event(event) if accepts_events && self.is_recorded() => return self.record(service, Some(event)),
                 Turn::Quiet if accepts_events && self.is_recorded() => return self.record(service, None),
                 Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) if accepts_events => {
-                    return reply::events(stream::unfold((Some(sse::event(None, None, &[&notice])), Some(self)), step));
+                    let first = Pieces::from(notice).event(None, None);
+                    return reply::events(stream::unfold((Some(first), Some(self)), step));
                 }
                 Turn::Quiet if accepts_events => {
-                    let first = sse::comment("working");
+                    let first = sse::comment("working").into();
                     return reply::events(stream::unfold((Some(first), Some(self)), step));
                 }
                 Turn::Event(LiveEvent::Notice(_) | LiveEvent::Question(_)) => {}
@@ -85,7 +87,7 @@ impl Conversation {
                 Turn::Cancelled => {
                     // Withdrawn by the client: there is no answer, and HTTP needs some response.
                     self.call = None;
-                    return reply::events(stream::empty());
+                    return reply::events(stream::empty::<Bytes>());
                 }
             }
         }
@@ -98,7 +100,7 @@ impl Conversation {
     /// Answers on a stream that can be resumed: a task runs the call to its end, whoever reads.
     fn record(mut self, service: &Arc<Service>, first: Option<LiveEvent>) -> Response<ReplyBody> {
         let (Some(call), Some(entered)) = (self.call.take(), self.entered.take()) else {
-            return reply::events(stream::empty());
+            return reply::events(stream::empty::<Bytes>());
         };
         let (recording, reader) = entered.session.streams.open();
         let recorded = Recorded { recording, entered, id: self.id.clone() };
@@ -174,9 +176,9 @@ impl Recorded {
     /// Whether that was the answer.
     fn write(&self, event: LiveEvent) -> bool {
         let (message, may_be_missed, last) = match event {
-            LiveEvent::Notice(notice) => (notice, true, false),
-            LiveEvent::Question(question) => (question, false, false),
-            LiveEvent::Done(answer) => (reply::answer_message(self.id.raw(), &answer), false, true),
+            LiveEvent::Notice(notice) => (notice.into(), true, false),
+            LiveEvent::Question(question) => (question.into(), false, false),
+            LiveEvent::Done(answer) => (Pieces::answer(self.id.raw(), answer), false, true),
         };
         self.entered.session.streams.push(&self.recording, message, may_be_missed);
         last
@@ -190,22 +192,23 @@ impl Drop for Recorded {
     }
 }
 
+/// What is said first, and the call that says the rest.
+type State = (Option<Pieces>, Option<Conversation>);
+
 /// One step of a streamed answer.
-async fn step(state: (Option<Bytes>, Option<Conversation>)) -> Option<(Bytes, (Option<Bytes>, Option<Conversation>))> {
-    let (first, conversation) = state;
+async fn step((first, conversation): State) -> Option<(Pieces, State)> {
     let mut conversation = conversation?;
     if let Some(first) = first {
         return Some((first, (None, Some(conversation))));
     }
     match conversation.turn(conversation.keepalive).await {
         Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) => {
-            Some((sse::event(None, None, &[&notice]), (None, Some(conversation))))
+            Some((Pieces::from(notice).event(None, None), (None, Some(conversation))))
         }
-        Turn::Quiet => Some((sse::comment("keep-alive"), (None, Some(conversation)))),
+        Turn::Quiet => Some((sse::comment("keep-alive").into(), (None, Some(conversation)))),
         Turn::Event(LiveEvent::Done(answer)) => {
             conversation.call = None;
-            let message = reply::answer_message(conversation.id.raw(), &answer);
-            Some((sse::event(None, None, &[&message]), (None, None)))
+            Some((Pieces::answer(conversation.id.raw(), answer).event(None, None), (None, None)))
         }
         Turn::Cancelled => {
             conversation.call = None;

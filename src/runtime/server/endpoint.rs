@@ -1,6 +1,7 @@
 //! One HTTP request: from its head through the ladder of checks to an answer. The order of the rungs is the order in
 //! which the first failing one answers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +21,13 @@ use crate::mcp::method::Method;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
+use crate::runtime::budget::Room;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::conversation::{Conversation, Entered};
 use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::Session;
+use crate::runtime::server::pieces::Pieces;
 use crate::runtime::server::{legacy_sse, modern, reply, session_stream};
 use crate::runtime::service::{Answer, ClientContext, Handled, not_found};
 use crate::runtime::shares::Good;
@@ -380,7 +383,7 @@ impl Asked<'_> {
             return refuse("a batch holds between 1 and 50 messages");
         }
         self.front.settled().await;
-        let mut answers: Vec<Bytes> = Vec::new();
+        let mut answers: Vec<Pieces> = Vec::new();
         let mut running = FuturesUnordered::new();
         for part in parts {
             let message = Frame::from_client(part.into_bytes(), self.front.bounds).map(|frame| Message::parse(&frame));
@@ -393,7 +396,7 @@ impl Asked<'_> {
                 Ok(Ok(Message::Request(_)) | Err(_)) | Err(_) => {
                     let error =
                         message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);
-                    answers.push(message::encode_error(None, &error));
+                    answers.push(message::encode_error(None, &error).into());
                 }
             }
         }
@@ -403,18 +406,16 @@ impl Asked<'_> {
         if answers.is_empty() {
             return reply::accepted();
         }
-        let mut body = BytesMut::from(&b"["[..]);
-        for (n, answer) in answers.iter().enumerate() {
-            if n > 0 {
-                body.extend_from_slice(b",");
-            }
-            body.extend_from_slice(answer);
+        let mut body = VecDeque::new();
+        for answer in answers {
+            body.push_back(Bytes::from_static(if body.is_empty() { b"[" } else { b"," }));
+            body.extend(answer.slices());
         }
-        body.extend_from_slice(b"]");
-        reply::json(StatusCode::OK, body.freeze())
+        body.push_back(Bytes::from_static(b"]"));
+        reply::slices(StatusCode::OK, body)
     }
 
-    async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Bytes {
+    async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Pieces {
         let id = request.id.raw().clone();
         let client = ClientContext { asker: None, ..session.client.clone() };
         let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
@@ -427,7 +428,7 @@ impl Asked<'_> {
                 }
             },
         };
-        reply::answer_message(&id, &answer)
+        Pieces::answer(&id, answer)
     }
 
     /// The event after which a client wants to go on. One that leads nowhere is as good as none.
@@ -501,6 +502,7 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
     }
     let mut first: Option<Bytes> = None;
     let mut joined = BytesMut::new();
+    let mut room = Room::new(&front.service.budget);
     let started = tokio::time::Instant::now();
     loop {
         let received = first.as_ref().map_or(0, Bytes::len) + joined.len();
@@ -525,6 +527,10 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
                 if received + data.len() > limit {
                     return Err(too_large());
                 }
+                if room.try_grow_to(received + data.len()).is_err() {
+                    front.service.metrics.limit_hit("max-buffered");
+                    return Err(Box::new(reply::no_room()));
+                }
                 // Most bodies come in one piece and are never copied.
                 match (first.take(), joined.is_empty()) {
                     (None, true) => first = Some(data),
@@ -538,7 +544,7 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
             }
         }
     }
-    Ok(front.service.budget.count(first.unwrap_or_else(|| joined.freeze())))
+    Ok(room.keep(first.unwrap_or_else(|| joined.freeze())))
 }
 
 pub(super) fn bad_frame(error: FrameError) -> Reply {

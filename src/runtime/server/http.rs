@@ -27,6 +27,7 @@ use crate::runtime::server::guard::Guard;
 use crate::runtime::server::legacy::Sessions;
 use crate::runtime::server::lobby::{Guest, Lobby, Standing};
 use crate::runtime::server::pace::{Paced, Patience, Phase};
+use crate::runtime::server::press::Pressed;
 use crate::runtime::server::reply;
 use crate::runtime::service::Service;
 use crate::runtime::shares::{Good, Place};
@@ -157,6 +158,7 @@ fn serve_connection(
         let (received, sent) = (connected.received(), connected.sent());
         let phase = guest.phase().clone();
         let seat = Arc::new(Seat { network: Network::from(peer.ip()), standing: Standing::new(guest) });
+        let stream = Pressed::new(stream, Arc::clone(&front.service.budget));
         let stream = Paced::new(stream, patience(&front.limits), phase.clone());
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));

@@ -1,7 +1,7 @@
 //! Sessions of legacy HTTP clients. The lock guards the table and each session's calls, one operation at a time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use data_encoding::BASE64URL_NOPAD;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::runtime::budget::Budget;
 use crate::runtime::clock;
 use crate::runtime::ledger::Ledger;
-use crate::runtime::server::replay::Streams;
+use crate::runtime::server::replay::{Kept, Streams};
 use crate::runtime::service::ClientContext;
 use crate::wire::id::IdKey;
 
@@ -125,14 +126,14 @@ pub(crate) struct Sessions {
     table: Mutex<HashMap<String, Arc<Session>>>,
     limits: SessionLimits,
     /// Bytes that are kept for clients that resume.
-    kept: Arc<AtomicUsize>,
+    kept: Arc<Kept>,
     /// Told of each end: what was granted for the session is over.
     ledger: Option<Arc<Ledger>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(limits: SessionLimits, ledger: Option<Arc<Ledger>>) -> Self {
-        Self { table: Mutex::default(), limits, kept: Arc::default(), ledger }
+    pub(crate) fn new(limits: SessionLimits, budget: Arc<Budget>, ledger: Option<Arc<Ledger>>) -> Self {
+        Self { table: Mutex::default(), limits, kept: Kept::new(budget), ledger }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -228,7 +229,7 @@ mod tests {
     fn sessions(limit: usize) -> Sessions {
         let hour = Duration::from_secs(3600);
         let limits = SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour };
-        Sessions::new(limits, None)
+        Sessions::new(limits, Budget::new(1 << 20), None)
     }
 
     #[test]

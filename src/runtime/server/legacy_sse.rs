@@ -13,7 +13,6 @@ use futures_util::{Stream, stream};
 use http::request::Parts;
 use http::{Method as HttpMethod, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
@@ -23,6 +22,7 @@ use crate::runtime::server::endpoint::{accepts, bad_frame, bad_message, not_json
 use crate::runtime::server::http::Front;
 use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::lines::{self, LineClient};
+use crate::runtime::server::pieces::{Pieces, Queued};
 use crate::runtime::server::reply;
 use crate::runtime::service::ClientContext;
 use crate::runtime::shares::{Good, Place};
@@ -37,8 +37,6 @@ type Reply = Response<ReplyBody>;
 const INBOUND: usize = 4;
 /// How long a POST may wait for those before it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of answers that may wait for the connection, beside the queue of the line writer.
-const PIPE_BYTES: usize = 64 * 1024;
 
 /// One of the transport's two paths.
 pub(crate) enum Path {
@@ -97,21 +95,14 @@ fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &
         return no_room("no room for another session");
     };
     let Some(place) = session.stream() else { return no_room("no room for another session") };
-    let (lines, writer) = duplex(PIPE_BYTES);
-    serve(front, &session, inbound, writer);
-    let outbound = Outbound {
-        front: Arc::clone(front),
-        session,
-        lines: BufReader::with_capacity(PIPE_BYTES, lines),
-        line: Vec::new(),
-        opening: true,
-        _held: (place, share),
-    };
+    let (out, messages) = lines::channel();
+    serve(front, &session, inbound, out);
+    let outbound = Outbound { front: Arc::clone(front), session, messages, opening: true, _held: (place, share) };
     reply::events(stream::unfold(outbound, Outbound::step))
 }
 
 /// Serves the session as a client on a pipe, in a task of its own.
-fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Bytes>, writer: DuplexStream) {
+fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Bytes>, out: mpsc::Sender<Queued>) {
     let client = LineClient {
         service: Arc::clone(&front.service),
         caller: Arc::clone(&session.client.caller),
@@ -123,7 +114,7 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
         max_uris: front.limits.uris_per_stream,
     };
     let reader = StreamReader::new(Box::pin(messages(inbound, Arc::clone(session))));
-    let serving = lines::serve(client, reader, writer, front.service.draining.clone());
+    let serving = lines::serve_to(client, reader, out, front.service.draining.clone());
     front.service.tasks.spawn("session", serving);
 }
 
@@ -145,27 +136,20 @@ fn messages(
 struct Outbound {
     front: Arc<Front>,
     session: Arc<Session>,
-    lines: BufReader<DuplexStream>,
-    /// The part of the next line that was read.
-    line: Vec<u8>,
+    messages: mpsc::Receiver<Queued>,
     opening: bool,
     _held: (StreamPlace, Place),
 }
 
 impl Outbound {
-    async fn step(mut self) -> Option<(Bytes, Self)> {
+    async fn step(mut self) -> Option<(Pieces, Self)> {
         if std::mem::take(&mut self.opening) {
             let endpoint = format!("/messages?sessionId={}", self.session.id);
-            return Some((sse::event(None, Some("endpoint"), &[endpoint.as_bytes()]), self));
+            return Some((sse::event(None, Some("endpoint"), &[endpoint.as_bytes()]).into(), self));
         }
-        let read = tokio::select! {
-            read = self.lines.read_until(b'\n', &mut self.line) => read,
-            () = tokio::time::sleep(self.front.keepalive) => return Some((sse::comment("keep-alive"), self)),
-        };
-        let line = std::mem::take(&mut self.line);
-        match (read, line.split_last()) {
-            (Ok(_), Some((b'\n', message))) => Some((sse::event(None, Some("message"), &[message]), self)),
-            _ => None,
+        tokio::select! {
+            queued = self.messages.recv() => Some((queued?.message.event(None, Some("message")), self)),
+            () = tokio::time::sleep(self.front.keepalive) => Some((sse::comment("keep-alive").into(), self)),
         }
     }
 }

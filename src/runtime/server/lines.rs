@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, BytesMut};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
@@ -21,12 +21,13 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::asker::Asker;
 use crate::runtime::asking::ClientCall;
+use crate::runtime::budget::{COUNTED_FROM, Room};
 use crate::runtime::clock;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::feed::{Feed, unclaimed, updated_notice};
 use crate::runtime::server::legacy::InFlight;
 use crate::runtime::server::modern::{Wanted, listen_end};
-use crate::runtime::server::reply::answer_message;
+use crate::runtime::server::pieces::{Pieces, Queued};
 use crate::runtime::service::{Answer, ClientContext, Handled, Service, not_found};
 use crate::runtime::tasks::TaskGroup;
 use crate::runtime::upstream::lane::ClientTag;
@@ -68,17 +69,36 @@ pub(crate) async fn serve(
     writer: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
-    let tasks = TaskGroup::default();
-    let (out, outbound) = mpsc::channel(OUTBOUND);
+    let (out, outbound) = channel();
     let written = TaskGroup::default();
-    let connected = client.connected;
+    let connected = &client.connected;
     let counter = |of: fn(&Connected) -> IntCounter| connected.as_ref().map(of);
     let count = |counter: Option<IntCounter>| {
         move |bytes: &[u8]| counter.iter().for_each(|counter| counter.inc_by(bytes.len() as u64))
     };
-    let mut reader = InspectReader::new(reader, count(counter(Connected::received)));
+    let reader = InspectReader::new(reader, count(counter(Connected::received)));
     let writer = InspectWriter::new(writer, count(counter(Connected::sent)));
     written.spawn("writer", write(writer, outbound));
+    serve_to(client, reader, out, stop).await;
+    written.join().await;
+}
+
+/// The way to a client, and its other end.
+pub(crate) fn channel() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
+    mpsc::channel(OUTBOUND)
+}
+
+/// The same where the messages for the client are taken from a channel. The client is gone when that is closed.
+pub(crate) async fn serve_to(
+    client: LineClient,
+    reader: impl AsyncRead + Unpin,
+    out: mpsc::Sender<Queued>,
+    stop: CancellationToken,
+) {
+    let mut reader = reader;
+    let tasks = TaskGroup::default();
+    let connected = client.connected;
+    let mut room = Room::new(&client.service.budget);
     let mut decoder = LineDecoder::new(client.max_line_bytes);
     let connection = Arc::new(Connection {
         service: client.service,
@@ -100,12 +120,30 @@ pub(crate) async fn serve(
     });
     loop {
         while let Some(line) = decoder.next_line() {
+            let line = match line {
+                Line::Full(line) => Line::Full(room.keep(line)),
+                oversize @ Line::Oversize { .. } => oversize,
+            };
             connection.line(line).await;
         }
-        let mut room = decoder.buffer().limit(READ_CHUNK);
+        room.set(decoder.held());
+        if decoder.held() >= COUNTED_FROM {
+            let grown = tokio::select! {
+                grown = room.grow_to(decoder.held() + READ_CHUNK) => grown,
+                () = stop.cancelled() => break,
+                () = connection.out.closed() => break,
+            };
+            if grown.is_err() {
+                connection.service.metrics.limit_hit("max-buffered");
+                room.set(0);
+                decoder.discard();
+            }
+        }
+        let mut free = decoder.buffer().limit(READ_CHUNK);
         let read = tokio::select! {
-            read = reader.read_buf(&mut room) => read,
+            read = reader.read_buf(&mut free) => read,
             () = stop.cancelled() => break,
+            () = connection.out.closed() => break,
         };
         if !matches!(read, Ok(n) if n > 0) {
             break;
@@ -120,30 +158,41 @@ pub(crate) async fn serve(
     connection.service.ledger.session_ended(connection.tag.number());
     drop(connection);
     tasks.join().await;
-    written.join().await;
     drop(connected);
 }
 
-/// Writes what has gathered in one go.
-async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Bytes>) {
+/// Writes what has gathered in one go, and large messages from where they are.
+async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Queued>) {
     let mut buffer = BytesMut::new();
-    while let Some(message) = outbound.recv().await {
-        buffer.extend_from_slice(&message);
-        buffer.extend_from_slice(b"\n");
-        while buffer.len() < 64 * 1024 {
-            let Ok(next) = outbound.try_recv() else { break };
-            buffer.extend_from_slice(&next);
-            buffer.extend_from_slice(b"\n");
-        }
-        if writer.write_all(&buffer).await.is_err() || writer.flush().await.is_err() {
-            // Nobody reads any more. The channel closes and its senders notice.
-            return;
-        }
-        buffer.clear();
-        if buffer.capacity() > 1 << 20 {
-            buffer = BytesMut::new();
-        }
+    while let Some(first) = outbound.recv().await {
+        // A client that reads no more closes the channel, and its senders notice.
+        let Ok(()) = gathered(&mut writer, &mut buffer, first, &mut outbound).await else { return };
     }
+}
+
+async fn gathered(
+    writer: &mut (impl AsyncWrite + Unpin),
+    buffer: &mut BytesMut,
+    first: Queued,
+    outbound: &mut mpsc::Receiver<Queued>,
+) -> std::io::Result<()> {
+    let mut next = Some(first);
+    while let Some(Queued { message, .. }) = &next {
+        if message.len() < COUNTED_FROM {
+            message.copy_to(buffer);
+        } else {
+            writer.write_all(buffer).await?;
+            buffer.clear();
+            for slice in message.clone().slices() {
+                writer.write_all(&slice).await?;
+            }
+        }
+        buffer.put_u8(b'\n');
+        next = if buffer.len() < READ_CHUNK { outbound.try_recv().ok() } else { None };
+    }
+    writer.write_all(buffer).await?;
+    buffer.clear();
+    writer.flush().await
 }
 
 struct Connection {
@@ -153,7 +202,7 @@ struct Connection {
     settled: watch::Receiver<bool>,
     bounds: Bounds,
     max_uris: usize,
-    out: mpsc::Sender<Bytes>,
+    out: mpsc::Sender<Queued>,
     tasks: TaskGroup,
     in_flight: InFlight,
     /// Open subscriptions by the key of their request.
@@ -179,7 +228,9 @@ impl Connection {
                 }
                 Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
             },
-            Line::Oversize { .. } => self.complain(code::INVALID_REQUEST, "the message is too large").await,
+            Line::Oversize { .. } => {
+                self.complain(code::INVALID_REQUEST, "the message is too large, or finds no room").await
+            }
         }
     }
 
@@ -199,13 +250,13 @@ impl Connection {
         }
     }
 
-    async fn send(&self, message: Bytes) {
+    async fn send(&self, message: impl Into<Pieces>) {
         // The writer has ended when the client is gone; then nobody is left to tell.
-        drop(self.out.send(message).await);
+        drop(self.out.send(Queued::new(message, &self.service.budget)).await);
     }
 
-    async fn answer(&self, id: &ClientId, answer: &Answer) {
-        self.send(answer_message(id.raw(), answer)).await;
+    async fn answer(&self, id: &ClientId, answer: Answer) {
+        self.send(Pieces::answer(id.raw(), answer)).await;
     }
 
     fn revision(&self) -> Option<Revision> {
@@ -248,7 +299,7 @@ impl Connection {
                 let MessageError::Shape { id: Some(id), .. } = &error else {
                     return self.complain(code::INVALID_REQUEST, &error.to_string()).await;
                 };
-                self.answer(id, &Answer::error(code::INVALID_REQUEST, &error.to_string(), None)).await;
+                self.answer(id, Answer::error(code::INVALID_REQUEST, &error.to_string(), None)).await;
             }
         }
     }
@@ -259,13 +310,13 @@ impl Connection {
         let params = match Params::read(request.params.as_ref()) {
             Ok(params) => params,
             Err(error) => {
-                return self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await;
+                return self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await;
             }
         };
         if params.meta.has_claim() {
             return match params.meta.modern() {
                 Err(error) => {
-                    self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await
+                    self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await
                 }
                 Ok(envelope) => self.modern(request, method, params, &envelope.version).await,
             };
@@ -274,17 +325,17 @@ impl Connection {
             (Method::Initialize, None) => self.initialize(&request, &params.object).await,
             (Method::Initialize, Some(_)) => {
                 let text = "this connection is initialized already";
-                self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
+                self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
             }
             (_, Some(revision)) => self.serve(revision, request, params).await,
-            (Method::Ping, None) => self.answer(&request.id, &Answer::ok(RawJson::EMPTY_OBJECT)).await,
+            (Method::Ping, None) => self.answer(&request.id, Answer::ok(RawJson::EMPTY_OBJECT)).await,
             (_, None) => {
                 let text = format!(
                     "start with `initialize` (revisions up to {}) or send params._meta of {}",
                     Revision::LATEST_LEGACY,
                     Revision::LATEST
                 );
-                self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, &text, None)).await;
+                self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &text, None)).await;
             }
         }
     }
@@ -292,19 +343,19 @@ impl Connection {
     async fn initialize(self: &Arc<Self>, request: &Request, params: &RawObject) {
         let Some(version) = params.string("protocolVersion") else {
             let text = "`initialize` needs params.protocolVersion";
-            return self.answer(&request.id, &Answer::error(code::INVALID_PARAMS, text, None)).await;
+            return self.answer(&request.id, Answer::error(code::INVALID_PARAMS, text, None)).await;
         };
         let revision = Revision::negotiate(&version);
         *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(revision);
         *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Asker::new(params.get("capabilities"));
-        self.answer(&request.id, &Answer::ok(initialize_result(revision))).await;
+        self.answer(&request.id, Answer::ok(initialize_result(revision))).await;
     }
 
     async fn modern(self: &Arc<Self>, request: Request, method: Method, params: Params, claimed: &str) {
         if Revision::parse(claimed) != Some(Revision::LATEST) {
             let data = crate::mcp::capability::unsupported_version_data(claimed);
             let text = format!("Unsupported protocol version; this server speaks {}", Revision::LATEST);
-            return self.answer(&request.id, &Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data))).await;
+            return self.answer(&request.id, Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data))).await;
         }
         if method == Method::Listen {
             return self.listen(request, &params.object).await;
@@ -314,7 +365,7 @@ impl Connection {
 
     async fn serve(self: &Arc<Self>, revision: Revision, request: Request, params: Params) {
         if !Method::parse(&request.method).defined_in(revision.era()) {
-            return self.answer(&request.id, &not_found(&request.method, revision.era())).await;
+            return self.answer(&request.id, not_found(&request.method, revision.era())).await;
         }
         if !*self.settled.borrow() {
             // The sender lives as long as the gateway.
@@ -323,7 +374,7 @@ impl Connection {
         let key = request.id.key();
         let Some(cancelled) = self.in_flight.enter(key.clone()) else {
             let text = "a request with this id is still in progress";
-            return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
+            return self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
         };
         let mut client = self.client(revision);
         client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
@@ -336,18 +387,18 @@ impl Connection {
         match self.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => {
                 self.in_flight.leave(&key);
-                self.answer(&request.id, &answer).await;
+                self.answer(&request.id, answer).await;
             }
             Handled::Later(answer) => {
                 let connection = Arc::clone(self);
                 self.tasks.spawn("answer", async move {
-                    connection.answer(&request.id, &answer.await).await;
+                    connection.answer(&request.id, answer.await).await;
                     connection.in_flight.leave(&key);
                 });
             }
             Handled::Overloaded => {
                 self.in_flight.leave(&key);
-                self.answer(&request.id, &Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
+                self.answer(&request.id, Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
             }
             Handled::Call(call) => {
                 let connection = Arc::clone(self);
@@ -368,10 +419,10 @@ impl Connection {
                 () = self.tasks.stop_token().cancelled() => return,
             };
             match event {
-                LiveEvent::Done(answer) => return self.answer(id, &answer).await,
+                LiveEvent::Done(answer) => return self.answer(id, answer).await,
                 LiveEvent::Question(question) => self.send(question).await,
                 // A client that does not read misses progress, never an answer.
-                LiveEvent::Notice(notice) => drop(self.out.try_send(notice)),
+                LiveEvent::Notice(notice) => drop(self.out.try_send(Queued::new(notice, &self.service.budget))),
             }
         }
     }
@@ -422,7 +473,7 @@ impl Connection {
     async fn listen(self: &Arc<Self>, request: Request, params: &RawObject) {
         let wanted = match Wanted::read(params, self.max_uris) {
             Ok(wanted) => wanted,
-            Err(answer) => return self.answer(&request.id, &answer).await,
+            Err(answer) => return self.answer(&request.id, answer).await,
         };
         let key = request.id.raw().text().into_owned();
         let token = CancellationToken::new();
@@ -436,7 +487,7 @@ impl Connection {
         };
         if refused {
             let text = "too many subscriptions, or one of this id is open";
-            return self.answer(&request.id, &Answer::error(code::INVALID_REQUEST, text, None)).await;
+            return self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
         }
         let connection = Arc::clone(self);
         self.tasks.spawn("listen", async move {

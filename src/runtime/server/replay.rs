@@ -20,7 +20,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::version::Revision;
+use crate::runtime::budget::Budget;
 use crate::runtime::clock;
+use crate::runtime::server::pieces::{Pieces, Queued};
 use crate::wire::sse;
 
 /// Of one recording: events, bytes of their messages, and how long it is kept when it has ended and nobody reads.
@@ -55,26 +57,41 @@ impl Ids {
     }
 }
 
+/// Bytes of messages that are kept for all sessions.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    bytes: AtomicUsize,
+    budget: Arc<Budget>,
+}
+
+impl Kept {
+    /// They are part of that budget, of which they take a quarter at most.
+    pub(crate) fn new(budget: Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self { bytes: AtomicUsize::new(0), budget })
+    }
+}
+
 /// Bytes of messages that are kept: for one session, and for all.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Account {
     session: AtomicUsize,
-    all: Arc<AtomicUsize>,
+    all: Arc<Kept>,
 }
 
 impl Account {
     fn add(&self, bytes: usize) {
         self.session.fetch_add(bytes, Ordering::Relaxed);
-        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn remove(&self, bytes: usize) {
         self.session.fetch_sub(bytes, Ordering::Relaxed);
-        self.all.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn is_over(&self) -> bool {
-        self.session.load(Ordering::Relaxed) > SESSION_BYTES || self.all.load(Ordering::Relaxed) > ALL_BYTES
+        let all = ALL_BYTES.min(self.all.budget.limit() / 4);
+        self.session.load(Ordering::Relaxed) > SESSION_BYTES || self.all.bytes.load(Ordering::Relaxed) > all
     }
 }
 
@@ -110,7 +127,7 @@ pub(crate) enum Resumed {
 
 impl Streams {
     /// `all` counts the bytes of every session.
-    pub(crate) fn new(revision: Revision, all: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(revision: Revision, all: Arc<Kept>) -> Self {
         let account = Arc::new(Account { session: AtomicUsize::new(0), all });
         Self { ids: Ids::of(revision), table: Mutex::default(), account }
     }
@@ -163,7 +180,7 @@ impl Streams {
     }
 
     /// Writes a message on a stream of this session. Those that `may_be_missed` make room for others.
-    pub(crate) fn push(&self, recording: &Recording, message: Bytes, may_be_missed: bool) {
+    pub(crate) fn push(&self, recording: &Recording, message: Pieces, may_be_missed: bool) {
         recording.push(message, may_be_missed);
         if self.account.is_over() {
             self.make_room();
@@ -235,13 +252,15 @@ struct State {
 #[derive(Debug)]
 struct Event {
     number: u64,
-    message: Bytes,
+    message: Queued,
+    /// The length of the message.
+    bytes: usize,
     may_be_missed: bool,
 }
 
 /// What a reader finds.
 enum Found {
-    Event(Bytes),
+    Event(Pieces),
     Nothing,
     /// The end, or another reader.
     Over,
@@ -307,7 +326,7 @@ impl Recording {
         Some(self.attach(last.saturating_add(1)))
     }
 
-    fn push(&self, message: Bytes, may_be_missed: bool) {
+    fn push(&self, message: Pieces, may_be_missed: bool) {
         {
             let mut state = self.lock();
             state.quiet_since = clock::uptime();
@@ -316,9 +335,11 @@ impl Recording {
             if state.forgotten && state.reader == 0 {
                 return;
             }
-            state.bytes += message.len();
-            self.account.add(message.len());
-            state.events.push_back(Event { number, message, may_be_missed });
+            let bytes = message.len();
+            state.bytes += bytes;
+            self.account.add(bytes);
+            let message = Queued::new(message, &self.account.all.budget);
+            state.events.push_back(Event { number, message, bytes, may_be_missed });
             self.fit(&mut state, false);
         }
         self.changed.notify_waiters();
@@ -356,8 +377,8 @@ impl Recording {
             if !event.may_be_missed {
                 state.whole_from = state.whole_from.max(event.number.saturating_add(1));
             }
-            state.bytes = state.bytes.saturating_sub(event.message.len());
-            self.account.remove(event.message.len());
+            state.bytes = state.bytes.saturating_sub(event.bytes);
+            self.account.remove(event.bytes);
             short = short && self.account.is_over();
         }
     }
@@ -379,11 +400,11 @@ impl Recording {
             return if state.ended { Found::Over } else { Found::Nothing };
         };
         let id = (self.ids != Ids::None).then(|| self.id(event.number));
-        let bytes = sse::event(id.as_deref(), None, &[&event.message]);
+        let message = event.message.message.clone().event(id.as_deref(), None);
         state.read = event.number.saturating_add(1);
         // What was too large to be kept was kept for this reader.
         self.fit(&mut state, false);
-        Found::Event(bytes)
+        Found::Event(message)
     }
 
     /// It has ended and nobody reads it.
@@ -428,23 +449,23 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// The next bytes of the stream, a comment after so much quiet; `None` at its end. Cancel-safe.
-    pub(crate) async fn next(&mut self, keepalive: Duration) -> Option<Bytes> {
+    pub(crate) async fn next(&mut self, keepalive: Duration) -> Option<Pieces> {
         let quiet = tokio::time::sleep(keepalive);
         tokio::pin!(quiet);
         loop {
             if let Some(hello) = self.hello.take() {
-                return Some(hello);
+                return Some(hello.into());
             }
             // Made before the look, so that nothing falls between the two.
             let changed = self.recording.changed.notified();
             match self.recording.find(self.number) {
-                Found::Event(bytes) => return Some(bytes),
+                Found::Event(event) => return Some(event),
                 Found::Over => return None,
                 Found::Nothing => {}
             }
             tokio::select! {
                 () = changed => {}
-                () = &mut quiet => return Some(sse::comment("keep-alive")),
+                () = &mut quiet => return Some(sse::comment("keep-alive").into()),
             }
         }
     }

@@ -1,13 +1,17 @@
 //! HTTP responses: the one table from answers and refusals to status, headers and body.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::runtime::server::body::{ReplyBody, SLICE_FROM};
+use crate::runtime::server::body::ReplyBody;
+use crate::runtime::server::pieces::Pieces;
 use crate::runtime::service::Answer;
 use crate::wire::code;
-use crate::wire::message::{encode_error, encode_result, error_object, result_head};
+use crate::wire::message::{encode_error, error_object};
 use crate::wire::raw::RawJson;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -37,6 +41,14 @@ pub(crate) fn retry_later(status: StatusCode, seconds: u64, message: &str) -> Re
     response
 }
 
+/// No room for the body, the rest of which is not read.
+pub(crate) fn no_room() -> Response<ReplyBody> {
+    let text = "no room for a body of this size; clients that read slowly hold too much";
+    let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 pub(crate) fn accepted() -> Response<ReplyBody> {
     with_status(StatusCode::ACCEPTED, ReplyBody::empty())
 }
@@ -49,34 +61,29 @@ pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<ReplyBody> {
 
 /// An answer to the request with that id.
 pub(crate) fn answer(id: &RawJson, answer: Answer) -> Response<ReplyBody> {
-    match answer.outcome {
-        Ok(result) if result.bytes().len() < SLICE_FROM => json(StatusCode::OK, encode_result(id, result.bytes())),
-        Ok(result) => {
-            let slices = [result_head(id), result.into_bytes(), Bytes::from_static(b"}")];
-            let length: usize = slices.iter().map(Bytes::len).sum();
-            let mut response = with_status(StatusCode::OK, ReplyBody::Slices(slices.into()));
-            response.headers_mut().insert(CONTENT_TYPE, JSON);
-            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-            response
-        }
-        Err(error) => {
-            let status = answer.status.and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
-            json(status, encode_error(Some(id), &error))
-        }
-    }
+    let failed = answer.outcome.is_err().then_some(answer.status).flatten();
+    let status = failed.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
+    slices(status, Pieces::answer(id, answer).slices().collect())
 }
 
-/// An answer as a message, for streams and pipes.
-pub(crate) fn answer_message(id: &RawJson, answer: &Answer) -> Bytes {
-    match &answer.outcome {
-        Ok(result) => encode_result(id, result.bytes()),
-        Err(error) => encode_error(Some(id), error),
+/// A JSON body in slices.
+pub(crate) fn slices(status: StatusCode, slices: VecDeque<Bytes>) -> Response<ReplyBody> {
+    if let (Some(whole), 1) = (slices.front(), slices.len()) {
+        return json(status, whole.clone());
     }
+    let length: usize = slices.iter().map(Bytes::len).sum();
+    let mut response = with_status(status, ReplyBody::Slices(slices));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response
 }
 
 /// A stream of events.
-pub(crate) fn events(stream: impl futures_util::Stream<Item = Bytes> + Send + 'static) -> Response<ReplyBody> {
-    let mut response = with_status(StatusCode::OK, ReplyBody::Events(Box::pin(stream)));
+pub(crate) fn events<E: Into<Pieces> + 'static>(
+    stream: impl futures_util::Stream<Item = E> + Send + 'static,
+) -> Response<ReplyBody> {
+    let stream = Box::pin(stream.map(Into::into));
+    let mut response = with_status(StatusCode::OK, ReplyBody::Events(stream, Pieces::default()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

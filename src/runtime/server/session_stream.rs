@@ -10,6 +10,7 @@ use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::feed::{Feed, unclaimed, updated, updated_notice};
 use crate::runtime::server::http::Front;
 use crate::runtime::server::legacy::{Session, StreamPlace};
+use crate::runtime::server::pieces::Pieces;
 use crate::runtime::server::replay::{Own, Reader, Resumed};
 use crate::runtime::server::reply;
 use crate::runtime::shares::Place;
@@ -68,7 +69,7 @@ struct Following {
 }
 
 impl Following {
-    async fn step(mut self) -> Option<(Bytes, Self)> {
+    async fn step(mut self) -> Option<(Pieces, Self)> {
         loop {
             tokio::select! {
                 biased;
@@ -89,7 +90,7 @@ impl Following {
     /// Writes down what the client is told: it may have to be told again.
     fn tell(&self, notices: impl Iterator<Item = Bytes>) {
         for notice in notices {
-            self.session.streams.push(&self.own.recording, notice, true);
+            self.session.streams.push(&self.own.recording, notice.into(), true);
         }
         *self.own.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.feed.told());
     }

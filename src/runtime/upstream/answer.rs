@@ -14,6 +14,7 @@ use crate::engine::fault::Fault;
 use crate::engine::peer::{malformed, too_large};
 use crate::mcp::version::Era;
 use crate::mcp::voice::{Ear, Heard};
+use crate::runtime::budget::{NoRoom, Room};
 use crate::runtime::upstream::actor::Intake;
 use crate::runtime::upstream::resume::Position;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -34,6 +35,8 @@ pub(crate) enum HttpError {
     Protocol(String),
     /// The answer breaks a bound of its size, its depth or its number of values.
     TooLarge(String),
+    /// There was no room for the message: for the request, or for the answer.
+    NoRoom(Executed),
 }
 
 impl std::fmt::Display for HttpError {
@@ -43,6 +46,7 @@ impl std::fmt::Display for HttpError {
             Self::Broken(why) => write!(f, "connection broken: {why}"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Protocol(why) | Self::TooLarge(why) => f.write_str(why),
+            Self::NoRoom(_) => f.write_str("no room for the message"),
         }
     }
 }
@@ -70,6 +74,10 @@ pub(crate) struct Reader {
     body: Incoming,
     format: Format,
     gauge: Gauge,
+    /// For the message that is being read.
+    room: Room,
+    /// The part of it that there may be no room for.
+    next: Option<Bytes>,
     /// How far an event stream was read.
     position: Position,
 }
@@ -96,18 +104,22 @@ impl Reader {
         }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
-            let format = Format::Sse { decoder };
-            return Ok(Self { body: response.into_body(), format, gauge, position: Position::default() });
+            return Ok(Self::new(response.into_body(), Format::Sse { decoder }, gauge));
         }
         // A JSON-RPC error may come under an error status; anything else under one is the status alone.
         let body_expected =
             status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
         if is(b"application/json") && body_expected {
             let format = Format::Json { collected: BytesMut::new() };
-            return Ok(Self { body: response.into_body(), format, gauge, position: Position::default() });
+            return Ok(Self::new(response.into_body(), format, gauge));
         }
         drain(response.into_body()).await;
         Err(HttpError::Status(status))
+    }
+
+    fn new(body: Incoming, format: Format, gauge: Gauge) -> Self {
+        let room = Room::new(&gauge.intake.budget);
+        Self { body, format, gauge, room, next: None, position: Position::default() }
     }
 
     /// Where the stream stands; asked when it has ended.
@@ -121,45 +133,83 @@ impl Reader {
     /// [`HttpError::Broken`] when the body ends before the answer.
     pub(crate) async fn next(&mut self) -> Result<Message, HttpError> {
         loop {
-            if let Format::Sse { decoder } = &mut self.format {
-                while let Some(event) = decoder.next_event() {
-                    let event = event.map_err(|error| HttpError::TooLarge(error.to_string()))?;
-                    self.position.read(&event);
-                    let is_message = event.name.as_deref().is_none_or(|name| name == "message");
-                    if is_message && !event.data.is_empty() {
-                        return self.gauge.parse(event.data);
-                    }
-                }
+            if let Some(message) = self.event()? {
+                return Ok(message);
             }
-            match self.body.frame().await {
-                Some(Ok(frame)) => {
-                    let Ok(data) = frame.into_data() else { continue };
-                    self.gauge.metrics.received(data.len());
-                    match &mut self.format {
-                        Format::Sse { decoder } => decoder.push(data),
-                        Format::Json { collected } => {
-                            if self.body.is_end_stream() && collected.is_empty() {
-                                return self.gauge.parse(data);
-                            }
-                            collected.extend_from_slice(&data);
-                            if collected.len() > self.gauge.intake.max_message_bytes {
-                                return Err(HttpError::TooLarge("the answer is over the size limit".to_owned()));
-                            }
-                        }
-                    }
+            // All of an answer that says how long it is, before any of it is read.
+            if let (Format::Json { collected }, Some(length)) = (&mut self.format, self.body.size_hint().exact()) {
+                let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
+                if length > self.gauge.intake.max_message_bytes {
+                    return Err(over_limit());
                 }
-                Some(Err(error)) => return Err(HttpError::Broken(error.to_string())),
-                None => match &mut self.format {
-                    Format::Json { collected } if !collected.is_empty() => {
-                        return self.gauge.parse(collected.split().freeze());
+                self.room.grow_to(length).await.map_err(no_room)?;
+            }
+            if self.next.is_none() {
+                self.next = match self.body.frame().await {
+                    Some(Ok(frame)) => frame.into_data().ok(),
+                    Some(Err(error)) => return Err(HttpError::Broken(error.to_string())),
+                    None => return self.last(),
+                };
+            }
+            let held = match &self.format {
+                Format::Sse { decoder } => decoder.held(),
+                Format::Json { collected } => collected.len(),
+            };
+            let arrived = self.next.as_ref().map_or(0, Bytes::len);
+            if held.saturating_add(arrived) <= self.gauge.intake.max_message_bytes {
+                self.room.grow_to(held + arrived).await.map_err(no_room)?;
+            }
+            let Some(data) = self.next.take() else { continue };
+            self.gauge.metrics.received(data.len());
+            match &mut self.format {
+                Format::Sse { decoder } => decoder.push(data),
+                Format::Json { collected } => {
+                    if self.body.is_end_stream() && collected.is_empty() {
+                        return self.gauge.parse(data, &mut self.room);
                     }
-                    Format::Json { .. } | Format::Sse { .. } => {
-                        return Err(HttpError::Broken("the answer ended early".to_owned()));
+                    if held + arrived > self.gauge.intake.max_message_bytes {
+                        return Err(over_limit());
                     }
-                },
+                    collected.extend_from_slice(&data);
+                }
             }
         }
     }
+
+    /// The next message among the events that are here.
+    fn event(&mut self) -> Result<Option<Message>, HttpError> {
+        let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
+        while let Some(event) = decoder.next_event() {
+            let event = event.map_err(|error| HttpError::TooLarge(error.to_string()))?;
+            self.position.read(&event);
+            let is_message = event.name.as_deref().is_none_or(|name| name == "message");
+            if is_message && !event.data.is_empty() {
+                let message = self.gauge.parse(event.data, &mut self.room);
+                self.room.set(decoder.held());
+                return message.map(Some);
+            }
+        }
+        self.room.set(decoder.held());
+        Ok(None)
+    }
+
+    /// The message that ends with the body.
+    fn last(&mut self) -> Result<Message, HttpError> {
+        match &mut self.format {
+            Format::Json { collected } if !collected.is_empty() => {
+                self.gauge.parse(collected.split().freeze(), &mut self.room)
+            }
+            Format::Json { .. } | Format::Sse { .. } => Err(HttpError::Broken("the answer ended early".to_owned())),
+        }
+    }
+}
+
+fn over_limit() -> HttpError {
+    HttpError::TooLarge("the answer is over the size limit".to_owned())
+}
+
+fn no_room(_: NoRoom) -> HttpError {
+    HttpError::NoRoom(Executed::Unknown)
 }
 
 /// Reads the rest of a small body so that its connection can be used again.
@@ -174,8 +224,9 @@ pub(crate) async fn drain(mut body: Incoming) {
 }
 
 impl Gauge {
-    pub(crate) fn parse(&self, bytes: Bytes) -> Result<Message, HttpError> {
-        let bytes = self.intake.budget.count(bytes);
+    /// A message for which there is room.
+    fn parse(&self, bytes: Bytes, room: &mut Room) -> Result<Message, HttpError> {
+        let bytes = room.keep(bytes);
         let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
         let heard = self.ear.hear(&frame).map_err(|error| HttpError::Protocol(error.to_string()))?;
         let Heard { message, broken, taken } = heard;
@@ -243,6 +294,7 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
         }
         HttpError::Protocol(_) => malformed(),
         HttpError::TooLarge(_) => too_large(),
+        HttpError::NoRoom(executed) => NoRoom.failure(*executed),
     };
     tracing::debug!(error = %error, "call to an HTTP upstream failed");
     failure

@@ -15,6 +15,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const IDLE_TIME: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 128;
+/// What a connection reads ahead of the call that it answers, in bytes.
+const READ_AHEAD: usize = 128 * 1024;
 
 type Pool<C> = Client<C, Full<Bytes>>;
 
@@ -82,5 +84,6 @@ fn pool<C: Connect + Clone>(connector: C) -> Pool<C> {
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIME)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .http1_max_buf_size(READ_AHEAD)
         .build(connector)
 }

@@ -1,6 +1,5 @@
 //! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,8 +17,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
 use crate::catalog::name::UpstreamName;
-use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge};
-use crate::engine::call::{Outcome, Outgoing};
+use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, Verdict, declined, judge};
+use crate::engine::call::{Executed, Outcome, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::Agreed;
 use crate::engine::peer::{progress_token, withdrawn_id};
@@ -40,6 +39,10 @@ use crate::runtime::upstream::updates::updated_uri;
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
+
+mod desk;
+
+use self::desk::Desk;
 
 pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -80,19 +83,6 @@ pub(crate) struct LinkParts {
     pub(crate) declared: Declared,
     /// The lane that this is the way of; it holds the link and not the other way round.
     pub(crate) lane: Weak<Lane>,
-}
-
-/// What runs in one legacy session. The lock guards one operation at a time.
-#[derive(Debug, Default)]
-struct Desk {
-    calls: HashMap<u64, mpsc::Sender<ExchangeEvent>>,
-    asked: OpenRequests,
-}
-
-impl Desk {
-    fn candidates(&self) -> Candidates {
-        self.asked.candidates(self.calls.keys().copied())
-    }
 }
 
 impl std::fmt::Debug for HttpLink {
@@ -197,6 +187,11 @@ impl HttpLink {
         let body = outgoing.params(link.agreed.revision, &raw_id, &link.hop);
         let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.string(m));
         let bytes = message::encode_request(&raw_id, outgoing.method.as_str(), Some(&body));
+        drop(body);
+        // It is kept until the call has ended.
+        let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
+            return HttpExchange { post: Post::new(Arc::clone(link), id, Bytes::new(), Stage::NoRoom), side: None };
+        };
         let mut request = link.request(HttpMethod::POST, bytes.clone(), Some((outgoing.method, name.as_deref())));
         if link.is_modern() && !params.is_empty() {
             let arguments = outgoing.body.get("arguments").map(RawJson::text);
@@ -422,6 +417,8 @@ enum Stage {
     /// The stream has ended early. It is asked for again when the server wants it; what was wrong with it is kept.
     Pause(Pin<Box<Sleep>>, String),
     Resume(ResponseFuture, String),
+    /// There is no room to send it.
+    NoRoom,
     Ended,
 }
 
@@ -523,8 +520,14 @@ impl Post {
     fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
         let session = request.headers().get(SESSION).cloned();
         let stage = Stage::Head(link.send(request));
+        let mut post = Self::new(link, id, bytes, stage);
+        post.session = session;
+        post
+    }
+
+    fn new(link: Arc<HttpLink>, id: u64, bytes: Bytes, stage: Stage) -> Self {
         let resumption = Resumption::default();
-        Self { link, id, bytes, stage, session, renewed: false, resumption, quiet: false, listens: false }
+        Self { link, id, bytes, stage, session: None, renewed: false, resumption, quiet: false, listens: false }
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
@@ -574,6 +577,7 @@ impl Post {
                         Err(step) => return self.end(step),
                     }
                 }
+                Stage::NoRoom => return self.end(Step::Failed(HttpError::NoRoom(Executed::No), None)),
                 Stage::Ended => return Step::Failed(HttpError::Broken("ended".to_owned()), None),
             };
             self.stage = next;

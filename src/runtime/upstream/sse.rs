@@ -3,6 +3,7 @@
 //!
 //! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use tokio::io::{
 use url::Url;
 
 use crate::engine::handshake::EraHint;
+use crate::runtime::budget::{Budget, Room};
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, Run, converse};
 use crate::runtime::upstream::answer::{coded, drain, is_event_stream, transport_error};
@@ -65,7 +67,8 @@ pub(crate) async fn serve(context: &Context, remote: &Remote) -> Run {
     let max_message_bytes = context.nursery.intake.max_message_bytes;
     let (client, fixed) = (context.nursery.http.clone(), remote.fixed.clone());
     // A call ends after its hard limit, and so does what may be said about it.
-    let outbox = Outbox { client, endpoint, fixed, patience: spec.call_max + POST_TIME };
+    let budget = Arc::clone(&context.nursery.intake.budget);
+    let outbox = Outbox { client, endpoint, fixed, patience: spec.call_max + POST_TIME, budget };
     let carry = async move {
         let (lines, messages) = split(far);
         tokio::select! {
@@ -105,9 +108,10 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
         return Err(format!("GET: {why}"));
     }
     let decoder = SseDecoder::new(context.nursery.intake.max_message_bytes);
-    let mut events = Events { body: response.into_body(), decoder };
+    let room = Room::shared(&context.nursery.intake.budget);
+    let mut events = Events { body: response.into_body(), decoder, room, next: None };
     loop {
-        let event = events.next().await?.map_err(|error| error.to_string())?;
+        let event = events.next().await?.map_err(|_| "its endpoint event cannot be read".to_owned())?;
         if event.name.as_deref() == Some("endpoint") {
             return Ok((events, endpoint(&remote.url, &String::from_utf8_lossy(&event.data))?));
         }
@@ -131,6 +135,17 @@ fn endpoint(stream: &Url, named: &str) -> Result<Uri, String> {
 struct Events {
     body: Incoming,
     decoder: SseDecoder,
+    /// For the event that is being read.
+    room: Room,
+    /// What there may be no room for.
+    next: Option<Bytes>,
+}
+
+/// Why an event was dropped.
+enum Dropped {
+    /// Over the limit, or without room; with its start.
+    TooLarge(Bytes),
+    NotText,
 }
 
 impl Events {
@@ -138,19 +153,37 @@ impl Events {
     ///
     /// # Errors
     /// The stream has ended, and why.
-    async fn next(&mut self) -> Result<Result<SseEvent, SseError>, String> {
+    async fn next(&mut self) -> Result<Result<SseEvent, Dropped>, String> {
         loop {
-            if let Some(event) = self.decoder.next_event() {
-                return Ok(event);
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.decoder.push(data);
-                    }
+            match self.decoder.next_event() {
+                Some(Ok(event)) => {
+                    let data = self.room.keep(event.data);
+                    self.room.set(self.decoder.held());
+                    return Ok(Ok(SseEvent { data, ..event }));
                 }
-                Some(Err(error)) => return Err(format!("its event stream broke: {error}")),
-                None => return Err("its event stream ended".to_owned()),
+                Some(Err(SseError::TooLarge { .. })) => return Ok(Err(Dropped::TooLarge(Bytes::new()))),
+                Some(Err(SseError::Utf8)) => return Ok(Err(Dropped::NotText)),
+                None => {}
+            }
+            self.room.set(self.decoder.held());
+            if self.next.is_none() {
+                self.next = match self.body.frame().await {
+                    Some(Ok(frame)) => frame.into_data().ok(),
+                    Some(Err(error)) => return Err(format!("its event stream broke: {error}")),
+                    None => return Err("its event stream ended".to_owned()),
+                };
+            }
+            let arrived = self.next.as_ref().map_or(0, Bytes::len);
+            // Of an event that is given up the start is wanted, which says whose answer it was.
+            let begun = self.decoder.held() > 0;
+            let room = if begun { self.room.grow_to(self.decoder.held() + arrived).await } else { Ok(()) };
+            if let Some(data) = self.next.take() {
+                // What is dropped is skipped to its end without being kept.
+                let start = room.is_err().then(|| self.decoder.discard());
+                self.decoder.push(data);
+                if let Some(start) = start {
+                    return Ok(Err(Dropped::TooLarge(start)));
+                }
             }
         }
     }
@@ -165,14 +198,10 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
             Ok(Ok(event)) if event.name.as_deref().is_some_and(|name| name != "message") || event.data.is_empty() => {
                 Ok(())
             }
-            Ok(Ok(event)) => {
-                let on_one_line = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte });
-                let line: Vec<u8> = on_one_line.chain([b'\n']).collect();
-                lines.write_all(&line).await
-            }
-            Ok(Err(SseError::TooLarge { .. })) => oversize(&mut lines, max_message_bytes).await,
+            Ok(Ok(event)) => on_one_line(&event.data, &mut lines).await,
+            Ok(Err(Dropped::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
             // No message, which is what the other side makes of it.
-            Ok(Err(SseError::Utf8)) => lines.write_all(b"!\n").await,
+            Ok(Err(Dropped::NotText)) => lines.write_all(b"!\n").await,
         };
         if written.is_err() {
             return "stopped".to_owned();
@@ -180,10 +209,26 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
     }
 }
 
-/// Passes an event on that was over the limit: as a line over the limit, so that the calls in flight are told.
-async fn oversize(lines: &mut (impl AsyncWrite + Unpin), max_message_bytes: usize) -> std::io::Result<()> {
-    let length = max_message_bytes as u64 + 1;
-    copy(&mut repeat(b' ').take(length), lines).await?;
+/// Writes the data of an event as one line.
+async fn on_one_line(data: &[u8], lines: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+    for (n, part) in data.split(|byte| *byte == b'\n').enumerate() {
+        if n > 0 {
+            lines.write_all(b" ").await?;
+        }
+        lines.write_all(part).await?;
+    }
+    lines.write_all(b"\n").await
+}
+
+/// Passes an event on that was dropped for its size: as a line over the limit, so that the calls that it may be of are told.
+async fn oversize(
+    start: &[u8],
+    lines: &mut (impl AsyncWrite + Unpin),
+    max_message_bytes: usize,
+) -> std::io::Result<()> {
+    let rest = (max_message_bytes as u64 + 1).saturating_sub(start.len() as u64);
+    lines.write_all(start).await?;
+    copy(&mut repeat(b' ').take(rest), lines).await?;
     lines.write_all(b"\n").await
 }
 
@@ -194,6 +239,7 @@ struct Outbox {
     fixed: HeaderMap,
     /// How long a request's POST may stay unanswered.
     patience: Duration,
+    budget: Arc<Budget>,
 }
 
 /// Posts each line until one is not taken. Returns why it ended.
@@ -213,7 +259,7 @@ async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
             return "stopped".to_owned();
         }
         line.pop();
-        let message = Bytes::from(std::mem::take(&mut line));
+        let message = outbox.budget.count(Bytes::from(std::mem::take(&mut line)));
         let is_request = Frame::from_upstream(message.clone())
             .is_ok_and(|frame| matches!(Message::parse(&frame), Ok(Message::Request(_))));
         let (order, patience) = if is_request { (GRACE, outbox.patience) } else { (POST_TIME, POST_TIME) };
@@ -276,7 +322,7 @@ mod tests {
     #[tokio::test]
     async fn an_event_over_the_limit_becomes_a_line_over_the_limit() {
         let mut lines = Vec::new();
-        oversize(&mut lines, 10).await.unwrap();
-        assert_eq!(lines, b"           \n");
+        oversize(b"{\"id\"", &mut lines, 10).await.unwrap();
+        assert_eq!(lines, b"{\"id\"      \n");
     }
 }

@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::inventory::Inventory;
-use crate::engine::call::Outgoing;
+use crate::engine::call::{Executed, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
-use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
+use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions, too_large};
 use crate::mcp::log::LogSwitch;
-use crate::runtime::budget::Budget;
+use crate::runtime::budget::{COUNTED_FROM, NoRoom, Room};
 use crate::runtime::clock;
 use crate::runtime::exchange::{Command, Port, Signal, StdioExchange, stdio_call};
 use crate::runtime::upstream::actor::Intake;
@@ -84,6 +84,8 @@ pub(crate) struct StdioOptions {
 }
 
 enum Event {
+    /// There is room for the line that is being read, or there will be none.
+    Room(Result<(), NoRoom>),
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
     Call(Option<Command>),
@@ -95,8 +97,13 @@ enum Event {
 struct Connection<'a> {
     metrics: &'a UpstreamMetrics,
     peer: Peer<Port>,
-    budget: Arc<Budget>,
     decoder: LineDecoder,
+    /// For the line that is being read.
+    room: Room,
+    /// The line is skipped for want of room.
+    no_room: bool,
+    /// For what the child has not taken.
+    unsent: Room,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
     calls_in: mpsc::Sender<Command>,
     signals_in: mpsc::UnboundedSender<Signal>,
@@ -127,7 +134,9 @@ pub(crate) async fn run(
     let mut connection = Connection {
         metrics,
         peer: Peer::new(options.peer, now),
-        budget: options.intake.budget,
+        room: Room::shared(&options.intake.budget),
+        no_room: false,
+        unsent: Room::new(&options.intake.budget),
         decoder: LineDecoder::new(options.intake.max_message_bytes),
         news,
         calls_in,
@@ -140,12 +149,17 @@ pub(crate) async fn run(
     loop {
         let waiting = connection.peer.outgoing().len();
         let timeout = connection.next_timeout();
-        let Connection { peer, decoder, .. } = &mut connection;
+        let Connection { peer, decoder, room, unsent, .. } = &mut connection;
+        unsent.set(waiting);
+        let wanted = decoder.held() + READ_CHUNK;
+        // So many bytes are there before it is known how many more there will be.
+        let may_read = decoder.held() < COUNTED_FROM || room.try_grow_to(wanted).is_ok();
         let buffer = decoder.buffer();
         buffer.reserve(READ_CHUNK);
         let event = tokio::select! {
             written = stdin.write_buf(peer.outgoing()), if waiting > 0 => Event::Wrote(written),
-            read = stdout.read_buf(buffer) => Event::Read(read),
+            read = stdout.read_buf(buffer), if may_read => Event::Read(read),
+            room = room.grow_to(wanted), if !may_read => Event::Room(room),
             call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
             Some(signal) = signals.recv() => Event::Signal(signal),
             () = clock::sleep_until(timeout) => Event::Timeout,
@@ -154,7 +168,9 @@ pub(crate) async fn run(
         if let Event::Call(Some(first)) = event {
             // Whatever else waits goes into the same write.
             connection.call(first);
-            while let Ok(next) = calls.try_recv() {
+            while connection.peer.outgoing().len() < OUT_HIGH_WATER
+                && let Ok(next) = calls.try_recv()
+            {
                 connection.call(next);
             }
         } else if connection.handle(event).is_break() {
@@ -199,7 +215,14 @@ impl Connection<'_> {
                 self.stalled_since = None;
                 ControlFlow::Continue(())
             }
-            Event::Call(_) => ControlFlow::Continue(()),
+            Event::Call(_) | Event::Room(Ok(())) => ControlFlow::Continue(()),
+            Event::Room(Err(NoRoom)) => {
+                // The other calls must not wait for this one's client.
+                self.decoder.discard();
+                self.no_room = true;
+                self.room.set(0);
+                ControlFlow::Continue(())
+            }
             Event::Signal(signal) => {
                 match signal {
                     Signal::Cancel(key) => self.peer.handle_cancel(key),
@@ -224,10 +247,15 @@ impl Connection<'_> {
         // Bounded by the size of one read, after which the writer has its turn again.
         while let Some(line) = self.decoder.next_line() {
             match line {
-                Line::Full(line) => self.peer.handle_line(self.budget.count(line), now),
-                Line::Oversize { .. } => self.peer.handle_oversize(),
+                Line::Full(line) => self.peer.handle_line(self.room.keep(line), now),
+                Line::Oversize { prefix, .. } => {
+                    let no_room = std::mem::take(&mut self.no_room);
+                    let failure = if no_room { NoRoom.failure(Executed::Unknown) } else { too_large() };
+                    self.peer.handle_skipped(&prefix, &failure);
+                }
             }
         }
+        self.room.set(self.decoder.held());
         ControlFlow::Continue(())
     }
 

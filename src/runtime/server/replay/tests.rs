@@ -3,16 +3,20 @@ use super::*;
 const LONG: Duration = Duration::from_secs(3600);
 
 fn streams(revision: Revision) -> Streams {
-    Streams::new(revision, Arc::default())
+    Streams::new(revision, kept())
 }
 
-fn message(text: &str) -> Bytes {
-    Bytes::from(text.to_owned())
+fn kept() -> Arc<Kept> {
+    Kept::new(Budget::new(4 * ALL_BYTES))
+}
+
+fn message(text: &str) -> Pieces {
+    Bytes::from(text.to_owned()).into()
 }
 
 async fn text(reader: &mut Reader) -> Option<String> {
-    let bytes = reader.next(LONG).await?;
-    Some(String::from_utf8(bytes.to_vec()).unwrap())
+    let event = reader.next(LONG).await?;
+    Some(event.slices().map(|slice| String::from_utf8(slice.to_vec()).unwrap()).collect())
 }
 
 /// What a client reads as messages until nothing is left.
@@ -125,23 +129,23 @@ async fn an_answer_over_the_bounds_reaches_its_reader_and_is_not_kept() {
     drop(gone);
     streams.push(&left, message(&large), false);
     assert!(streams.resume(&left.id(0)).is_none(), "nobody reads it, so it is not kept");
-    assert_eq!(streams.account.all.load(Ordering::Relaxed), 0);
+    assert_eq!(streams.account.all.bytes.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn a_session_keeps_so_much_and_the_oldest_goes_first() {
-    let all = Arc::new(AtomicUsize::new(0));
+    let all = kept();
     let streams = Streams::new(Revision::V2025_11_25, Arc::clone(&all));
     let half = Bytes::from(vec![b'x'; MAX_BYTES / 2]);
     let ended: Vec<Arc<Recording>> = (0..12)
         .map(|_| {
             let (recording, _) = streams.open();
-            streams.push(&recording, half.clone(), false);
+            streams.push(&recording, half.clone().into(), false);
             recording.end();
             recording
         })
         .collect();
-    assert!(all.load(Ordering::Relaxed) <= SESSION_BYTES);
+    assert!(all.bytes.load(Ordering::Relaxed) <= SESSION_BYTES);
     assert!(streams.resume(&ended[0].id(0)).is_none());
     assert!(streams.resume(&ended[11].id(0)).is_some());
     for _ in 0..SESSION_STREAMS * 2 {
@@ -149,7 +153,7 @@ fn a_session_keeps_so_much_and_the_oldest_goes_first() {
     }
     assert!(streams.lock().calls.len() <= SESSION_STREAMS);
     drop((streams, ended));
-    assert_eq!(all.load(Ordering::Relaxed), 0, "everything is given back");
+    assert_eq!(all.bytes.load(Ordering::Relaxed), 0, "everything is given back");
 }
 
 #[test]

@@ -1,0 +1,214 @@
+//! Clients that read nothing: what waits for them stays within `max-buffered`, and others are served.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup, World};
+use crate::http::{self, Conn};
+use crate::mcp::{Era, Open, dressed};
+use crate::sse::OldClient;
+use crate::upstream::{Fake, Listening};
+
+const MIB: u64 = 1 << 20;
+/// `max-buffered` of these tests.
+const BUDGET: u64 = 32 * MIB;
+/// What the process may take beside it: itself, its allocator's slack, and the buffers of some 140 connections on both sides.
+const BESIDE: u64 = 96 * MIB;
+/// Clients that read nothing, and so many where each takes longer.
+const CROWD: usize = 140;
+const SMALL_CROWD: usize = 70;
+/// One result, in bytes: more than the kernel takes for a client that does not read.
+const RESULT: u64 = 4 * MIB;
+
+/// Which upstream is asked.
+#[derive(Clone, Copy, Debug)]
+enum Behind {
+    Stdio(&'static str),
+    /// Era, and whether it answers with streams.
+    Http(&'static str, &'static str),
+    Sse,
+}
+
+/// A daemon of that budget before one upstream.
+fn gateway(behind: Behind, server: &str) -> (Gateway, Option<Listening>) {
+    let limits = "[server.limits]\nmax-buffered = \"32MiB\"\nmax-result = \"5MiB\"\nmax-upstream-result = \"5MiB\"";
+    let room = "max-in-flight = 256\ncall-timeout = \"5m\"\ncall-max = \"5m\"";
+    let setup = Setup::new().server(&format!("{server}\n{limits}"));
+    let listening = match behind {
+        Behind::Stdio(_) => None,
+        Behind::Http(era, answers) => Some(Fake::http(era).with("--answers", answers).spawn()),
+        Behind::Sse => Some(Fake::sse().spawn()),
+    };
+    let way = match (behind, &listening) {
+        (Behind::Stdio(era), _) => format!("command = {}", Fake::stdio(era).command()),
+        (_, Some(server)) => format!("url = \"{}\"", server.url),
+        (_, None) => unreachable!(),
+    };
+    let setup = setup.toml(&format!("[upstreams.fx]\n{way}\n{room}"));
+    // What a process says comes in turn, so the other client asks another one.
+    let gateway = setup.fake("other", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__raw", "other__echo"]);
+    (gateway, listening)
+}
+
+/// A file with a tool's result of so many bytes.
+fn result_file(world: &World, bytes: u64) -> PathBuf {
+    let text = "x".repeat(usize::try_from(bytes).unwrap());
+    world.write("work/result.json", &json!({"content": [{"type": "text", "text": text}]}).to_string())
+}
+
+/// The parameters of a call that is answered with that file, after so much progress.
+fn large(world: &World, steps: u64, note_bytes: u64) -> Value {
+    let file = result_file(world, RESULT);
+    let arguments = json!({"file": file.to_str().unwrap(), "steps": steps, "note_bytes": note_bytes});
+    json!({"name": "fx__raw", "arguments": arguments, "_meta": {"progressToken": 1}})
+}
+
+/// Bytes of memory of the process's own.
+fn anonymous(gateway: &Gateway) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
+}
+
+/// Calls that have ended.
+fn ended(gateway: &Gateway) -> u64 {
+    let page = gateway.scrape();
+    let calls = page.lines().filter(|line| line.starts_with("headend_calls_total{method=\"tools/call\""));
+    calls.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// Waits until so many calls have ended, and holds the memory against the budget all the while. Another client is answered.
+fn stays_within(gateway: &Gateway, calls: u64, what: &str) {
+    let mut other = gateway.modern();
+    let (mut most, mut said) = (0, 0);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while ended(gateway) < calls + said {
+        most = most.max(anonymous(gateway));
+        let answer = other.call("other__echo", json!({"text": "still here"}));
+        assert_eq!(answer.message["result"]["content"][0]["text"], "still here", "{what}: {}", answer.raw);
+        said += 1;
+        assert!(Instant::now() < deadline, "{what}: {} of {calls} calls ended", ended(gateway) - said);
+    }
+    most = most.max(anonymous(gateway));
+    let (most, bound) = (most / MIB, (BUDGET + BESIDE) / MIB);
+    assert!(most <= bound, "{what}: {most} MiB, more than {bound}");
+    eprintln!("{what}: {most} MiB of {bound}");
+}
+
+/// Clients over HTTP that ask and read nothing.
+fn crowd(gateway: &Gateway, clients: usize, era: Era, params: &Value) -> Vec<Open> {
+    (0..clients).map(|_| gateway.client(era).open("tools/call", params.clone())).collect()
+}
+
+fn over_http(behind: Behind, clients: usize, era: Era, (steps, note_bytes): (u64, u64)) {
+    let (gateway, _listening) = gateway(behind, "");
+    let params = large(&gateway.world, steps, note_bytes);
+    let _crowd = crowd(&gateway, clients, era, &params);
+    stays_within(&gateway, clients as u64, &format!("{behind:?} {era:?} {steps}"));
+}
+
+#[test]
+fn json_answers_that_nobody_reads_stay_within_the_budget() {
+    over_http(Behind::Http("modern", "json"), CROWD, Era::Modern, (0, 0));
+}
+
+#[test]
+fn results_that_are_rewritten_for_their_client_stay_within_the_budget() {
+    over_http(Behind::Http("legacy", "json"), SMALL_CROWD, Era::Modern, (0, 0));
+}
+
+#[test]
+fn answers_of_a_process_that_nobody_reads_stay_within_the_budget() {
+    over_http(Behind::Stdio("legacy"), SMALL_CROWD, Era::LEGACY, (0, 0));
+}
+
+#[test]
+fn streams_that_nobody_reads_stay_within_the_budget() {
+    over_http(Behind::Http("modern", "sse"), SMALL_CROWD, Era::Modern, (3, 100));
+}
+
+#[test]
+fn recorded_streams_that_nobody_reads_stay_within_the_budget() {
+    over_http(Behind::Stdio("modern"), SMALL_CROWD, Era::LEGACY, (64, 10_000));
+}
+
+#[test]
+fn large_progress_that_nobody_reads_stays_within_the_budget() {
+    over_http(Behind::Sse, SMALL_CROWD, Era::Modern, (16, 50_000));
+}
+
+#[test]
+fn sessions_over_http_and_sse_that_nobody_reads_stay_within_the_budget() {
+    let (gateway, _listening) = gateway(Behind::Sse, "legacy-sse = true");
+    let params = large(&gateway.world, 0, 0);
+    let crowd: Vec<OldClient> = (0..SMALL_CROWD)
+        .map(|_| {
+            let mut client = OldClient::connect(&gateway, gateway.token(), "/sse");
+            client.initialize("2024-11-05");
+            client.send("tools/call", params.clone());
+            client
+        })
+        .collect();
+    stays_within(&gateway, SMALL_CROWD as u64, "HTTP+SSE");
+    drop(crowd);
+}
+
+/// Clients of the admin socket, each with so many calls.
+fn attached(gateway: &Gateway, clients: usize, calls: usize, params: &Value) -> Vec<UnixStream> {
+    let params = dressed(params.clone(), &json!({}));
+    let path = gateway.world.path("run/headend.sock");
+    let attach = || {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(b"{\"headend\":1,\"want\":\"mcp\"}\n").unwrap();
+        let mut hello = String::new();
+        BufReader::with_capacity(1, &stream).read_line(&mut hello).unwrap();
+        for id in 0..calls {
+            let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+            stream.write_all(format!("{call}\n").as_bytes()).unwrap();
+        }
+        stream
+    };
+    (0..clients).map(|_| attach()).collect()
+}
+
+#[test]
+fn attached_clients_that_read_nothing_stay_within_the_budget() {
+    let (gateway, _listening) = gateway(Behind::Http("modern", "json"), "");
+    let params = large(&gateway.world, 0, 0);
+    let _crowd = attached(&gateway, 7, 10, &params);
+    stays_within(&gateway, 70, "attached");
+}
+
+#[test]
+fn bodies_that_come_slowly_stay_within_the_budget() {
+    let (gateway, _listening) = gateway(Behind::Stdio("modern"), "");
+    let client = gateway.modern();
+    let params = client.dress(json!({"name": "other__echo", "arguments": {"text": "x".repeat(3 << 20)}}));
+    let headers = client.headers("tools/call", &params);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let request = http::request("POST", "/mcp", &headers, body.as_bytes());
+    // All of it but the end. Clients that are refused are hung up on, some of them before they have said so much.
+    let part = &request[..request.len() - 16];
+    let mut crowd: Vec<Conn> = (0..CROWD).map(|_| Conn::open(gateway.address).unwrap()).collect();
+    let sent = crowd.iter_mut().filter_map(|conn| conn.send(part).ok()).count();
+    stays_within(&gateway, 0, &format!("slow bodies, {sent} of them"));
+    let most = usize::try_from(BUDGET).unwrap() / part.len();
+    let mut refused = 0;
+    for conn in &mut crowd {
+        conn.patience(Duration::from_millis(20));
+        match conn.head() {
+            Ok(head) => {
+                assert_eq!(head.status, 503, "{head:?}");
+                refused += 1;
+            }
+            Err(error) => refused += usize::from(error.kind() != ErrorKind::TimedOut),
+        }
+    }
+    assert!(refused >= CROWD - 2 * most, "{refused} of {CROWD} were refused; {most} have room");
+    stays_within(&gateway, 0, "slow bodies");
+}
