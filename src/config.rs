@@ -13,6 +13,7 @@ use url::Url;
 
 pub(crate) use crate::catalog::name::UpstreamName;
 use crate::mcp::annotations::Hints;
+use crate::mcp::elicitation::Elicit;
 use crate::mcp::input::Roots;
 use crate::policy::{OnChange, PolicySpec, Trust};
 
@@ -160,6 +161,8 @@ pub(crate) struct Upstream {
     pub(crate) roots: Roots,
     /// Which completions are passed on.
     pub(crate) completions: Completions,
+    /// What the server may ask people.
+    pub(crate) elicit: Elicit,
     /// How far the hints of its tools are believed.
     pub(crate) trust: Trust,
     /// What becomes of an item whose definition changes.
@@ -199,6 +202,16 @@ pub(crate) enum Target {
         transport: Transport,
         headers: Vec<(String, Secret)>,
     },
+}
+
+impl Target {
+    /// Whether the server is on this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        match self {
+            Self::Stdio { .. } => true,
+            Self::Http { url, .. } => upstream::is_loopback(url),
+        }
+    }
 }
 
 /// HTTP transport of an upstream.

@@ -2,6 +2,7 @@
 
 pub(crate) mod annotations;
 pub(crate) mod capability;
+pub(crate) mod elicitation;
 pub(crate) mod imitation;
 pub(crate) mod input;
 pub(crate) mod item;

@@ -6,6 +6,7 @@ pub(crate) mod canonical;
 pub(crate) mod code;
 pub(crate) mod coding;
 pub(crate) mod digest;
+pub(crate) mod foreign;
 pub(crate) mod frame;
 pub(crate) mod headers;
 pub(crate) mod id;

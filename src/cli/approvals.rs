@@ -2,10 +2,11 @@
 
 use clap::{Args, Subcommand};
 
-use super::output::{Failure, plain, print};
+use super::output::{Failure, print};
 use super::{CONFIG, Common, NO, OK, UNAVAILABLE, USAGE, daemon, source};
 use crate::runtime::db::Db;
 use crate::runtime::ledger::{Wish, beside, json};
+use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// Shorter starts of an id are not taken for it.
@@ -57,7 +58,7 @@ pub(super) fn approve(common: &Common, args: &ApproveArgs, json: bool) -> Result
     let wish = Wish::parse(&args.how_long).filter(|wish| *wish != Wish::Deny);
     let wish = wish.ok_or_else(|| {
         let text = format!("--for {:?}: write once, session, always, or a time such as 8h or 30d", args.how_long);
-        Failure::new(USAGE, plain(&text))
+        Failure::new(USAGE, text)
     })?;
     answer(common, &args.id, wish, json)
 }
@@ -119,7 +120,7 @@ impl Place {
             }
             Self::Store(db) => {
                 let by = format!("uid:{}", rustix::process::getuid().as_raw());
-                beside::answer(db, id, wish, &by).map_err(|why| Failure::new(NO, plain(&why)))
+                beside::answer(db, id, wish, &by).map_err(|why| Failure::new(NO, foreign::line(&why)))
             }
             Self::Nowhere => Err(Failure::new(NO, "no question is open")),
         }
@@ -137,16 +138,16 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
         (Some(_), Some(_)) => {
-            Err(Failure::new(NO, plain(&format!("more than one {what} starts with {start:?}; write more of its id"))))
+            Err(Failure::new(NO, format!("more than one {what} starts with {start:?}; write more of its id")))
         }
-        (None, _) => Err(Failure::new(NO, plain(&format!("no {what} is there whose id starts with {start:?}")))),
+        (None, _) => Err(Failure::new(NO, format!("no {what} is there whose id starts with {start:?}"))),
     }
 }
 
-/// A member as text.
+/// A member as text on one line.
 pub(super) fn field(object: &RawObject, name: &str) -> String {
     let text = object.string(name).or_else(|| object.get(name).map(|raw| raw.text().into_owned()));
-    plain(&text.unwrap_or_default())
+    foreign::line(&text.unwrap_or_default()).into_owned()
 }
 
 /// A list as JSON.
@@ -166,7 +167,7 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     for row in &rows {
         let id = field(row, "id");
         text.push_str(&format!("{id}  (needs {})\n", field(row, "min-evidence")));
-        for line in field(row, "message").lines() {
+        for line in foreign::block(&row.string("message").unwrap_or_default()).lines() {
             text.push_str(&format!("    {line}\n"));
         }
         text.push('\n');
@@ -200,7 +201,7 @@ fn answer(common: &Common, start: &str, wish: Wish, json: bool) -> Result<u8, Fa
             Wish::Always => ", until it or its server changes, any arguments".to_owned(),
         };
         let (kind, item, caller) = (field(row, "kind"), field(row, "item"), field(row, "caller"));
-        print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n", plain(&outcome)))?;
+        print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n", foreign::line(&outcome)))?;
     }
     let done = granted || wish == Wish::Deny;
     Ok(if done { OK } else { NO })

@@ -7,11 +7,12 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::output::{Failure, plain, print};
+use super::output::{Failure, print};
 use super::{CONFIG, Common, NO, OK, SOFTWARE, USAGE, source};
 use crate::config;
 use crate::runtime::audit::verify::{Anchor, Report, verify};
 use crate::runtime::audit::{Folder, kept_in, tail::Tail};
+use crate::wire::foreign;
 
 /// How often `tail -f` looks for new records.
 const LOOK: Duration = Duration::from_millis(100);
@@ -98,7 +99,7 @@ fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
         print(&if args.json {
             String::new()
         } else {
-            format!("no records in {}\n", plain(&folder.display().to_string()))
+            format!("no records in {}\n", foreign::line(&folder.display().to_string()))
         })?;
         return Ok(OK);
     }
@@ -109,17 +110,18 @@ fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
 
 fn as_text(report: &Report, folder: &Path) -> String {
     let Report { chain, segments, verdict } = report;
-    match verdict {
+    let text = match verdict {
         Ok(sound) => {
             let files = if *segments == 1 { "1 file".to_owned() } else { format!("{segments} files") };
             let torn = if sound.torn { ", then half a line, as a crash leaves it" } else { "" };
-            format!("{chain}: ok, {files}, last record {}{torn}\n", sound.head)
+            format!("{chain}: ok, {files}, last record {}{torn}", sound.head)
         }
         Err(bad) => {
             let file = folder.join(&bad.segment);
-            plain(&format!("{chain}: BAD: {}: line {}: record {}: {}\n", file.display(), bad.line, bad.seq, bad.what))
+            format!("{chain}: BAD: {}: line {}: record {}: {}", file.display(), bad.line, bad.seq, bad.what)
         }
-    }
+    };
+    foreign::line(&text).into_owned() + "\n"
 }
 
 fn as_json(report: &Report, folder: &Path) -> String {
@@ -150,7 +152,7 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
     let mut fresh = lines.split_off(first);
     loop {
         let text: String =
-            fresh.iter().map(|line| if args.json { plain(line) + "\n" } else { readable(line) }).collect();
+            fresh.iter().map(|line| if args.json { foreign::json(line) + "\n" } else { readable(line) }).collect();
         if !text.is_empty() {
             print(&text)?;
         }
@@ -172,7 +174,7 @@ fn member(line: &str, name: &str) -> Option<String> {
 /// A record for people: when, what, how it was decided, and the rest by name.
 fn readable(line: &str) -> String {
     let Ok(mut record) = serde_json::from_str::<Map<String, Value>>(line) else {
-        return format!("not a record: {}\n", one_line(line));
+        return format!("not a record: {}\n", foreign::line(line));
     };
     for hidden in ["v", "prev", "hash"] {
         record.remove(hidden);
@@ -182,7 +184,7 @@ fn readable(line: &str) -> String {
     let order = ["caller", "item", "count", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
     let first = order.iter().filter_map(|name| Some(((*name).to_owned(), record.remove(*name)?))).collect::<Vec<_>>();
     for (name, value) in first.into_iter().chain(record) {
-        out.push_str(&format!(" {}={}", one_line(&name), shown(&value)));
+        out.push_str(&format!(" {}={}", foreign::line(&name), shown(&value)));
     }
     format!("{}\n", out.trim_end())
 }
@@ -190,13 +192,11 @@ fn readable(line: &str) -> String {
 /// A value without anything that could pass for another member or line.
 fn shown(value: &Value) -> String {
     match value.as_str() {
-        Some(text) if !text.is_empty() && !text.contains([' ', '"', '=', '\t', '\n', '\r']) => one_line(text),
-        _ => one_line(&value.to_string()),
+        Some(text) if !text.is_empty() && !text.contains([' ', '"', '=', '\t', '\n', '\r']) => {
+            foreign::line(text).into_owned()
+        }
+        _ => foreign::line(&value.to_string()).into_owned(),
     }
-}
-
-fn one_line(text: &str) -> String {
-    plain(&text.replace('\n', "\\n").replace('\t', "\\t"))
 }
 
 #[cfg(test)]

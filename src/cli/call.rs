@@ -1,7 +1,8 @@
 //! `headend call`.
 
-use super::output::{Failure, plain, print};
+use super::output::{Failure, print};
 use super::{Common, NO, USAGE, daemon};
+use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Result<u8, Failure> {
@@ -20,8 +21,8 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
     for block in result.get("content").and_then(|raw| elements(raw).ok()).unwrap_or_default() {
         let text = RawObject::parse(&block).ok().filter(|b| b.string("type").as_deref() == Some("text"));
         match text.and_then(|block| block.string("text")) {
-            Some(text) => out.push_str(&plain(&text)),
-            None => out.push_str(&plain(&block.text())),
+            Some(text) => out.push_str(&foreign::block(&text)),
+            None => out.push_str(&foreign::block(&block.text())),
         }
         out.push('\n');
     }

@@ -1,8 +1,9 @@
 //! `headend check`.
 
-use super::output::{Failure, complain, plain, print};
+use super::output::{Failure, complain, print};
 use super::{Common, source};
 use crate::config::{doubts, preflight, show};
+use crate::wire::foreign;
 
 pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     let loaded = source::load(common, &[])?;
@@ -11,7 +12,7 @@ pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     let known = source::existing_store().and_then(|store| store.canonical_names(&config.upstreams));
     let warnings = loaded.warnings.iter().map(ToString::to_string).chain(preflight(config));
     for warning in warnings.chain(doubts(config, known.as_deref())) {
-        complain(&plain(&format!("warning: {warning}")));
+        complain(&format!("warning: {}", foreign::line(&warning)));
     }
     print(&show::render(config))
 }

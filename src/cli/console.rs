@@ -1,12 +1,13 @@
 //! `headend console`.
 
-use super::output::{Failure, plain, print};
+use super::output::{Failure, print};
 use super::{Common, daemon};
+use crate::wire::foreign;
 
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let answer = daemon::connect(common, "admin", None)?.ask("console.link", None)?;
     if json {
         return print(&format!("{}\n", answer.encode().text()));
     }
-    print(&format!("{}\n", plain(&answer.string("link").unwrap_or_default())))
+    print(&format!("{}\n", foreign::line(&answer.string("link").unwrap_or_default())))
 }

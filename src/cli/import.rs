@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::output::{Failure, print};
 use super::{CONFIG, USAGE};
 use crate::config;
+use crate::wire::foreign;
 
 mod entry;
 mod host;
@@ -100,8 +101,7 @@ fn accepted(block: &Block) -> String {
 
 /// One comment line. What stands in a host's file can never end it.
 fn comment(text: &str) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    format!("# {}\n", text.trim_end())
+    format!("# {}\n", foreign::line(text).trim_end())
 }
 
 /// The directory that a project's file is about.

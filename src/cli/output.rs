@@ -1,8 +1,10 @@
-//! What commands print: results on stdout, complaints on stderr, foreign text with its control characters visible.
+//! What commands print: results on stdout, complaints on stderr, foreign text with what is hidden in it spelled out.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 
 use super::{OK, SOFTWARE};
+use crate::wire::foreign;
 
 /// Why a command ends without doing its work.
 #[derive(Debug)]
@@ -29,34 +31,21 @@ pub(super) fn print(text: &str) -> Result<u8, Failure> {
     }
 }
 
-/// Writes a complaint to stderr.
+/// Writes a complaint to stderr. Complaints may quote foreign text, so nothing in them steers a terminal.
 pub(super) fn complain(text: &str) {
     // Nothing is left to do where stderr is closed.
-    drop(writeln!(std::io::stderr().lock(), "headend: {text}"));
+    drop(writeln!(std::io::stderr().lock(), "headend: {}", foreign::block(text)));
 }
 
-/// Foreign text for a terminal: control characters become visible and cannot move the cursor.
-pub(super) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-/// Rows as columns, each as wide as its widest cell.
+/// Rows as columns, each as wide as its widest cell. A row stays one row, whatever its cells hold.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> =
+        rows.iter().map(|row| row.iter().map(|cell| foreign::line(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         out.push('\n');
@@ -69,14 +58,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_cannot_steer_a_terminal() {
-        assert_eq!(plain("a\u{1b}[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
-        assert_eq!(plain("line\nnext"), "line\nnext");
-    }
-
-    #[test]
     fn columns_line_up() {
         let rows = [vec!["a".into(), "bb".into()], vec!["ccc".into(), "d".into()]];
         assert_eq!(table(&rows), "a    bb\nccc  d\n");
+    }
+
+    #[test]
+    fn a_cell_makes_no_row_of_its_own() {
+        for breaks in ["\n", "\r", "\r\n", "\u{b}", "\u{c}", "\u{85}", "\u{2028}", "\u{2029}"] {
+            let rows = [vec![format!("a{breaks}fs__read  tool  pinned"), "x".into()], vec!["b".into(), "y\tz".into()]];
+            let shown = table(&rows);
+            assert_eq!(
+                shown.chars().filter(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')).count(),
+                2,
+                "{shown}"
+            );
+            assert_eq!(shown.lines().count(), 2, "{shown}");
+        }
     }
 }

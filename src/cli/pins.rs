@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, Subcommand};
 use similar::{ChangeTag, TextDiff};
 
-use super::output::{Failure, plain, print, table};
+use super::output::{Failure, print, table};
 use super::{CONFIG, Common, NO, OK, SOFTWARE, UNAVAILABLE, daemon, source};
 use crate::runtime::audit::Journal;
 use crate::runtime::db::Db;
 use crate::runtime::pins::{PinChange, PinKind, PinView, Pins};
 use crate::wire::digest::Digest;
+use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 #[derive(Clone, Debug, Args)]
@@ -85,7 +86,7 @@ fn list(book: &mut Book, json: bool) -> Result<u8, Failure> {
     for pin in answer.get("pins").and_then(|raw| elements(raw).ok()).unwrap_or_default() {
         let Some(shown) = RawObject::parse(&pin).ok().map(|object| Shown::read(&object)) else { continue };
         let digest: String = shown.digest.chars().take(8).collect();
-        rows.push([shown.name, shown.kind, shown.state, digest, shown.why].map(|cell| plain(&cell)).to_vec());
+        rows.push([shown.name, shown.kind, shown.state, digest, shown.why].to_vec());
     }
     print(&table(&rows))
 }
@@ -98,13 +99,13 @@ fn decide(book: &mut Book, decided: &Decided, approve: bool) -> Result<u8, Failu
         if let Some(wanted) = &decided.digest
             && (wanted.len() < 8 || !shown.digest.starts_with(wanted.as_str()))
         {
-            let text = format!("{}: it is {} now; look at it again", plain(name), shown.digest);
+            let text = format!("{}: it is {} now; look at it again", foreign::line(name), shown.digest);
             return Err(Failure::new(NO, text));
         }
         // What is decided about is what is printed here: its digest goes along.
         print(&shown.text(colour))?;
         book.decide(word, &shown)?;
-        print(&format!("{done}: {}\n", plain(name)))?;
+        print(&format!("{done}: {}\n", foreign::line(name)))?;
     }
     Ok(OK)
 }
@@ -138,14 +139,14 @@ impl Shown {
     /// For people: every foreign character that could steer a terminal is made visible.
     fn text(&self, colour: bool) -> String {
         let (old, new) = (readable(self.approved.as_deref()), readable(self.waiting.as_deref()));
-        let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| plain(text));
+        let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
         let mut out = format!("{name} ({kind}): {state}, {why}\n");
         match (&self.approved, &self.waiting) {
             (_, None) => out.push_str(&old),
             (None, Some(_)) => out.push_str(&new),
             (Some(_), Some(_)) => out.push_str(&words(&old, &new, colour)),
         }
-        out.push_str(&format!("\ndigest {}\n", self.digest));
+        out.push_str(&format!("\ndigest {}\n", foreign::line(&self.digest)));
         out
     }
 }
@@ -155,15 +156,7 @@ fn readable(canonical: Option<&str>) -> String {
     let text = canonical.unwrap_or_default();
     let tree = serde_json::from_str::<serde_json::Value>(text);
     let text = tree.and_then(|tree| serde_json::to_string_pretty(&tree)).unwrap_or_else(|_| text.to_owned());
-    visible(&text)
-}
-
-/// Like [`plain`], and whatever else is not ASCII and not a letter or digit is told by its number too.
-fn visible(text: &str) -> String {
-    let escape = |c: char| !(c.is_ascii() || c.is_alphanumeric());
-    let escaped: String =
-        text.chars().map(|c| if escape(c) { c.escape_unicode().to_string() } else { c.into() }).collect();
-    plain(&escaped)
+    foreign::block(&text).into_owned()
 }
 
 /// A difference word by word: `-[old]-` and `+[new]+`, coloured on a terminal.
@@ -309,10 +302,11 @@ mod tests {
             waiting: waiting.map(str::to_owned),
             digest: "d1".to_owned(),
         };
-        let (old, new) = (r#"{"description":"Reads a file."}"#, r#"{"description":"Sends a file.\u001b[31m\u202e"}"#);
+        let (old, new) =
+            (r#"{"description":"Reads a file."}"#, r#"{"description":"Sends a file.\u001b[31m\u202e\u3164\n\u2028x"}"#);
         let text = shown(Some(old), Some(new)).text(false);
         assert!(text.contains(r#""description": -["Reads]-+["Sends]+ a "#), "{text}");
-        for hidden in ['\u{1b}', '\u{202e}'] {
+        for hidden in ['\u{1b}', '\u{202e}', '\u{3164}', '\u{2028}'] {
             assert!(!text.contains(hidden), "{text:?}");
         }
         assert!(shown(Some(old), Some(new)).text(true).contains("\u{1b}[32m"), "colours of our own");

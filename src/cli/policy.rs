@@ -2,12 +2,13 @@
 
 use clap::Args;
 
-use super::output::{Failure, plain, print};
+use super::output::{Failure, print};
 use super::{Common, NO, OK, USAGE, source};
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;
 use crate::runtime::service::LOCAL;
 use crate::runtime::trial::{Trial, Verdict, decide_once};
+use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// What stands in place of a rule's id, and what that means.
@@ -104,7 +105,7 @@ fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
 
 fn text(trial: &Trial<'_>, verdict: &Verdict) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", plain(value)));
+    let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", foreign::line(value)));
     line("decision", verdict.decision);
     line("rule", &verdict.rule);
     line("why", &why(verdict));

@@ -1,7 +1,8 @@
 //! `headend status`.
 
-use super::output::{Failure, plain, print, table};
+use super::output::{Failure, print, table};
 use super::{Common, daemon};
+use crate::wire::foreign;
 use crate::wire::raw::{RawObject, elements};
 
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
@@ -13,7 +14,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
         object
             .string(name)
             .or_else(|| object.get(name).map(|raw| raw.text().into_owned()))
-            .unwrap_or_else(|| "-".into())
+            .map_or_else(|| "-".into(), |text| foreign::line(&text).into_owned())
     };
     let mut rows: Vec<Vec<String>> = vec![
         ["UPSTREAM", "STATE", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "IN FLIGHT", "RESTARTS", "LAST ERROR"]
@@ -24,7 +25,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     for upstream in upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
         let names =
             ["name", "state", "revision", "tools", "prompts", "resources", "in-flight", "restarts", "last-error"];
-        rows.push(names.map(|name| plain(&field(&upstream, name))).to_vec());
+        rows.push(names.map(|name| field(&upstream, name)).to_vec());
     }
     let head = format!(
         "headend {}, up {} s, configuration {}, {} legacy HTTP sessions, {} calls in flight, {} items withheld\n\n",

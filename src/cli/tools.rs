@@ -1,6 +1,6 @@
 //! `headend tools`.
 
-use super::output::{Failure, plain, print, table};
+use super::output::{Failure, print, table};
 use super::{Common, daemon};
 use crate::wire::raw::{RawObject, elements};
 
@@ -14,7 +14,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let tools = answer.get("tools").and_then(|raw| elements(raw).ok()).unwrap_or_default();
     for tool in tools.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
         let names = ["name", "upstream", "original", "canonical", "pin", "effect"];
-        rows.push(names.map(|name| plain(&tool.string(name).unwrap_or_default())).to_vec());
+        rows.push(names.map(|name| tool.string(name).unwrap_or_default()).to_vec());
     }
     print(&table(&rows))
 }

@@ -9,6 +9,7 @@ use url::Url;
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
 use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
+use crate::wire::foreign;
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
@@ -92,9 +93,10 @@ impl Out {
     }
 }
 
-/// A TOML string on one line.
+/// A TOML string on one line, in which hidden characters are escapes.
 pub(crate) fn quoted(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
+    let escapes = |c: char| c.is_control() || foreign::is_hidden(c);
+    if !text.contains(escapes) {
         return Value::String(text.to_owned()).to_string();
     }
     let mut out = String::from("\"");
@@ -103,7 +105,7 @@ pub(crate) fn quoted(text: &str) -> String {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
             // Writing to a string cannot fail.
-            c if c.is_control() => drop(write!(out, "\\u{:04X}", u32::from(c))),
+            c if escapes(c) => drop(write!(out, "\\U{:08X}", u32::from(c))),
             c => out.push(c),
         }
     }
@@ -216,6 +218,10 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
         Roots::Fixed(uris) => out.strings("roots", uris),
     }
     out.string("completions", if upstream.completions == Completions::Pass { "pass" } else { "consented" });
+    if let Some(hosts) = &upstream.elicit.hosts {
+        out.strings("elicit-hosts", &hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
+    }
+    out.raw("elicit-secrets", if upstream.elicit.secrets { "true" } else { "false" });
     out.string("trust", upstream.trust.as_str());
     out.string("on-change", if upstream.on_change == OnChange::Quarantine { "quarantine" } else { "accept" });
     let stated = upstream.annotations.iter().map(|(pattern, stated)| (pattern.clone(), hints(stated)));

@@ -204,6 +204,8 @@ start-timeout = "1m"
 max-in-flight = 3
 queue = 0
 queue-timeout = "0s"
+elicit-hosts = ["login.example.com", "*.bücher.example"]
+elicit-secrets = true
 prefix = "zed_"
 tools = { allow = ["a*", "{b,c}"], deny = ["ab"], rename = { "old.name" = "new" } }
 resources = { deny = ["file:///secret/*"] }

@@ -8,6 +8,7 @@ use url::{Host, Url};
 
 use crate::catalog::name::{UpstreamName, prefix_warnings};
 use crate::mcp::annotations::Hints;
+use crate::mcp::elicitation::{Elicit, HostPattern};
 use crate::mcp::input::Roots;
 use crate::policy::{Annotator, OnChange, Trust};
 
@@ -117,6 +118,10 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
         roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
         completions: table.choice("completions", &COMPLETIONS).unwrap_or_default(),
+        elicit: Elicit {
+            hosts: table.take("elicit-hosts").and_then(|node| hosts(&node)),
+            secrets: table.boolean("elicit-secrets").unwrap_or_default(),
+        },
         trust: table.choice("trust", &Trust::ALL.map(|trust| (trust.as_str(), trust))).unwrap_or_default(),
         on_change: on_change(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
@@ -170,6 +175,19 @@ fn roots(node: &Node<'_>) -> Roots {
         Some(uri)
     });
     Roots::Fixed(uris.collect())
+}
+
+/// The hosts whose pages the server may have opened.
+fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
+    let items = node.items("a list of hosts such as \"login.example.com\" and \"*.example.org\"")?;
+    let hosts = items.iter().filter_map(|item| {
+        let host = HostPattern::parse(&item.string()?);
+        if host.is_none() {
+            item.problem("write a host such as \"login.example.com\" or \"*.example.org\"; no number but 127.0.0.1 and [::1] is a host");
+        }
+        host
+    });
+    Some(hosts.collect())
 }
 
 fn on_change(table: &mut Table<'_>) -> OnChange {
@@ -379,7 +397,7 @@ fn url(node: &Node<'_>) -> Option<Url> {
     Some(url)
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.is_loopback(),

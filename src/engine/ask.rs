@@ -3,7 +3,7 @@
 //! A request is tied to a call only where there is no doubt: it came on the call's own stream, or the call is the only one on
 //! its connection. Everything else is refused; nothing is guessed and nothing is sent to several clients.
 
-use crate::mcp::input::{Kinds, Roots, roots_result};
+use crate::mcp::input::{Kinds, Roots, decline, roots_result};
 use crate::mcp::method::Method;
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
@@ -115,6 +115,11 @@ pub(crate) fn unable(method: &str) -> ClientAnswer {
         }
         _ => declined(method),
     }
+}
+
+/// The answer to a question that people are not shown: the person, as far as the server knows, said no.
+pub(crate) fn refused(method: &str) -> ClientAnswer {
+    if method == "elicitation/create" { Ok(decline()) } else { unable(method) }
 }
 
 /// The answer for a client that does not answer.

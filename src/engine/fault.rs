@@ -1,5 +1,7 @@
 //! How an upstream can misbehave without the gateway failing: one variant each, counted and logged by the shell.
 
+use crate::mcp::input::InputError;
+
 /// One misbehaviour of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
@@ -25,10 +27,27 @@ pub(crate) enum Fault {
     BadList,
     /// A result of a kind that was not negotiated.
     UnexpectedResultType,
+    /// A question that passes for one of the gateway's, or whose text cannot be shown as it is.
+    ForgedQuestion,
+    /// A question for a password or another secret.
+    SecretQuestion,
+    /// A question to open an address that is not opened.
+    UnsafeUrl,
+}
+
+impl From<InputError> for Fault {
+    fn from(why: InputError) -> Self {
+        match why {
+            InputError::Malformed | InputError::NotOffered => Self::UnexpectedResultType,
+            InputError::Imitates | InputError::Unreadable => Self::ForgedQuestion,
+            InputError::Secret => Self::SecretQuestion,
+            InputError::Address(_) => Self::UnsafeUrl,
+        }
+    }
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Garbage,
         Self::Oversize,
         Self::Complex,
@@ -40,6 +59,9 @@ impl Fault {
         Self::AmbiguousRequest,
         Self::BadList,
         Self::UnexpectedResultType,
+        Self::ForgedQuestion,
+        Self::SecretQuestion,
+        Self::UnsafeUrl,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -55,6 +77,9 @@ impl Fault {
             Self::AmbiguousRequest => "ambiguous_request",
             Self::BadList => "bad_list",
             Self::UnexpectedResultType => "unexpected_result_type",
+            Self::ForgedQuestion => "forged_question",
+            Self::SecretQuestion => "secret_question",
+            Self::UnsafeUrl => "unsafe_url",
         }
     }
 }

@@ -6,6 +6,7 @@
 use unicode_security::skeleton;
 
 use crate::wire::canonical::canonical;
+use crate::wire::foreign;
 use crate::wire::raw::RawJson;
 
 /// What only the gateway calls itself, as [`folded`] gives it.
@@ -19,21 +20,12 @@ pub(crate) fn imitates(value: &RawJson) -> bool {
     let Ok(text) = canonical(value) else { return true };
     let text = String::from_utf8_lossy(&text);
     // What turns the direction of text shows other words than it holds.
-    if text.contains(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')) {
+    if text.contains(foreign::turns_direction) {
         return true;
     }
-    let text = text.replace(is_hidden, "");
+    // Characters of no width part a word for programs alone.
+    let text = text.replace(|c: char| foreign::is_hidden(c) && !(c.is_control() && c.is_whitespace()), "");
     text.split(|c: char| !c.is_alphanumeric()).any(|word| folded(word) == folded(NAME))
-}
-
-/// Characters of no width, which part a word for programs alone.
-fn is_hidden(c: char) -> bool {
-    match c {
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
-        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}' => true,
-        c => c.is_control() && !c.is_whitespace(),
-    }
 }
 
 /// Whether a server's key could be taken for one of ours.

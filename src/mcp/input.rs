@@ -2,7 +2,8 @@
 //!
 //! Source: MCP 2026-07-28, basic/patterns/mrtr.
 
-use crate::mcp::imitation::{imitates, is_reserved_key};
+use crate::mcp::elicitation::{self, BadAddress, Terms};
+use crate::mcp::imitation::is_reserved_key;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -91,8 +92,7 @@ impl InputRequest {
         key: String,
         method: &str,
         params: Option<&RawJson>,
-        offered: Kinds,
-        upstream: &str,
+        terms: &Terms,
     ) -> Result<Self, InputError> {
         let mut request = RawObject::default();
         request.set("method", RawJson::string(method));
@@ -108,7 +108,7 @@ impl InputRequest {
             }
             request.set("params", params.encode());
         }
-        Self::read(key, &asked(&request.encode(), offered, upstream)?)
+        Self::read(key, &asked(&request.encode(), terms)?)
     }
 
     /// The request as a modern client knows it: an entry of `inputRequests`.
@@ -181,28 +181,60 @@ fn list_of<'r>(values: impl Iterator<Item = &'r RawJson>) -> RawJson {
     RawJson::trusted(format!("[{}]", values.join(",")))
 }
 
-/// What a server's `input_required` result asks for, and its state.
+/// What a server's `input_required` result asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) asked: Vec<InputRequest>,
+    /// The keys of questions that no client is shown, and why.
+    pub(crate) declined: Vec<(String, InputError)>,
+    /// The server's own state.
+    pub(crate) state: Option<String>,
+}
+
+/// Reads a server's `input_required` result.
 ///
 /// # Errors
-/// [`InputError`]: nothing of it may reach the client then.
-pub(crate) fn requests(
-    result: &RawJson,
-    offered: Kinds,
-    upstream: &str,
-) -> Result<(Vec<InputRequest>, Option<String>), InputError> {
+/// [`InputError`]: nothing of it may reach the client then, and the call cannot go on.
+pub(crate) fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputError> {
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
-    let state = check(&result)?;
-    let mut asked_for = Vec::new();
+    let mut wanted = Wanted { state: check(&result)?, ..Wanted::default() };
     if let Some(requests) = result.remove("inputRequests") {
         let requests = RawObject::parse(&requests).map_err(|_| InputError::Malformed)?;
         for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
-            if is_reserved_key(&key) {
-                return Err(InputError::Imitates);
+            match asked_as(&key, &request, terms) {
+                Ok(request) => wanted.asked.push(InputRequest::read(key, &request)?),
+                Err(why) if why.is_declined() => wanted.declined.push((key, why)),
+                Err(why) => return Err(why),
             }
-            asked_for.push(InputRequest::read(key, &asked(&request, offered, upstream)?)?);
         }
     }
-    Ok((asked_for, state))
+    Ok(wanted)
+}
+
+/// One request for input under the server's key for it, checked and labelled.
+fn asked_as(key: &str, request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
+    let request = asked(request, terms)?;
+    if is_reserved_key(key) { Err(InputError::Imitates) } else { Ok(request) }
+}
+
+/// The response to a question that was declined in the person's name.
+pub(crate) fn decline() -> RawJson {
+    RawJson::trusted(r#"{"action":"decline"}"#)
+}
+
+/// The responses that decline every question of a result. `None` where one of them is no question to a person, so that the
+/// call cannot go on.
+pub(crate) fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
+    let result = RawObject::parse(result).ok()?;
+    let state = check(&result).ok()?;
+    let mut requests = RawObject::parse(result.get("inputRequests")?).ok()?;
+    requests
+        .try_map(|request| {
+            let method = RawObject::parse(request).ok().and_then(|request| request.string("method"));
+            if method.as_deref() == Some("elicitation/create") { Ok(decline()) } else { Err(()) }
+        })
+        .ok()?;
+    Some((requests.encode(), state))
 }
 
 /// The state of a result that asks for input.
@@ -272,6 +304,22 @@ pub(crate) enum InputError {
     NotOffered,
     #[error("The server asked for input in the gateway's name.")]
     Imitates,
+    #[error("The server asked for a password or another secret.")]
+    Secret,
+    #[error("The server asked with text that cannot be shown as it is.")]
+    Unreadable,
+    #[error("The server asked to open an address that is not opened: {0}.")]
+    Address(BadAddress),
+}
+
+impl InputError {
+    /// Whether the server is told that the person declined. Otherwise it asked what it could know to be impossible.
+    pub(crate) fn is_declined(self) -> bool {
+        match self {
+            Self::Malformed | Self::NotOffered => false,
+            Self::Imitates | Self::Secret | Self::Unreadable | Self::Address(_) => true,
+        }
+    }
 }
 
 /// The upstream's `input_required` result as our client gets it. `reseal` makes our state of the upstream's.
@@ -283,14 +331,16 @@ pub(crate) enum InputError {
 /// [`InputError`]: nothing of it may reach the client then.
 pub(crate) fn passed_on(
     result: &RawJson,
-    offered: Kinds,
-    upstream: &str,
+    terms: &Terms,
     reseal: impl FnOnce(Option<String>) -> Option<String>,
 ) -> Result<RawJson, InputError> {
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
     let state = check(&result)?;
     if let Some(requests) = result.get("inputRequests") {
-        let requests = gated(requests, offered, upstream)?;
+        let (requests, declined) = gated(requests, terms)?;
+        if let Some((_, why)) = declined.first() {
+            return Err(*why);
+        }
         result.set("inputRequests", requests);
     }
     let sealed = reseal(state).ok_or(InputError::Malformed)?;
@@ -299,36 +349,53 @@ pub(crate) fn passed_on(
     Ok(result.encode())
 }
 
-/// Requests for input by key, each checked and labelled.
+/// Requests for input by key, each checked and labelled, without those that are declined; these by key, with the reason.
 ///
 /// # Errors
 /// [`InputError`]: none of them may reach the client then.
-pub(crate) fn gated(requests: &RawJson, offered: Kinds, upstream: &str) -> Result<RawJson, InputError> {
+pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
     let mut requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
-    let mut is_reserved = false;
+    let mut verdicts = Vec::new();
+    requests.try_map(|request| match asked(request, terms) {
+        Ok(passed) => {
+            verdicts.push(None);
+            Ok(passed)
+        }
+        Err(why) if why.is_declined() => {
+            verdicts.push(Some(why));
+            Ok(RawJson::EMPTY_OBJECT)
+        }
+        Err(why) => Err(why),
+    })?;
+    let (mut declined, mut verdicts) = (Vec::new(), verdicts.into_iter());
     requests.retain(|key| {
-        is_reserved |= is_reserved_key(key);
-        true
+        let why = verdicts.next().flatten().or_else(|| is_reserved_key(key).then_some(InputError::Imitates));
+        declined.extend(why.map(|why| (key.to_owned(), why)));
+        why.is_none()
     });
-    if is_reserved {
-        return Err(InputError::Imitates);
-    }
-    requests.try_map(|request| asked(request, offered, upstream))?;
-    Ok(requests.encode())
+    Ok((requests.encode(), declined))
 }
 
-/// The pages that an error -32042 wants opened before the call, as requests for input. `None` where it names none.
+/// The pages that an error -32042 wants opened before the call, as requests for input.
 ///
 /// Source: MCP 2025-11-25, client/elicitation, "URL Elicitation Required Error".
-pub(crate) fn pages(error: &RawObject, offered: Kinds, upstream: &str) -> Option<Vec<InputRequest>> {
-    let data = RawObject::parse(error.get("data")?).ok()?;
-    let pages = elements(data.get("elicitations")?).ok()?;
+///
+/// # Errors
+/// [`InputError`]: none of them may be opened; [`InputError::Malformed`] also where it names none.
+pub(crate) fn pages(error: &RawObject, terms: &Terms) -> Result<Vec<InputRequest>, InputError> {
+    if !terms.offered.url {
+        return Err(InputError::NotOffered);
+    }
+    let data = error.get("data").and_then(|data| RawObject::parse(data).ok()).ok_or(InputError::Malformed)?;
+    let pages = data.get("elicitations").and_then(|raw| elements(raw).ok()).ok_or(InputError::Malformed)?;
+    if pages.is_empty() || pages.len() > MAX_PAGES {
+        return Err(InputError::Malformed);
+    }
     let page = |(n, params): (usize, &RawJson)| {
         let key = format!("page-{}", n + 1);
-        InputRequest::of_legacy(key, "elicitation/create", Some(params), offered, upstream).ok()
+        InputRequest::of_legacy(key, "elicitation/create", Some(params), terms)
     };
-    let pages = pages.iter().enumerate().map(page).collect::<Option<Vec<_>>>()?;
-    (!pages.is_empty() && pages.len() <= MAX_PAGES).then_some(pages)
+    pages.iter().enumerate().map(page).collect()
 }
 
 /// Whether all of these questions were accepted.
@@ -340,40 +407,37 @@ pub(crate) fn all_accepted<'k>(responses: &RawJson, mut keys: impl Iterator<Item
     })
 }
 
-/// One request for input, checked and labelled.
-fn asked(request: &RawJson, offered: Kinds, upstream: &str) -> Result<RawJson, InputError> {
+/// One request for input, checked and labelled. What the client never offered is not looked into.
+fn asked(request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
     let mut request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
     let method = request.string("method").ok_or(InputError::Malformed)?;
-    let params = request.get("params").map_or_else(|| Ok(RawObject::default()), RawObject::parse);
-    let mut params = params.map_err(|_| InputError::Malformed)?;
+    let offered = terms.offered;
     let is_offered = match method.as_str() {
-        "elicitation/create" => {
-            if imitates(&params.encode()) {
-                return Err(InputError::Imitates);
-            }
-            let message = params.string("message").ok_or(InputError::Malformed)?;
-            params.set("message", RawJson::string(&format!("[{upstream}] {message}")));
-            match params.string("mode").as_deref() {
-                None | Some("form") => offered.form,
-                Some("url") => offered.url,
-                Some(_) => return Err(InputError::Malformed),
-            }
-        }
-        "sampling/createMessage" => {
-            let tools = params.get("tools").is_some() || params.get("toolChoice").is_some();
-            // At our client "this server" would mean all upstreams together.
-            if params.get("includeContext").is_some() {
-                params.set("includeContext", RawJson::string("none"));
-            }
-            offered.sampling && (offered.sampling_tools || !tools)
-        }
+        "elicitation/create" => offered.form || offered.url,
+        "sampling/createMessage" => offered.sampling,
         "roots/list" => offered.roots,
         _ => return Err(InputError::Malformed),
     };
     if !is_offered {
         return Err(InputError::NotOffered);
     }
-    if request.get("params").is_some() {
+    let has_params = request.get("params").is_some();
+    let params = request.get("params").map_or_else(|| Ok(RawObject::default()), RawObject::parse);
+    let mut params = params.map_err(|_| InputError::Malformed)?;
+    if method == "elicitation/create" {
+        elicitation::pass(&mut params, terms)?;
+    }
+    if method == "sampling/createMessage" {
+        let tools = params.get("tools").is_some() || params.get("toolChoice").is_some();
+        if tools && !offered.sampling_tools {
+            return Err(InputError::NotOffered);
+        }
+        // At our client "this server" would mean all upstreams together.
+        if params.get("includeContext").is_some() {
+            params.set("includeContext", RawJson::string("none"));
+        }
+    }
+    if has_params {
         request.set("params", params.encode());
     }
     Ok(request.encode())
@@ -411,7 +475,7 @@ mod tests {
     fn pass(request: &str, offered: Kinds) -> Result<String, InputError> {
         let result =
             format!(r#"{{"resultType":"input_required","inputRequests":{{"k":{request}}},"requestState":"theirs"}}"#);
-        passed_on(&RawJson::trusted(result), offered, "git", |state| {
+        passed_on(&RawJson::trusted(result), &Terms::for_tests(offered), |state| {
             Some(format!("ours({})", state.unwrap_or_default()))
         })
         .map(|raw| raw.text().into_owned())
@@ -430,16 +494,19 @@ mod tests {
             let passed = pass(request, all).unwrap();
             assert!(passed.contains(r#""requestState":"ours(theirs)""#), "{label}: {passed}");
         }
-        assert!(pass(FORM, all).unwrap().contains(r#""message":"[git] Which?""#));
+        assert!(pass(FORM, all).unwrap().contains(r#""message":"[git] Which? [git]""#));
         assert!(pass(URL, all).unwrap().contains(r#""url":"https://x.example/?a=%2F""#), "URLs stay as they are");
         assert!(pass(SAMPLE, all).unwrap().contains(r#""includeContext":"none""#));
         assert_eq!(pass(r#"{"method":"tools/call"}"#, all), Err(InputError::Malformed));
+        let forged = FORM.replace("Which?", "headend asks");
+        assert_eq!(pass(&forged, Kinds::default()), Err(InputError::NotOffered), "before its text is looked at");
+        assert_eq!(pass(&forged, all), Err(InputError::Imitates));
     }
 
     #[test]
     fn neither_requests_nor_state_is_nothing_to_go_on_with() {
         let bare = RawJson::trusted(r#"{"resultType":"input_required"}"#);
-        let passed = passed_on(&bare, Kinds::default(), "git", |_| Some(String::new()));
+        let passed = passed_on(&bare, &Terms::for_tests(Kinds::default()), |_| Some(String::new()));
         assert_eq!(passed.map(|raw| raw.text().into_owned()), Err(InputError::Malformed));
     }
 
@@ -448,13 +515,14 @@ mod tests {
         let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[
             {"mode":"url","message":"Log in","url":"https://x.example/","elicitationId":"e"}]}}"#;
         let error = RawObject::parse(&RawJson::trusted(error)).unwrap();
-        let url = Kinds { url: true, ..Kinds::default() };
-        let found = pages(&error, url, "hub").unwrap();
+        let terms = Terms::for_tests(Kinds { url: true, ..Kinds::default() });
+        let found = pages(&error, &terms).unwrap();
         assert_eq!(
             found[0].entry().text(),
-            r#"{"method":"elicitation/create","params":{"mode":"url","message":"[hub] Log in","url":"https://x.example/"}}"#
+            r#"{"method":"elicitation/create","params":{"mode":"url","message":"[git] Log in [git]","url":"https://x.example/"}}"#
         );
-        assert!(pages(&error, Kinds { form: true, ..Kinds::default() }, "hub").is_none());
+        let forms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
+        assert_eq!(pages(&error, &forms).unwrap_err(), InputError::NotOffered);
         for (responses, want) in [
             (r#"{"page-1":{"action":"accept"}}"#, true),
             (r#"{"page-1":{"action":"decline"}}"#, false),

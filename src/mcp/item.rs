@@ -8,6 +8,8 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 
 mod hygiene;
 
+pub(crate) use self::hygiene::{StringAt, rewritten};
+
 /// Largest definition that is offered on, in bytes: a 16 KiB description and a 256 KiB schema fit twice.
 const MAX_DEFINITION_BYTES: usize = 512 * 1024;
 

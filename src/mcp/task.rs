@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use crate::mcp::input::{InputError, Kinds, gated};
+use crate::mcp::elicitation::Terms;
+use crate::mcp::input::{InputError, gated};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::voice::{self, Taken};
 use crate::wire::code;
@@ -195,11 +196,12 @@ impl Task {
         }
     }
 
-    /// The answer to `tasks/get` as our client gets it, under the id that it asked with.
+    /// The answer to `tasks/get` as our client gets it, under the id that it asked with, and the questions that it does not get
+    /// because they are declined, by key.
     ///
     /// # Errors
     /// [`InputError`]: the server asks for what the client did not offer.
-    pub(crate) fn shown(mut self, id: &str, offered: Kinds, upstream: &str) -> Result<RawJson, InputError> {
+    pub(crate) fn shown(mut self, id: &str, terms: &Terms) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
         let status = self.status;
         self.object.retain(|name| {
             MEMBERS.contains(&name)
@@ -213,9 +215,16 @@ impl Task {
         self.object.set("resultType", RawJson::string("complete"));
         self.object.set("taskId", RawJson::string(id));
         self.bound_life();
+        let mut declined = Vec::new();
         if let Some(requests) = self.object.get("inputRequests") {
-            let requests = gated(requests, offered, upstream)?;
-            self.object.set("inputRequests", requests);
+            let passed;
+            (passed, declined) = gated(requests, terms)?;
+            if !declined.is_empty() && passed == RawJson::EMPTY_OBJECT {
+                self.object.remove("inputRequests");
+                self.object.set("status", RawJson::string("working"));
+            } else {
+                self.object.set("inputRequests", passed);
+            }
         }
         if let Some(result) = self.object.get("result").map(inlined) {
             self.object.set("result", result);
@@ -223,7 +232,7 @@ impl Task {
         if let Some(error) = self.object.get("error").map(outward) {
             self.object.set("error", error);
         }
-        Ok(self.object.encode())
+        Ok((self.object.encode(), declined))
     }
 }
 
@@ -247,7 +256,9 @@ fn outward(error: &RawJson) -> RawJson {
     let error = RawObject::parse(error).unwrap_or_default();
     let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
     let message = error.string("message").unwrap_or_default();
-    error_object(code::outward(code), &message, error.get("data"))
+    // Pages to open are asked for by a task's own questions; here nothing would judge them.
+    let data = error.get("data").filter(|_| code != code::URL_ELICITATION_REQUIRED);
+    error_object(code::outward(code), &message, data)
 }
 
 /// The result of a call whose task was cancelled at its server.
@@ -260,6 +271,7 @@ pub(crate) fn cancelled(upstream: &str, message: Option<&str>) -> RawJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::input::Kinds;
 
     fn raw(text: &str) -> RawJson {
         RawJson::trusted(text.to_owned())
@@ -342,7 +354,8 @@ mod tests {
     }
 
     fn shown(text: &str, offered: Kinds) -> Result<String, InputError> {
-        Task::got(&raw(text), "git").unwrap().shown("ours", offered, "git").map(|raw| raw.text().into_owned())
+        let terms = Terms::for_tests(offered);
+        Task::got(&raw(text), "git").unwrap().shown("ours", &terms).map(|(raw, _)| raw.text().into_owned())
     }
 
     #[test]
@@ -352,9 +365,15 @@ mod tests {
         let passed = shown(asks, form).unwrap();
         assert_eq!(
             passed,
-            r#"{"resultType":"complete","taskId":"ours","status":"input_required","ttlMs":9,"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"[git] Sure?"}}}}"#
+            r#"{"resultType":"complete","taskId":"ours","status":"input_required","ttlMs":9,"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"[git] Sure? [git]"}}}}"#
         );
         assert_eq!(shown(asks, Kinds::default()), Err(InputError::NotOffered));
+        let secret = asks.replace(
+            "\"message\":\"Sure?\"",
+            r#""message":"Who?","requestedSchema":{"properties":{"pw":{"format":"password"}}}"#,
+        );
+        let passed = shown(&secret, form).unwrap();
+        assert!(passed.contains(r#""status":"working""#) && !passed.contains("inputRequests"), "{passed}");
     }
 
     #[test]

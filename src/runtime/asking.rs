@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Reason};
+use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
@@ -311,11 +312,11 @@ fn action(result: &RawJson) -> Option<String> {
 /// What a client's answer to our form says. Whatever is not clearly a yes is a no.
 fn read(result: &RawJson) -> Agreed {
     let Ok(result) = RawObject::parse(result) else { return Agreed::Dismiss };
-    let decision = || RawObject::parse(result.get("content")?).ok()?.string("decision");
+    let decision = || RawObject::parse(result.get("content")?).ok()?.string(DECISION);
     match result.string("action").as_deref() {
         Some("accept") => match decision().as_deref() {
-            Some("once") => Agreed::Allow(Lifetime::Once),
-            Some("session") => Agreed::Allow(Lifetime::Session),
+            Some(ONCE) => Agreed::Allow(Lifetime::Once),
+            Some(SESSION) => Agreed::Allow(Lifetime::Session),
             _ => Agreed::Deny,
         },
         Some("decline") => Agreed::Deny,
@@ -335,15 +336,15 @@ pub(crate) fn form(message: &str, revision: Revision, has_session: bool) -> RawJ
     let mode = if revision >= Revision::V2025_11_25 { r#""mode":"form","# } else { "" };
     let decision = if revision >= Revision::V2025_11_25 {
         format!(
-            r#"{{"type":"string","title":"Decision","oneOf":[{{"const":"deny","title":"Deny"}},{{"const":"once","title":"Allow once"}},{{"const":"session","title":"{session}"}}],"default":"deny"}}"#
+            r#"{{"type":"string","title":"Decision","oneOf":[{{"const":"{DENY}","title":"Deny"}},{{"const":"{ONCE}","title":"{ALLOW_ONCE}"}},{{"const":"{SESSION}","title":"{session}"}}],"default":"{DENY}"}}"#
         )
     } else {
         format!(
-            r#"{{"type":"string","title":"Decision","enum":["deny","once","session"],"enumNames":["Deny","Allow once","{session}"]}}"#
+            r#"{{"type":"string","title":"Decision","enum":["{DENY}","{ONCE}","{SESSION}"],"enumNames":["Deny","{ALLOW_ONCE}","{session}"]}}"#
         )
     };
     RawJson::trusted(format!(
-        r#"{{{mode}"message":{},"requestedSchema":{{"type":"object","properties":{{"decision":{decision}}},"required":["decision"]}}}}"#,
+        r#"{{{mode}"message":{},"requestedSchema":{{"type":"object","properties":{{"{DECISION}":{decision}}},"required":["{DECISION}"]}}}}"#,
         RawJson::string(message).text()
     ))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::engine::ask::ClientAnswer;
-use crate::mcp::input::{InputError, InputRequest, Kinds, requests};
+use crate::mcp::input::{InputRequest, Wanted, decline};
 use crate::mcp::version::Revision;
 use crate::runtime::asker::{Asker, Question};
 use crate::runtime::clock;
@@ -40,20 +40,14 @@ pub(crate) enum Step {
 }
 
 impl Dialogue {
-    /// Reads the server's result.
-    ///
-    /// # Errors
-    /// [`InputError`].
-    pub(crate) fn open(
-        result: &RawJson,
-        upstream: &str,
-        revision: Revision,
-        asker: &Arc<Asker>,
-        offered: Kinds,
-    ) -> Result<Self, InputError> {
-        let (asked, state) = requests(result, offered, upstream)?;
+    /// Begins with what a server's result asks for. What is declined has its answer already.
+    pub(crate) fn open(wanted: Wanted, revision: Revision, asker: &Arc<Asker>) -> Self {
+        let Wanted { asked, declined, state } = wanted;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
         let (mut waiting, mut responses) = (VecDeque::new(), RawObject::default());
+        for (key, _) in declined {
+            responses.set(&key, decline());
+        }
         for request in asked {
             let key = request.key.clone();
             match request.for_revision(revision, id) {
@@ -62,7 +56,7 @@ impl Dialogue {
                 Err(_) => responses.set(&key, cancelled()),
             }
         }
-        Ok(Self { asker: Arc::clone(asker), state, waiting, open: None, responses })
+        Self { asker: Arc::clone(asker), state, waiting, open: None, responses }
     }
 
     /// Asks one after the other, which is kinder to a person than all at once. Cancel-safe.

@@ -212,6 +212,7 @@ impl Gateway {
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
             recent: Recent::default(),
             console: OnceLock::new(),
+            ports: OnceLock::new(),
             started: clock::now(),
         });
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
@@ -239,6 +240,7 @@ impl Gateway {
             profile,
             settled: self.supervised.settled.clone(),
             connected: Some(self.service.metrics.connected("stdio")),
+            is_here: true,
             max_line_bytes: limits.body_bytes,
             bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
             max_uris: limits.uris_per_stream,
@@ -267,6 +269,8 @@ impl Gateway {
             }
             None => None,
         };
+        let bound = listeners.iter().chain(&metrics).chain(&console).map(|(_, local)| local.port());
+        self.service.ports.get_or_init(|| bound.collect());
         let tokens = match &config.server.auth {
             Auth::None => None,
             Auth::Token { tokens } => Some(self.tokens(tokens, &mut addresses)?),

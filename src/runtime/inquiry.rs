@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::ask::ServerRequest;
-use crate::mcp::input::{InputError, InputRequest, Kinds};
+use crate::mcp::input::InputRequest;
 use crate::runtime::clock;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -23,17 +22,12 @@ impl Inquiry {
         self.until
     }
 
-    /// Adds a question of a parked call, whose id is its key.
-    ///
-    /// # Errors
-    /// [`InputError`]: the client must not see it.
-    pub(crate) fn add(&mut self, question: &ServerRequest, offered: Kinds, upstream: &str) -> Result<(), InputError> {
-        let key = question.id.parse::<String>().map_err(|_| InputError::Malformed)?;
-        let params = question.params.as_ref();
-        let request = InputRequest::of_legacy(key, &question.method, params, offered, upstream)?;
-        self.asked.push((question.id.clone(), request));
+    /// Adds a question of a parked call that was judged; its id is its key. `false` where the id is none.
+    pub(crate) fn add(&mut self, id: &RawJson, judged: InputRequest) -> bool {
+        let Ok(key) = id.parse::<String>() else { return false };
+        self.asked.push((id.clone(), InputRequest { key, ..judged }));
         self.until.get_or_insert_with(|| clock::now() + GATHER);
-        Ok(())
+        true
     }
 
     /// The server wants no answer any more.

@@ -1,16 +1,17 @@
 //! A permitted call on its way: slot, upstream, progress, deadline, exactly one answer.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::engine::ask::{ServerRequest, unable};
+use crate::engine::ask::{ServerRequest, refused as refused_question, unable};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
-use crate::mcp::input::{InputError, InputRequest, Kinds, pages, passed_on};
+use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project;
@@ -31,11 +32,11 @@ use crate::runtime::snapshot::View;
 use crate::runtime::upstream::handle::{Handle, Slot};
 use crate::runtime::upstream::lane::{LaneUse, Wants};
 use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
-use crate::wire::code;
 use crate::wire::digest::Digest;
 use crate::wire::message::encode_notification;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::raw::RawJson;
 
+mod declined;
 mod outcome;
 mod recheck;
 mod start;
@@ -98,6 +99,8 @@ pub(crate) struct LiveCall {
     answer: Option<Answer>,
     /// Questions of a legacy server that a modern client is about to get.
     inquiry: Inquiry,
+    /// Questions that were declined in the person's name.
+    declines: AtomicU32,
 }
 
 /// What the service has decided and prepared for one call.
@@ -144,6 +147,8 @@ pub(crate) struct InputContext {
     /// Of the upstream's launch.
     pub(crate) launch: Digest,
     pub(crate) offered: Kinds,
+    /// The client is on this machine.
+    pub(crate) is_here: bool,
     /// Rounds so far.
     pub(crate) round: u8,
     /// For legacy clients, which are asked by requests.
@@ -236,6 +241,7 @@ impl LiveCall {
             closing: Vec::new(),
             answer: None,
             inquiry: Inquiry::default(),
+            declines: AtomicU32::new(0),
         }
     }
 
@@ -357,25 +363,26 @@ impl LiveCall {
     /// A legacy server wants to know something of the client.
     fn asked(&mut self, request: ServerRequest) -> Option<LiveEvent> {
         let (id, method) = (request.id.clone(), request.method.clone());
-        let upstream = self.handle.name.as_str();
-        let taken = match self.input.as_deref() {
-            Some(InputContext { asker: Some(asker), offered, .. }) => {
-                match self.relay.ask(asker, *offered, request, upstream, self.revision) {
+        let judged = InputRequest::of_legacy(String::new(), &method, request.params.as_ref(), &self.terms());
+        let taken = match (self.input.as_deref(), judged) {
+            (Some(_), Err(why)) if why.is_declined() => {
+                self.declined(why);
+                if let Some(running) = &mut self.running {
+                    running.exchange.reply(&id, refused_question(&method));
+                }
+                return None;
+            }
+            (Some(InputContext { asker: Some(asker), .. }), Ok(judged)) => {
+                match self.relay.ask(asker, request, judged, self.revision) {
                     Some(question) => return Some(LiveEvent::Question(self.service.budget.count(question))),
                     None => false,
                 }
             }
-            Some(input) => {
+            (Some(_), Ok(judged)) => {
                 let is_parked = self.running.as_ref().is_some_and(|r| matches!(r.exchange, Exchange::Held(_)));
-                if is_parked {
-                    self.inquiry.add(&request, input.offered, upstream).is_ok()
-                } else {
-                    let params = request.params.as_ref();
-                    InputRequest::of_legacy(String::new(), &method, params, input.offered, upstream).is_ok()
-                        && self.park(request)
-                }
+                if is_parked { self.inquiry.add(&id, judged) } else { self.park(request) }
             }
-            None => false,
+            (Some(_), Err(_)) | (None, _) => false,
         };
         if !taken {
             self.handle.metrics.fault(Fault::RefusedRequest.as_str());
@@ -459,13 +466,13 @@ impl LiveCall {
                 if self.retry_as_task(&raw) {
                     return None;
                 }
-                if let Some(answer) = self.pages(&raw) {
+                let wanted = self.pages_of(&raw);
+                if let Some(answer) = self.pages(&wanted) {
                     self.count(OutcomeLabel::InputRequired);
                     answer
                 } else {
                     self.count(OutcomeLabel::Error);
-                    let offered = self.input.as_ref().map(|input| input.offered).unwrap_or_default();
-                    translate(self.labels.method, &raw, self.revision, offered, self.handle.name.as_str())
+                    translate(self.labels.method, &raw, self.revision, &wanted)
                 }
             }
         };
@@ -491,14 +498,8 @@ impl LiveCall {
                 )))
             }
             Step::Answered { responses, state } => {
-                let (_, mut outgoing) = self.dialogue.take()?;
-                outgoing.body.set("inputResponses", responses);
-                outgoing.body.remove("requestState");
-                if let Some(state) = state {
-                    outgoing.body.set("requestState", RawJson::string(&state));
-                }
-                outgoing.resumed = true;
-                self.waiting = Some(outgoing);
+                let (_, outgoing) = self.dialogue.take()?;
+                self.go_on(outgoing, responses, state);
                 None
             }
         }
@@ -512,7 +513,9 @@ impl LiveCall {
         if input.round > MAX_ROUNDS {
             return Err(InputError::Malformed);
         }
-        let dialogue = Dialogue::open(raw, self.handle.name.as_str(), self.revision, asker, input.offered)?;
+        let wanted = requests(raw, &self.terms())?;
+        wanted.declined.iter().for_each(|(_, why)| self.declined(*why));
+        let dialogue = Dialogue::open(wanted, self.revision, asker);
         self.running = None;
         self.dialogue = Some((Box::new(dialogue), outgoing));
         Ok(())
@@ -530,7 +533,7 @@ impl LiveCall {
         let passed = self.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
             let scope = input.scope(method, self.handle.name.as_str());
             let round = input.round.saturating_add(1);
-            passed_on(raw, input.offered, self.handle.name.as_str(), |inner| {
+            passed_on(raw, &self.terms(), |inner| {
                 let state = Opened { round, carried: inner.map_or(Carried::Nothing, Carried::Upstream) };
                 let nonce = clock::random();
                 (round <= MAX_ROUNDS)
@@ -544,6 +547,10 @@ impl LiveCall {
                 self.end();
                 Some(LiveEvent::Done(Answer::ok(result)))
             }
+            Err(why) if why.is_declined() => {
+                self.declined(why);
+                if self.decline_all(raw) { None } else { Some(self.misasked(why)) }
+            }
             Err(why) => Some(self.misasked(why)),
         }
     }
@@ -554,13 +561,9 @@ impl LiveCall {
     }
 
     /// Asks a modern client to open the pages without which the server did not take the call.
-    fn pages(&self, raw: &RawJson) -> Option<Answer> {
+    fn pages(&self, wanted: &Result<Vec<InputRequest>, InputError>) -> Option<Answer> {
         let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
-        let error = RawObject::parse(raw).ok()?;
-        if error.get("code")?.parse::<i64>().ok()? != code::URL_ELICITATION_REQUIRED {
-            return None;
-        }
-        let pages = pages(&error, input.offered, self.handle.name.as_str())?;
+        let pages = wanted.as_ref().ok()?;
         let keys = pages.iter().map(|page| page.key.as_str()).collect::<Vec<_>>().join(" ");
         let scope = input.scope(self.labels.method, self.handle.name.as_str());
         let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
-use crate::mcp::input::{InputRequest, Kinds};
+use crate::mcp::input::InputRequest;
 use crate::mcp::version::Revision;
 use crate::runtime::asker::{Asker, Question};
 use crate::runtime::clock;
@@ -49,22 +49,19 @@ impl Relay {
         self.open.is_empty()
     }
 
-    /// Opens a question; the message for the client. `None` when this client cannot be asked that.
+    /// Opens a question that was judged; the message for the client. `None` when this client cannot be asked that.
     pub(crate) fn ask(
         &mut self,
         asker: &Arc<Asker>,
-        offered: Kinds,
         request: ServerRequest,
-        upstream: &str,
+        judged: InputRequest,
         revision: Revision,
     ) -> Option<Bytes> {
         if self.open.len() >= MAX_OPEN {
             return None;
         }
-        let (method, params) = (&request.method, request.params.as_ref());
-        let asked = InputRequest::of_legacy(String::new(), method, params, offered, upstream).ok()?;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
-        let asked = asked.for_revision(revision, id).ok()?;
+        let asked = judged.for_revision(revision, id).ok()?;
         let (message, question) = asker.ask(&asked.method, asked.params.as_ref())?;
         let now = clock::now();
         self.since.get_or_insert(now);

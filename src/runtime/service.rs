@@ -18,6 +18,7 @@ use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::engine::used::Used;
 use crate::mcp::capability::{AtPresent, discover_result};
+use crate::mcp::elicitation::Own;
 use crate::mcp::input::Kinds;
 use crate::mcp::log::{LogLevel, LogSwitch};
 use crate::mcp::meta::MetaError;
@@ -105,6 +106,20 @@ pub(crate) struct Service {
     pub(crate) used: Mutex<Used>,
     /// Where the console is, once it listens: the beginning of its pages' URLs.
     pub(crate) console: OnceLock<String>,
+    /// The ports that this process listens on.
+    pub(crate) ports: OnceLock<Vec<u16>>,
+}
+
+impl Service {
+    /// Our own listeners: those of this process, and those of the configuration, which another process may serve.
+    pub(crate) fn own(&self) -> Own {
+        let snapshot = self.snapshots.load();
+        let config = &snapshot.config;
+        let listens = config.server.listen.iter().chain(&config.metrics).chain(&config.console.listen);
+        let mut ports: Vec<u16> = listens.map(std::net::SocketAddr::port).collect();
+        ports.extend(self.ports.get().into_iter().flatten());
+        Own { ports, names: config.server.allowed_hosts.clone() }
+    }
 }
 
 /// Who asks, and how its answers must look.
@@ -115,6 +130,8 @@ pub(crate) struct ClientContext {
     pub(crate) revision: Revision,
     /// What the client can be asked for.
     pub(crate) offered: Kinds,
+    /// It is on this machine: an address on loopback is the same place to it.
+    pub(crate) is_here: bool,
     /// How a legacy client is asked, where it can be.
     pub(crate) asker: Option<Arc<Asker>>,
     /// The log level of a legacy session.
@@ -128,7 +145,17 @@ pub(crate) struct ClientContext {
 impl ClientContext {
     /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
     pub(crate) fn new(caller: Arc<str>, profile: Option<Arc<str>>, revision: Revision) -> Self {
-        Self { caller, profile, revision, offered: Kinds::default(), asker: None, log: None, watched: None, tag: None }
+        Self {
+            caller,
+            profile,
+            revision,
+            offered: Kinds::default(),
+            is_here: false,
+            asker: None,
+            log: None,
+            watched: None,
+            tag: None,
+        }
     }
 
     /// The number of its session or pipe.

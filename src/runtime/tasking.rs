@@ -14,7 +14,8 @@ use crate::catalog::merge::Entry;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::peer::malformed;
-use crate::mcp::input::{InputError, InputRequest, Kinds};
+use crate::mcp::elicitation::Terms;
+use crate::mcp::input::{InputError, InputRequest, Kinds, decline};
 use crate::mcp::method::Method;
 use crate::mcp::task::{self, Status, Task};
 use crate::mcp::version::Era;
@@ -111,6 +112,21 @@ impl Errands {
     }
 }
 
+/// Tells the server of a client's own task that these questions are declined. The client asks after the task again in any case.
+pub(crate) fn decline_questions<'k>(way: Way, call: &Outgoing, id: &str, keys: impl Iterator<Item = &'k str>) {
+    let mut responses = RawObject::default();
+    for key in keys {
+        responses.set(key, decline());
+    }
+    let tasks = way.tasks.clone();
+    let errands = Errands { way, pattern: Outgoing { body: RawObject::default(), ..call.clone() }, legacy: false };
+    let mut exchange = errands.send(Method::TasksUpdate, id, Some(responses.encode()));
+    tasks.spawn("declined question", async move {
+        drop(tokio::time::timeout(FAREWELL, outcome(&mut exchange)).await);
+        drop(errands);
+    });
+}
+
 async fn outcome(exchange: &mut Exchange) -> Outcome {
     loop {
         if let ExchangeEvent::Done(outcome) = exchange.next().await {
@@ -139,7 +155,7 @@ pub(crate) struct TaskExchange {
     /// Taken when this is dropped.
     errands: Option<Errands>,
     upstream: String,
-    offered: Kinds,
+    terms: Terms,
     wants_progress: bool,
     leg: Leg,
     /// The upstream's own id of the task that runs.
@@ -157,9 +173,9 @@ pub(crate) struct TaskExchange {
 
 impl TaskExchange {
     /// Makes a call that may become a task.
-    pub(crate) fn start(way: Way, mut outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
+    pub(crate) fn start(way: Way, terms: Terms, mut outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
         let legacy = way.link.agreed().revision.era() == Era::Legacy;
-        let offered = Kinds::of(outgoing.capabilities.as_ref());
+        let terms = Terms { offered: Kinds::of(outgoing.capabilities.as_ref()), ..terms };
         if legacy {
             let ttl = way.handle.spec.load().call_max.as_millis();
             outgoing.body.set("task", RawJson::trusted(format!(r#"{{"ttl":{ttl}}}"#)));
@@ -174,7 +190,7 @@ impl TaskExchange {
         Exchange::Task(Box::new(Self {
             errands: Some(Errands { way, pattern, legacy }),
             upstream,
-            offered,
+            terms,
             wants_progress,
             leg: Leg::Call(call),
             running: None,
@@ -358,8 +374,11 @@ impl TaskExchange {
             let request = RawObject::parse(&request).map_err(|_| InputError::Malformed)?;
             let method = request.string("method").ok_or(InputError::Malformed)?;
             let params = request.get("params").cloned();
-            // Whoever passes it on labels it; a question that the client did not offer to answer ends the call.
-            InputRequest::of_legacy(String::new(), &method, params.as_ref(), self.offered, &self.upstream)?;
+            // The call that it reaches labels it or declines it; a question that the client did not offer to answer ends the call.
+            match InputRequest::of_legacy(String::new(), &method, params.as_ref(), &self.terms) {
+                Err(why) if !why.is_declined() => return Err(why),
+                Ok(_) | Err(_) => {}
+            }
             let id = RawJson::string(&key);
             self.open.push((key, method.clone()));
             self.events.push_back(ExchangeEvent::Ask(ServerRequest { id, method, params }));

@@ -15,6 +15,7 @@ mod sink;
 
 use self::plain::Plain;
 use self::sink::{Flusher, Sink};
+use crate::wire::foreign;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ fn journal() -> Option<Boxed> {
     Some(layer.with_syslog_identifier("headend".to_owned()).boxed())
 }
 
-/// Writes lines of which only the end is a control character: what a peer sent cannot forge a line or move a cursor.
+/// Writes lines of which only the end is hidden: what a peer sent cannot forge a line or move a cursor.
 struct Escaping {
     sink: Sink,
     /// Our own colours are escape sequences, which a terminal is meant to see.
@@ -108,21 +109,15 @@ impl Write for Escaping {
     }
 }
 
-/// A line without control characters but the newline at its end. Most lines have none and are not copied.
+/// A line without hidden characters but the newline at its end. Most lines have none and are not copied.
 fn escaped(line: &[u8], colours: bool) -> Cow<'_, [u8]> {
     let body = line.strip_suffix(b"\n").unwrap_or(line);
-    let shown = |c: char| !c.is_control() || (colours && c == '\u{1b}');
     if body.iter().all(|byte| (b' '..=b'~').contains(byte)) {
         return Cow::Borrowed(line);
     }
-    let mut out = String::with_capacity(line.len());
-    for c in String::from_utf8_lossy(body).chars() {
-        if shown(c) {
-            out.push(c);
-        } else {
-            out.extend(c.escape_default());
-        }
-    }
+    let body = String::from_utf8_lossy(body);
+    let shown = if colours { foreign::coloured_line(&body) } else { foreign::line(&body) };
+    let mut out = shown.into_owned();
     out.push('\n');
     Cow::Owned(out.into_bytes())
 }
@@ -133,8 +128,8 @@ mod tests {
 
     #[test]
     fn a_line_stays_one_line() {
-        let line = escaped("a\nb\r\u{1b}[2Jc\u{9b}d\n".as_bytes(), false);
-        assert_eq!(String::from_utf8_lossy(&line), "a\\nb\\r\\u{1b}[2Jc\\u{9b}d\n");
+        let line = escaped("a\nb\r\u{1b}[2Jc\u{9b}d\u{2028}\u{202e}\u{3164}\n".as_bytes(), false);
+        assert_eq!(String::from_utf8_lossy(&line), "a\\nb\\r\\u{1b}[2Jc\\u{9b}d\\u{2028}\\u{202e}\\u{3164}\n");
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl Jobs {
         Ok(Reply::of(json!({"task": task})))
     }
 
-    /// Asks the client before the result, where the task ends so; the answer is kept for the result.
+    /// Asks the client before the result, where the task ends so, with `params` where the arguments have them; the answer is
+    /// kept for the result.
     pub(crate) async fn question(&self, server: &Arc<Server>, request: &Request) {
         let id = request.params["taskId"].as_str().unwrap_or_default();
         let asks = |job: &Job| job.arguments["end"] == "ask";
@@ -64,7 +65,9 @@ impl Jobs {
         }
         let meta = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
         let schema = json!({"type": "object", "properties": {"sure": {"type": "boolean"}}});
-        let params = json!({"message": "Sure?", "requestedSchema": schema, "_meta": meta});
+        let given = self.0.lock().unwrap().get(id).map(|job| job.arguments["params"].clone()).unwrap_or_default();
+        let usual = json!({"message": "Sure?", "requestedSchema": schema, "_meta": meta});
+        let params = if given.is_object() { given } else { usual };
         let question = json!({"method": "elicitation/create", "params": params});
         if let Ok(answer) = ask(server, request, &json!({}), &json!(id), &question).await {
             self.0.lock().unwrap().get_mut(id).unwrap().arguments["answer"] = answer["result"]["action"].clone();

@@ -9,6 +9,7 @@ use crate::process::eventually;
 use crate::upstream::{Fake, Listening, Log};
 
 mod attribution;
+mod declined;
 mod lanes;
 mod pages;
 mod parked;
@@ -208,7 +209,7 @@ fn a_legacy_client_gets_a_legacy_servers_questions_and_its_answers_go_back() {
         let (asked, response) = converse(&mut client, &mut call, usual);
         let methods: Vec<&str> = asked.iter().map(|message| message["method"].as_str().unwrap()).collect();
         assert_eq!(methods, ["elicitation/create", "sampling/createMessage", "roots/list"], "{way:?}");
-        assert_eq!(asked[0]["params"]["message"], "[fx] Which?", "{way:?}: the server is named");
+        assert_eq!(asked[0]["params"]["message"], "[fx] Which? [fx]", "{way:?}: the server is named");
         assert!(asked.iter().all(|message| message["id"].is_string()), "{way:?}: ids of the gateway's own");
         let answers = answered(&response);
         for (n, want) in [accept("me"), sampled(), has_roots()].iter().enumerate() {
@@ -247,7 +248,7 @@ fn a_legacy_client_is_asked_to_open_pages_only_where_it_said_that_it_can() {
         let (asked, response) = converse(&mut client, &mut call, |_| json!({"action": "accept"}));
         assert_eq!(asked.len(), 1, "{way:?}: no form was offered: {asked:?}");
         let params = &asked[0]["params"];
-        assert_eq!(params["message"], "[fx] Go", "{way:?}");
+        assert_eq!(params["message"], "[fx] Go [fx]", "{way:?}");
         let same = ["mode", "url", "elicitationId"].map(|member| params[member].clone());
         assert_eq!(same, [json!("url"), json!("https://x.example/?a=%2F"), json!("e1")], "{way:?}");
         let answers = answered(&response);

@@ -31,6 +31,7 @@ mod demo;
 mod door;
 mod faces;
 mod failures;
+mod foreign;
 mod harness;
 mod hidden;
 mod http;

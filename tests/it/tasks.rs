@@ -104,7 +104,7 @@ fn what_a_task_asks_is_labelled_and_answered_by_update() {
     let mut client = knowing(&gateway);
     let id = begun(&mut client, "confirm_delete", json!({"filename": "f"}));
     let task = until(&mut client, &id, "input_required");
-    assert_eq!(task["inputRequests"]["confirm"]["params"]["message"], "[fx] Delete it?", "{task}");
+    assert_eq!(task["inputRequests"]["confirm"]["params"]["message"], "[fx] Delete it? [fx]", "{task}");
     assert_eq!(client.request("tasks/update", json!({"taskId": id})).code(), Some(-32602), "nothing to update with");
     let responses = json!({"confirm": {"action": "accept", "content": {"confirm": true}}});
     let updated = client.request("tasks/update", json!({"taskId": id, "inputResponses": responses}));
@@ -267,7 +267,7 @@ fn a_legacy_tasks_question_reaches_every_client() {
         let mut legacy = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", elicits());
         let mut call = legacy.open("tools/call", json!({"name": "fx__job", "arguments": arguments()}));
         let asked = call.next().expect("the client is asked");
-        assert_eq!(asked["params"]["message"], "[fx] Sure?", "{asked}");
+        assert_eq!(asked["params"]["message"], "[fx] Sure? [fx]", "{asked}");
         assert!(asked["params"].get("_meta").is_none(), "the task is not the client's: {asked}");
         legacy.respond(&asked["id"], accept());
         assert_eq!(call.response()["result"]["content"][0]["text"], "accept");

@@ -211,6 +211,18 @@ fn upstreams_are_checked() {
         ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=7\n", "x.roots"),
         ("completions", "[upstreams.x]\ncommand=[\"a\"]\ncompletions=\"yes\"\n", "x.completions"),
         (
+            "a number",
+            "[upstreams.x]\ncommand=[\"a\"]\nelicit-hosts=[\"10.0.0.1\"]\n",
+            "x.elicit-hosts[0]: write a host such",
+        ),
+        (
+            "a URL",
+            "[upstreams.x]\ncommand=[\"a\"]\nelicit-hosts=[\"https://x.org\"]\n",
+            "x.elicit-hosts[0]: write a host",
+        ),
+        ("one host", "[upstreams.x]\ncommand=[\"a\"]\nelicit-hosts=\"x.org\"\n", "x.elicit-hosts"),
+        ("a word", "[upstreams.x]\ncommand=[\"a\"]\nelicit-secrets=\"yes\"\n", "x.elicit-secrets"),
+        (
             "times",
             "[upstreams.x]\ncommand=[\"a\"]\ncall-timeout=\"2m\"\ncall-max=\"1m\"\n",
             "must not be shorter than call-timeout",

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use crate::wire::foreign::is_stripped;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the property).
@@ -16,29 +17,47 @@ const MAX_CONTAINERS: usize = 8192;
 /// # Errors
 /// Why it is not offered at all, for the operator.
 pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
+    rewritten(raw, &mut |key, string| match key {
+        b"\"$ref\"" if string.follows_key && leads_away(string.literal) => {
+            Err("its schema refers to the network".to_owned())
+        }
+        b"\"title\"" | b"\"description\"" if string.follows_key => Ok(visible(string.literal)),
+        _ => Ok(None),
+    })
+}
+
+/// A string literal of a JSON text, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StringAt<'t> {
+    /// With its quotes and escapes.
+    pub(crate) literal: &'t [u8],
+    pub(crate) is_key: bool,
+    /// It is the value of the last key.
+    pub(crate) follows_key: bool,
+}
+
+/// What becomes of a string behind the last key's literal: another text, or `None` where it stays.
+pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<String>, String> + 'e;
+
+/// A JSON text with some of its strings replaced; everything else stays byte for byte.
+///
+/// # Errors
+/// The edit's, and where the text is too deep or has too many parts.
+pub(crate) fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, RawJson>, String> {
     let mut walk = Walk { text: raw.bytes(), at: 0, depth: 0, containers: 0 };
     let mut out: Option<Vec<u8>> = None;
     let mut copied = 0;
     let mut key: &[u8] = b"";
-    while let Some(string) = walk.next_string()? {
-        let literal = raw.bytes().get(string.start..string.end).unwrap_or_default();
-        if string.is_key {
+    while let Some(Literal { start, end, is_key, follows_key }) = walk.next_string()? {
+        let literal = raw.bytes().get(start..end).unwrap_or_default();
+        if is_key {
             key = literal;
-            continue;
         }
-        match key {
-            b"\"$ref\"" if string.follows_key && leads_away(literal) => {
-                return Err("its schema refers to the network".to_owned());
-            }
-            b"\"title\"" | b"\"description\"" if string.follows_key => {
-                if let Some(text) = visible(literal) {
-                    let out = out.get_or_insert_default();
-                    out.extend_from_slice(raw.bytes().get(copied..string.start).unwrap_or_default());
-                    out.extend_from_slice(RawJson::string(&text).bytes());
-                    copied = string.end;
-                }
-            }
-            _ => {}
+        if let Some(text) = edit(key, StringAt { literal, is_key, follows_key })? {
+            let out = out.get_or_insert_default();
+            out.extend_from_slice(raw.bytes().get(copied..start).unwrap_or_default());
+            out.extend_from_slice(RawJson::string(&text).bytes());
+            copied = end;
         }
     }
     let Some(mut out) = out else { return Ok(Cow::Borrowed(raw)) };
@@ -105,14 +124,14 @@ fn visible(literal: &[u8]) -> Option<String> {
 }
 
 fn is_hiding(text: &str) -> bool {
-    !text.is_ascii() && seen(text).count() != text.chars().count() || text.contains(is_hidden)
+    !text.is_ascii() && seen(text).count() != text.chars().count() || text.contains(is_stripped)
 }
 
 /// The characters that are seen. Joiners stay between letters of languages that need them and in emoji, one at a time:
 /// elsewhere, and in rows, they can carry bits.
 fn seen(text: &str) -> impl Iterator<Item = char> + '_ {
     let mut before = ' ';
-    let mut rest = text.chars().filter(|c| !is_hidden(*c)).peekable();
+    let mut rest = text.chars().filter(|c| !is_stripped(*c)).peekable();
     std::iter::from_fn(move || {
         loop {
             let c = rest.next()?;
@@ -134,25 +153,7 @@ fn seen(text: &str) -> impl Iterator<Item = char> + '_ {
 }
 
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}') || is_hidden(c)
-}
-
-/// Characters that change what is seen, or are not seen while a model reads them.
-fn is_hidden(c: char) -> bool {
-    match c {
-        '\n' | '\r' | '\t' => false,
-        // Marks, overrides and isolates of direction.
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        // Zero-width text, and lines that only some readers break.
-        '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{2028}' | '\u{2029}' => true,
-        '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' => true,
-        // Letters without a shape.
-        '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}' => true,
-        '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => true,
-        // The tag characters, an invisible copy of ASCII, and variation selectors beyond those of emoji, which carry bytes.
-        '\u{e0000}'..='\u{e0fff}' => true,
-        c => c.is_control(),
-    }
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}') || is_stripped(c)
 }
 
 /// A string literal of a JSON text, quotes included.

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::policy::Annotations;
+use crate::wire::foreign;
 use crate::wire::raw::RawJson;
 
 /// Arguments are shown up to here on a page, in bytes.
@@ -39,7 +40,7 @@ impl Shown {
         let mut hidden = 0;
         tokens(raw, &mut |token| {
             if let Token::String(text) = token {
-                hidden += hidden_characters(text);
+                hidden += foreign::hidden_in(text);
             }
             page.token(token);
             brief.token(token);
@@ -78,22 +79,6 @@ pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| escape(c, &mut out));
     out
-}
-
-/// How many characters a reader would not see: controls, zero-width ones, those that turn the direction of text, tags.
-pub(crate) fn hidden_characters(text: &str) -> usize {
-    text.chars().filter(|c| is_hidden(*c)).count()
-}
-
-fn is_hidden(c: char) -> bool {
-    match c {
-        '\n' | '\t' | '\r' => false,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
-        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' => true,
-        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
-        c => c.is_control(),
-    }
 }
 
 fn escape(c: char, out: &mut String) {

@@ -4,8 +4,9 @@ use askama::Template;
 
 use super::desk::{Approval, DecisionView, Ending, GrantView, LifetimeView, PinState, PinView, UpstreamView, Wall};
 use super::session::Notice;
-use super::text::{Piece, PieceKind, ago, block, counted, diff, is_hidden, json, moment, span, visible};
+use super::text::{Piece, PieceKind, ago, block, counted, diff, json, moment, span, visible};
 use crate::policy::{Annotations, Evidence};
+use crate::wire::foreign::hidden_in;
 
 /// The page that is looked at, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,7 +292,7 @@ impl Review {
             Some(approved) => diff(approved, waiting),
             None => block(waiting),
         };
-        let hidden = waiting.chars().filter(|c| is_hidden(*c)).count();
+        let hidden = hidden_in(waiting);
         let short: String = pin.waiting_digest.chars().take(8).collect();
         Some(Self {
             upstream: visible(&pin.key.upstream),

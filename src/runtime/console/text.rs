@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::desk::Wall;
+use crate::wire::foreign::{self, is_hidden};
 
 /// Unchanged lines that stay on each side of a change.
 const CONTEXT: usize = 2;
@@ -36,37 +37,15 @@ pub(crate) enum PieceKind {
     Gap,
 }
 
-/// Whether a character is not seen, or changes how others are seen.
-pub(crate) fn is_hidden(c: char) -> bool {
-    match c {
-        '\n' | '\t' => false,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
-        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => true,
-        '\u{e000}'..='\u{f8ff}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{10ffff}' => true,
-        c => c.is_control() || (c.is_whitespace() && c != ' '),
-    }
-}
-
 /// Foreign text in one line of our own.
 pub(crate) fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) || matches!(c, '\n' | '\t') { out.extend(c.escape_unicode()) } else { out.push(c) }
-    }
-    out
+    foreign::line(text).into_owned()
 }
 
 /// Foreign text in a block of its own: lines stay lines.
 pub(crate) fn block(text: &str) -> Vec<Piece> {
     let mut pieces = Pieces::default();
-    for c in text.chars() {
-        if is_hidden(c) {
-            pieces.push(PieceKind::Hidden, c.escape_unicode());
-        } else {
-            pieces.push(PieceKind::Plain, [c]);
-        }
-    }
+    pieces.foreign(PieceKind::Plain, text);
     pieces.0
 }
 
@@ -152,7 +131,7 @@ fn mark(pieces: &mut Pieces, kind: PieceKind, text: &str) {
             continue;
         }
         if is_hidden(c) {
-            pieces.push(PieceKind::Hidden, c.escape_unicode());
+            pieces.push(PieceKind::Hidden, foreign::spelled(c).chars());
         } else {
             pieces.push(kind, [c]);
         }
@@ -185,6 +164,17 @@ fn escape_of_hidden(text: &str) -> Option<usize> {
 struct Pieces(Vec<Piece>);
 
 impl Pieces {
+    /// Adds foreign text, in which hidden characters are marked.
+    fn foreign(&mut self, kind: PieceKind, text: &str) {
+        for (c, hidden) in foreign::characters(text) {
+            if hidden {
+                self.push(PieceKind::Hidden, foreign::spelled(c).chars());
+            } else {
+                self.push(kind, [c]);
+            }
+        }
+    }
+
     /// Adds characters to the last piece if that is of the same kind.
     fn push(&mut self, kind: PieceKind, chars: impl IntoIterator<Item = char>) {
         let mut chars = chars.into_iter().peekable();
@@ -200,12 +190,11 @@ impl Pieces {
 
 /// What changed between two texts, word by word; unchanged lines far from any change are left out.
 pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
-    let spelled = |text: &str| -> String { block(text).into_iter().map(|piece| piece.text).collect() };
-    let (old, new) = (spelled(old), spelled(new));
+    let (old, new) = (foreign::block(old), foreign::block(new));
     let diff = if old.len() + new.len() > MAX_WORD_DIFF {
-        TextDiff::from_lines(&old, &new)
+        TextDiff::from_lines(old.as_ref(), new.as_ref())
     } else {
-        TextDiff::from_words(&old, &new)
+        TextDiff::from_words(old.as_ref(), new.as_ref())
     };
     let mut pieces = Pieces::default();
     for change in diff.iter_all_changes() {

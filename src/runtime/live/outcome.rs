@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::mcp::input::{InputRequest, Kinds, pages};
+use crate::mcp::elicitation::bounded;
+use crate::mcp::input::{InputError, InputRequest};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::service::Answer;
@@ -34,7 +35,14 @@ pub(super) fn is_tool_error(raw: &RawJson) -> bool {
 }
 
 /// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
-pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offered: Kinds, upstream: &str) -> Answer {
+///
+/// `wanted`: the pages that an error -32042 wants opened, or why they are not.
+pub(super) fn translate(
+    method: Method,
+    raw: &RawJson,
+    revision: Revision,
+    wanted: &Result<Vec<InputRequest>, InputError>,
+) -> Answer {
     let Ok(mut object) = RawObject::parse(raw) else {
         return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
     };
@@ -47,8 +55,11 @@ pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offer
         _ if not_found => code::RESOURCE_NOT_FOUND,
         code::URL_ELICITATION_REQUIRED => {
             let is_known = revision == Revision::V2025_11_25;
-            if let Some(pages) = pages(&object, offered, upstream).filter(|_| is_known) {
-                return pages_wanted(&message, &pages);
+            match wanted {
+                Ok(pages) if is_known => return pages_wanted(&message, pages),
+                // Its own words may hold the address too.
+                Err(why) if why.is_declined() => return Answer::error(code::INTERNAL, &why.to_string(), None),
+                Ok(_) | Err(_) => {}
             }
             let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
             return impossible(method, &text, None, revision);
@@ -66,7 +77,7 @@ pub(super) fn translate(method: Method, raw: &RawJson, revision: Revision, offer
 fn pages_wanted(message: &str, pages: &[InputRequest]) -> Answer {
     let pages: Vec<String> = pages.iter().filter_map(|page| Some(page.params.as_ref()?.text().into_owned())).collect();
     let data = RawJson::trusted(format!(r#"{{"elicitations":[{}]}}"#, pages.join(",")));
-    Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, message, Some(&data))), status: None }
+    Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bounded(message), Some(&data))), status: None }
 }
 
 /// The upstream needs something of the client that this gateway does not relay.

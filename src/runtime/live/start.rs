@@ -49,10 +49,12 @@ impl LiveCall {
         let spec = self.handle.spec.load();
         self.handle.metrics.queued(sent.duration_since(asked));
         let manner = Manner::of(&link, self.labels.method, entry, self.task_way() == Some(&TaskWay::Passes));
-        let keeps = manner == Manner::Perhaps || self.input.as_ref().is_some_and(|input| input.asker.is_some());
+        // What may ask for input may have to go on without the client having been asked.
+        let keeps = manner == Manner::Perhaps
+            || self.input.as_ref().is_some_and(|input| input.asker.is_some() || input.offered.any());
         self.kept = keeps.then(|| outgoing.clone());
         let exchange = if manner == Manner::Required {
-            TaskExchange::start(self.way(link, lane.clone()), outgoing, &entry.headers)
+            TaskExchange::start(self.way(link, lane.clone()), self.terms(), outgoing, &entry.headers)
         } else {
             self.handle.call(&link, &self.permit, outgoing, &entry.headers)
         };

@@ -10,7 +10,7 @@ use crate::runtime::clock;
 use crate::runtime::exchange::Exchange;
 use crate::runtime::live::{LiveCall, LiveEvent};
 use crate::runtime::service::Answer;
-use crate::runtime::tasking::{Manner, TaskExchange, Way};
+use crate::runtime::tasking::{Manner, TaskExchange, Way, decline_questions};
 use crate::runtime::upstream::handle::Link;
 use crate::runtime::upstream::lane::LaneUse;
 use crate::telemetry::metrics::OutcomeLabel;
@@ -48,7 +48,7 @@ impl LiveCall {
             return false;
         }
         let way = self.way(link, running.lane.clone());
-        let exchange = TaskExchange::start(way, outgoing.clone(), &entry.headers);
+        let exchange = TaskExchange::start(way, self.terms(), outgoing.clone(), &entry.headers);
         if let Some(running) = &mut self.running {
             running.exchange = exchange;
         }
@@ -68,17 +68,30 @@ impl LiveCall {
         Some(LiveEvent::Done(Answer::ok(task.for_caller(&id))))
     }
 
+    /// Answers questions of the client's own task that the client is not shown.
+    fn decline_in_task(&self, task: &str, declined: &[(String, InputError)]) {
+        let (Some(running), Some(outgoing)) = (&self.running, &self.kept) else { return };
+        let Some(link) = running.lane.open_link().filter(|_| !declined.is_empty()) else { return };
+        let way = self.way(link, running.lane.clone());
+        decline_questions(way, outgoing, task, declined.iter().map(|(key, _)| key.as_str()));
+    }
+
     /// The answer to a request about a task.
     pub(super) fn about_task(&mut self, raw: &RawJson) -> LiveEvent {
-        let (Some(TaskWay::Named { theirs, ours }), Some(input)) = (self.task_way(), &self.input) else {
+        let Some(TaskWay::Named { theirs, ours }) = self.task_way() else {
             return self.misasked(InputError::Malformed);
         };
         let shown = if self.labels.method == Method::TasksGet {
             let task = self.handle.task(raw).filter(|task| task.id == *theirs).ok_or(InputError::Malformed);
-            task.and_then(|task| task.shown(ours, input.offered, self.handle.name.as_str()))
+            task.and_then(|task| task.shown(ours, &self.terms()))
         } else {
-            Ok(RawJson::trusted(r#"{"resultType":"complete"}"#))
+            Ok((RawJson::trusted(r#"{"resultType":"complete"}"#), Vec::new()))
         };
+        let shown = shown.map(|(shown, declined)| {
+            declined.iter().for_each(|(_, why)| self.declined(*why));
+            self.decline_in_task(theirs, &declined);
+            shown
+        });
         match shown {
             Ok(shown) if shown.bytes().len() > self.service.max_result_bytes => self.fail(&self.too_large()),
             Ok(shown) => {

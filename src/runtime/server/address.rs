@@ -21,6 +21,16 @@ impl From<IpAddr> for Network {
     }
 }
 
+impl Network {
+    /// Whether this is the machine itself. What is left of `::1` is the address of nobody else.
+    pub(crate) fn is_loopback(self) -> bool {
+        match self.0 {
+            IpAddr::V4(address) => address.is_loopback(),
+            IpAddr::V6(address) => address.is_unspecified(),
+        }
+    }
+}
+
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

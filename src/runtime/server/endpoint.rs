@@ -50,6 +50,7 @@ const VERSION_HEADER: &str = "mcp-protocol-version";
 /// Everything that the rungs after authentication need to know of a request.
 struct Asked<'a> {
     front: &'a Arc<Front>,
+    seat: &'a Seat,
     headers: &'a HeaderMap,
     caller: Arc<str>,
     profile: Option<Arc<str>>,
@@ -69,10 +70,10 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
         }
         Ok(Route::Endpoint { profile, caller }) => {
             let events = accepts(&head.headers, "text/event-stream");
-            let asked = Asked { front, headers: &head.headers, caller, profile, accepts_events: events };
+            let asked = Asked { front, seat, headers: &head.headers, caller, profile, accepts_events: events };
             if head.method == HttpMethod::POST { asked.post(&head, body).await } else { asked.get_or_delete(&head) }
         }
-        Ok(Route::LegacySse { path, caller }) => legacy_sse::handle(front, path, caller, (&head, body)).await,
+        Ok(Route::LegacySse { path, caller }) => legacy_sse::handle(front, path, caller, seat, (&head, body)).await,
     }
 }
 
@@ -207,7 +208,9 @@ impl Asked<'_> {
             return answer(refused);
         }
         let offered = Kinds::of(params.meta.input_capabilities().as_ref());
-        let client = ClientContext { offered, ..self.client(Revision::LATEST) };
+        // Only for addresses it matters where the client is.
+        let is_here = offered.url && self.seat.is_here(self.headers);
+        let client = ClientContext { offered, is_here, ..self.client(Revision::LATEST) };
         if !method.defined_in(Era::Modern) {
             return answer(not_found(&request.method, Era::Modern));
         }
@@ -247,6 +250,7 @@ impl Asked<'_> {
         let capabilities = params.get("capabilities");
         let client = ClientContext {
             offered: capabilities.map(|raw| Kinds::of(Some(raw))).unwrap_or_default(),
+            is_here: self.seat.is_here(self.headers),
             asker: Asker::new(capabilities),
             log: Some(Arc::default()),
             watched: Some(Arc::default()),

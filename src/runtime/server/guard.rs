@@ -15,9 +15,19 @@ use crate::runtime::service::LOCAL;
 use crate::wire::{code, coding};
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Headers by which a proxy says that the request is another machine's.
+const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 /// Headers that decide something; sent twice they would let two readers see two truths. Those that repeat the body are
 /// compared with it later.
 const SINGLE: [&str; 5] = ["authorization", "content-type", "mcp-session-id", "last-event-id", "origin"];
+
+/// Whether a request from a loopback address was made on this machine, as far as it says: it names a loopback host, and no proxy
+/// passed it on.
+pub(crate) fn is_direct(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let names_loopback = host.is_some_and(|host| LOOPBACK.iter().any(|name| host.host().eq_ignore_ascii_case(name)));
+    names_loopback && !FORWARDED.iter().any(|name| headers.contains_key(*name))
+}
 
 /// The rules of one listener.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONNECTION, HOST};
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,7 +23,7 @@ use crate::runtime::server::address::{Failures, Network};
 use crate::runtime::server::body::{Attended, ReplyBody};
 use crate::runtime::server::coded::Coded;
 use crate::runtime::server::endpoint;
-use crate::runtime::server::guard::Guard;
+use crate::runtime::server::guard::{Guard, is_direct};
 use crate::runtime::server::legacy::Sessions;
 use crate::runtime::server::lobby::{Guest, Lobby, Standing};
 use crate::runtime::server::pace::{Paced, Patience, Phase};
@@ -214,6 +214,11 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
+    /// Whether the client of this request is on this machine.
+    pub(crate) fn is_here(&self, headers: &HeaderMap) -> bool {
+        self.network.is_loopback() && is_direct(headers)
+    }
+
     /// Whether the connection may be used on: the first caller with a valid credential had a place left for it.
     pub(crate) fn allows(&self, front: &Front, caller: &Arc<str>) -> bool {
         self.standing.settle(|| front.place(caller))

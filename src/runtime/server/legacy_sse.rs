@@ -19,7 +19,7 @@ use tokio_util::io::StreamReader;
 use crate::mcp::version::Revision;
 use crate::runtime::server::body::ReplyBody;
 use crate::runtime::server::endpoint::{accepts, bad_frame, bad_message, not_json, read_body};
-use crate::runtime::server::http::Front;
+use crate::runtime::server::http::{Front, Seat};
 use crate::runtime::server::legacy::{Session, StreamPlace};
 use crate::runtime::server::lines::{self, LineClient};
 use crate::runtime::server::pieces::{Pieces, Queued};
@@ -69,19 +69,25 @@ impl Path {
 }
 
 /// Answers a request whose caller is known.
-pub(crate) async fn handle(front: &Arc<Front>, path: Path, caller: Arc<str>, request: (&Parts, Incoming)) -> Reply {
+pub(crate) async fn handle(
+    front: &Arc<Front>,
+    path: Path,
+    caller: Arc<str>,
+    seat: &Seat,
+    request: (&Parts, Incoming),
+) -> Reply {
     let (head, body) = request;
     if let Some(response) = front.over_rate(&caller) {
         return response;
     }
     match path {
-        Path::Stream { profile } => open(front, caller, profile, head),
+        Path::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
         Path::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
     }
 }
 
 /// Opens a session and its stream.
-fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &Parts) -> Reply {
+fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
     if !accepts(&head.headers, "text/event-stream") {
         let text = "Accept must allow text/event-stream";
         return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
@@ -90,7 +96,7 @@ fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &
     let Some(share) = front.service.shares.take(&caller, Good::Stream) else { return no_room("too many streams") };
     let (pipe, inbound) = mpsc::channel(INBOUND);
     // The revision is agreed on the pipe.
-    let client = ClientContext::new(caller, profile, Revision::V2024_11_05);
+    let client = ClientContext { is_here, ..ClientContext::new(caller, profile, Revision::V2024_11_05) };
     let Some(session) = front.sessions.open(client, Some(pipe)) else {
         return no_room("no room for another session");
     };
@@ -109,6 +115,7 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
         profile: session.client.profile.clone(),
         settled: front.settled.clone(),
         connected: None,
+        is_here: session.client.is_here,
         max_line_bytes: front.max_body_bytes,
         bounds: front.bounds,
         max_uris: front.limits.uris_per_stream,

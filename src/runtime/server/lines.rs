@@ -55,6 +55,8 @@ pub(crate) struct LineClient {
     pub(crate) settled: watch::Receiver<bool>,
     /// How it is counted; none where its connections are counted already.
     pub(crate) connected: Option<Connected>,
+    /// On this machine.
+    pub(crate) is_here: bool,
     pub(crate) max_line_bytes: usize,
     pub(crate) bounds: Bounds,
     /// URIs that one subscription may name.
@@ -105,6 +107,7 @@ pub(crate) async fn serve_to(
         caller: client.caller,
         profile: client.profile,
         settled: client.settled,
+        is_here: client.is_here,
         bounds: client.bounds,
         max_uris: client.max_uris,
         out,
@@ -200,6 +203,7 @@ struct Connection {
     caller: Arc<str>,
     profile: Option<Arc<str>>,
     settled: watch::Receiver<bool>,
+    is_here: bool,
     bounds: Bounds,
     max_uris: usize,
     out: mpsc::Sender<Queued>,
@@ -269,7 +273,7 @@ impl Connection {
 
     fn client(&self, revision: Revision) -> ClientContext {
         let client = ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision);
-        ClientContext { tag: Some(Arc::clone(&self.tag)), ..client }
+        ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.is_here, ..client }
     }
 
     async fn batch(self: &Arc<Self>, frame: &Frame) {

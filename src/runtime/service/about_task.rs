@@ -105,6 +105,7 @@ impl Service {
             definition: entry.definition_digest,
             launch: handle.launch(),
             offered,
+            is_here: client.is_here,
             round: 0,
             asker: None,
             parked: None,

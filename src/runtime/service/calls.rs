@@ -216,6 +216,7 @@ impl Service {
                 definition: entry.definition_digest,
                 launch: handle.launch(),
                 offered: Kinds::of(outgoing.capabilities.as_ref()),
+                is_here: client.is_here,
                 round: 0,
                 asker: client.asker.clone(),
                 parked: None,

@@ -46,7 +46,7 @@ fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_
             scope.spawn(move || {
                 let (asked, response) = converse(client, call, |_| accept(&n.to_string()));
                 assert!(
-                    asked.iter().all(|question| question["params"]["message"] == format!("[fx] c{n}")),
+                    asked.iter().all(|question| question["params"]["message"] == format!("[fx] c{n} [fx]")),
                     "{asked:?}"
                 );
                 assert_eq!(asked.len(), 2, "{n}: {response}");
@@ -69,7 +69,7 @@ impl Who {
         let tag = format!("{}-{n}", self.name);
         let questions: Vec<Value> = (0..rounds).map(|_| json!([form(&tag)])).collect();
         let arguments = way.asks(&tag, json!(questions));
-        let mine = format!("[fx] {tag}");
+        let mine = format!("[fx] {tag} [fx]");
         let answers = if self.era == Era::Modern {
             self.by_retries(&arguments, &mine)
         } else {

@@ -28,7 +28,7 @@ fn a_modern_client_goes_on_with_a_call_of_a_legacy_server() {
         let question = first.values().find(|request| request["method"] == "elicitation/create").unwrap();
         assert_eq!(
             (&question["params"]["message"], &question["params"]["mode"]),
-            (&json!("[fx] Which?"), &json!("form"))
+            (&json!("[fx] Which? [fx]"), &json!("form"))
         );
         let (second, state) = asked(&client.request("tools/call", going_on(&arguments, responses(&first), &state)));
         assert_eq!(second.len(), 1, "{way:?}: {second:?}");

@@ -74,7 +74,7 @@ fn a_legacy_server_that_speaks_in_our_name_reaches_nobody() {
         }
         let mut call = client.open("tools/call", json!({"name": "fx__inquire", "arguments": arguments}));
         let question = call.next().unwrap();
-        assert_eq!(question["params"]["message"], "[fx] Who?", "{question}");
+        assert_eq!(question["params"]["message"], "[fx] Who? [fx]", "{question}");
         client.respond(&question["id"], json!({"action": "decline"}));
         call.response();
     }

@@ -19,7 +19,7 @@ fn hidden_characters_are_spelled() {
         ("override", "a\u{202e}b", "a\\u{202e}b"),
         ("zero width", "a\u{200b}b", "a\\u{200b}b"),
         ("tag", "\u{e0041}", "\\u{e0041}"),
-        ("line break in a name", "a\nb", "a\\u{a}b"),
+        ("line break in a name", "a\nb", "a\\nb"),
         ("terminal", "\u{1b}[2J", "\\u{1b}[2J"),
         ("other scripts stay", "日本語 äöü שלום", "日本語 äöü שלום"),
         ("blank that is none", "a\u{a0}b", "a\\u{a0}b"),
@@ -93,6 +93,7 @@ fn times_are_words() {
 proptest::proptest! {
     #[test]
     fn no_hidden_character_survives(text in "\\PC*|.*") {
+        let is_hidden = |c: char| is_hidden(c) && !matches!(c, '\u{200d}' | '\u{fe0f}');
         proptest::prop_assert!(!visible(&text).contains(|c| is_hidden(c) || c == '\n'));
         for pieces in [block(&text), json(&text), diff("a", &text)] {
             let shown: String = pieces.into_iter().map(|piece| piece.text).collect();

@@ -1,0 +1,98 @@
+//! What a server may ask a person, and how it reaches the person: the address that it wants opened, the form that it wants
+//! filled in, and the text around both.
+//!
+//! A question names its server first and last. What passes for one of ours, asks for a secret or leads to an address that
+//! people should not open is declined: the server is told that the person said no, and the operator why.
+//! Source: MCP 2026-07-28, client/elicitation, "Safe URL handling", "Trust" and "Statefulness".
+
+use std::sync::Arc;
+
+use crate::mcp::imitation::imitates;
+use crate::mcp::input::{InputError, Kinds};
+use crate::wire::raw::{RawJson, RawObject};
+
+mod address;
+mod form;
+mod secret;
+mod text;
+
+pub(crate) use self::address::{BadAddress, HostPattern};
+pub(crate) use self::form::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
+pub(crate) use self::text::bounded;
+
+/// The operator's word on what one upstream may ask people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Elicit {
+    /// Hosts whose pages it may have opened; `None` is every public host by name.
+    pub(crate) hosts: Option<Vec<HostPattern>>,
+    /// Whether its forms may ask for passwords and the like.
+    pub(crate) secrets: bool,
+}
+
+/// Our own listeners, which no server may have opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Own {
+    /// On this machine.
+    pub(crate) ports: Vec<u16>,
+    /// Names under which others reach us, as in `allowed-hosts`: `host` or `host:port`.
+    pub(crate) names: Vec<String>,
+}
+
+/// The terms on which an upstream asks the client of one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) upstream: Arc<str>,
+    /// What the client offered for this call.
+    pub(crate) offered: Kinds,
+    pub(crate) elicit: Elicit,
+    /// Client and upstream are both on this machine, so loopback is the same place to both.
+    pub(crate) on_this_machine: bool,
+    pub(crate) own: Own,
+}
+
+/// Judges an elicitation, and names its server in it.
+///
+/// # Errors
+/// [`InputError`]. Nothing is looked at that the client did not offer.
+pub(crate) fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputError> {
+    let mode = match params.get("mode") {
+        None => "form".to_owned(),
+        Some(mode) => mode.parse::<String>().map_err(|_| InputError::Malformed)?,
+    };
+    let (offered, members): (bool, &[&str]) = match mode.as_str() {
+        "form" => (terms.offered.form, &["mode", "message", "requestedSchema", "_meta"]),
+        "url" => (terms.offered.url, &["mode", "message", "url", "elicitationId", "_meta"]),
+        _ => return Err(InputError::Malformed),
+    };
+    if !offered {
+        return Err(InputError::NotOffered);
+    }
+    // A member of the other mode would reach the client without having been judged.
+    params.retain(|name| members.contains(&name));
+    let message = params.string("message").ok_or(InputError::Malformed)?;
+    if imitates(&params.encode()) {
+        return Err(InputError::Imitates);
+    }
+    if mode == "url" {
+        let url = params.string("url").ok_or(InputError::Malformed)?;
+        let url = address::safe(&url, terms).map_err(InputError::Address)?;
+        params.set("url", RawJson::string(&url));
+    } else if let Some(schema) = params.get("requestedSchema") {
+        let schema = form::safe(schema, terms.elicit.secrets)?;
+        params.set("requestedSchema", schema);
+    }
+    params.set("message", RawJson::string(&text::labelled(&terms.upstream, &message)));
+    Ok(())
+}
+
+#[cfg(test)]
+impl Terms {
+    /// Those of an upstream `git` on the machine of its client.
+    pub(crate) fn for_tests(offered: Kinds) -> Self {
+        let (elicit, own) = (Elicit::default(), Own::default());
+        Self { upstream: Arc::from("git"), offered, elicit, on_this_machine: true, own }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+use super::*;
+use crate::mcp::elicitation::BadAddress::{Host, Loopback, Malformed, Number, Own as Ours, Private, Scheme, UserInfo};
+
+fn terms() -> Terms {
+    let own = Own { ports: vec![7777], names: vec!["gate.example.com".to_owned(), "hub.example:8443".to_owned()] };
+    Terms { own, ..Terms::for_tests(Kinds { form: true, url: true, ..Kinds::default() }) }
+}
+
+fn object(text: impl Into<bytes::Bytes>) -> RawObject {
+    RawObject::parse(&RawJson::trusted(text)).unwrap()
+}
+
+/// The URL that a client gets.
+fn opened(url: &str, terms: &Terms) -> Result<String, InputError> {
+    let params =
+        format!(r#"{{"mode":"url","message":"Go","url":{},"elicitationId":"e"}}"#, RawJson::string(url).text());
+    let mut params = object(params);
+    pass(&mut params, terms).map(|()| params.string("url").unwrap())
+}
+
+#[test]
+fn only_safe_addresses_are_opened() {
+    for (url, want) in [
+        ("https://login.example.org/?a=%2F&b=ä#x", Ok("https://login.example.org/?a=%2F&b=ä#x")),
+        ("https://Login.Example.ORG:8443", Ok("https://Login.Example.ORG:8443")),
+        ("HTTPS://example.org/", Ok("HTTPS://example.org/")),
+        ("https://bücher.example/ä", Ok("https://xn--bcher-kva.example/ä")),
+        ("https://\u{430}pple.com:1/x", Ok("https://xn--pple-43d.com:1/x")),
+        ("https://ex%61mple.org/", Ok("https://example.org/")),
+        ("javascript:alert(1)", Err(Scheme)),
+        ("data:text/html,x", Err(Scheme)),
+        ("file:///etc/passwd", Err(Scheme)),
+        ("ssh://example.org/", Err(Scheme)),
+        ("vscode://x/y", Err(Scheme)),
+        ("http://example.org/", Err(Scheme)),
+        ("blob:https://example.org/x", Err(Scheme)),
+        ("https:example.org", Err(Malformed)),
+        ("https:/example.org", Err(Malformed)),
+        ("https:///example.org", Err(Malformed)),
+        ("/relative", Err(Malformed)),
+        ("", Err(Malformed)),
+        (" https://example.org/", Err(Malformed)),
+        ("https://example.org/\u{1b}[2J", Err(Malformed)),
+        ("https://example.org/\n", Err(Malformed)),
+        ("https://exam\tple.org/", Err(Malformed)),
+        ("https://example.org/\u{200b}gpj", Err(Malformed)),
+        ("https://good.example\\@evil.example/", Err(Malformed)),
+        ("https://user@example.org/", Err(UserInfo)),
+        ("https://user:pw@example.org/", Err(UserInfo)),
+        ("https://@example.org/", Err(UserInfo)),
+        ("https://93.184.216.34/", Err(Number)),
+        ("https://1572395042/", Err(Number)),
+        ("https://0x5db8d822/", Err(Number)),
+        ("https://0135.0270.0330.042/", Err(Number)),
+        ("https://169.254.169.254/", Err(Number)),
+        ("https://0.0.0.0/", Err(Number)),
+        ("https://[2001:db8::1]/", Err(Number)),
+        ("https://[::ffff:10.0.0.1]/", Err(Number)),
+        ("https://[::]/", Err(Number)),
+        ("https://intranet/", Err(Private)),
+        ("https://wiki.corp.internal/", Err(Private)),
+        ("https://printer.local./", Err(Private)),
+        ("https://gate.example.com/approve", Err(Ours)),
+        ("https://GATE.example.com.:1/", Err(Ours)),
+        ("https://hub.example:8443/", Err(Ours)),
+        ("https://hub.example/", Ok("https://hub.example/")),
+        ("http://localhost:3000/cb?x=1", Ok("http://localhost:3000/cb?x=1")),
+        ("http://127.0.0.1:3000/", Ok("http://127.0.0.1:3000/")),
+        ("http://2130706433:3000/", Ok("http://127.0.0.1:3000/")),
+        ("http://[::1]:3000/", Ok("http://[::1]:3000/")),
+        ("https://app.localhost/", Ok("https://app.localhost/")),
+        ("http://localhost:7777/", Err(Ours)),
+        ("http://LOCALHOST.:7777/", Err(Ours)),
+        ("http://127.9.9.9:7777/", Err(Ours)),
+        ("http://0x7f.1:7777/", Err(Ours)),
+        ("http://[::1]:7777/", Err(Ours)),
+        ("http://[::ffff:127.0.0.1]:7777/", Err(Ours)),
+        ("http://ⓛocalhost:7777/", Err(Ours)),
+    ] {
+        assert_eq!(opened(url, &terms()), want.map(str::to_owned).map_err(InputError::Address), "{url}");
+    }
+}
+
+#[test]
+fn loopback_is_for_those_on_this_machine_and_hosts_are_the_operators_choice() {
+    let remote = Terms { on_this_machine: false, ..terms() };
+    for url in ["http://localhost:3000/", "https://127.0.0.1/", "http://[::1]/", "http://2130706433/"] {
+        assert_eq!(opened(url, &remote), Err(InputError::Address(Loopback)), "{url}");
+    }
+    assert!(opened("https://example.org/", &remote).is_ok());
+    let hosts = ["example.org", "*.bücher.example", "wiki.corp.internal"].map(|host| HostPattern::parse(host).unwrap());
+    let elicit = Elicit { hosts: Some(hosts.to_vec()), secrets: false };
+    let chosen = Terms { elicit, ..terms() };
+    for (url, want) in [
+        ("https://example.org/", true),
+        ("https://EXAMPLE.org./", true),
+        ("https://wiki.corp.internal/", true),
+        ("https://a.xn--bcher-kva.example/", true),
+        ("https://bücher.example/", false),
+        ("https://notexample.org/", false),
+        ("https://a.example.org/", false),
+        ("https://example.org.evil.example/", false),
+        ("http://localhost:3000/", false),
+    ] {
+        assert_eq!(opened(url, &chosen).is_ok(), want, "{url}: {:?}", opened(url, &chosen));
+    }
+    assert_eq!(opened("https://evil.example/", &chosen), Err(InputError::Address(Host)));
+    assert_eq!(HostPattern::parse("*.Bücher.example").unwrap().to_string(), "*.xn--bcher-kva.example");
+    for bad in ["", "*", "*.*.org", "https://x.org", "x.org:1", "10.0.0.1", "*.127.0.0.1", "[::2]", "a b", "x/y"] {
+        assert_eq!(HostPattern::parse(bad), None, "{bad}");
+    }
+}
+
+/// The params of a form that a client gets.
+fn asked(message: &str, fields: &str) -> Result<RawObject, InputError> {
+    let params = format!(
+        r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{fields}}}}}"#,
+        RawJson::string(message).text()
+    );
+    let mut params = object(params);
+    pass(&mut params, &terms()).map(|()| params)
+}
+
+#[test]
+fn the_label_stands_first_and_last_and_text_cannot_move_it() {
+    for (label, message, want) in [
+        ("one line", "Which?", "[git] Which? [git]"),
+        ("lines", "a\r\nb", "[git] a\nb\n[git]"),
+        ("blank lines", "a\n\n\n \n\t\nb\n\n", "[git] a\n\nb\n[git]"),
+        ("a return", "a\r[files] b", "[git] a\\r[files] b [git]"),
+        ("a terminal", "\u{1b}[2J\u{9b}H", "[git] \\u{1b}[2J\\u{9b}H [git]"),
+        ("separators", "a\u{2028}b\u{b}c", "[git] a\\u{2028}b\\u{b}c [git]"),
+        ("hidden", "a\u{200b}\u{e0041}b", "[git] a\\u{200b}\\u{e0041}b [git]"),
+        ("other scripts", "Quel nom ? 名前は？ ❤\u{fe0f}", "[git] Quel nom ? 名前は？ ❤\u{fe0f} [git]"),
+    ] {
+        assert_eq!(asked(message, "{}").unwrap().string("message").unwrap(), want, "{label}");
+    }
+    let lines = |message: &str| asked(message, "{}").unwrap().string("message").unwrap();
+    let feeds = lines(&format!("a{}b", "\n".repeat(60)));
+    assert_eq!(feeds, "[git] a\n\nb\n[git]");
+    let many = lines(&(0..500).map(|n| format!("{n}\n")).collect::<String>());
+    assert_eq!(many.lines().count(), 26);
+    assert!(many.ends_with("\n(476 more lines are not shown.)\n[git]"), "{many}");
+    let long = lines(&"\u{200b}".repeat(100_000));
+    assert!(long.len() < 4200 && long.ends_with("\n[git]"), "{} bytes", long.len());
+}
+
+#[test]
+fn the_texts_of_a_form_are_escaped_and_its_values_are_seen_as_they_are() {
+    let fields = r#"{"a":{"type":"string","title":"x\u001b[2J\ny","description":"l\n\n\n\nm\u200b","default":"one\ntwo"},
+        "b":{"type":"string","enum":["p","q"],"enumNames":["P\nP","Q\u2028R"]}}"#;
+    let schema = asked("m", fields).unwrap().get("requestedSchema").unwrap().text().into_owned();
+    for want in
+        [r#""x\\u{1b}[2J\\ny""#, r#""l\n\nm\\u{200b}""#, r#""one\ntwo""#, r#"["p","q"]"#, r#"["P\\nP","Q\\u{2028}R"]"#]
+    {
+        assert!(schema.contains(want), "{want}: {schema}");
+    }
+    for fields in [
+        r#"{"a\u200bb":{"type":"string"}}"#,
+        r#"{"a":{"type":"string","enum":["p","p\u200b"]}}"#,
+        r#"{"a":{"type":"string","enum":["p\n\n\nq"]}}"#,
+        r#"{"a":{"type":"string","default":"x\u001b"}}"#,
+        r#"{"a":{"type":"string","oneOf":[{"const":"\u3164","title":"x"}]}}"#,
+    ] {
+        assert_eq!(asked("m", fields).map(drop), Err(InputError::Unreadable), "{fields}");
+    }
+}
+
+#[test]
+fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
+    let ours = r#"{"x":{"type":"string","enum":["once","session","deny"]}}"#;
+    let titled = r#"{"x":{"type":"string","oneOf":[{"const":"a","title":"Deny"},{"const":"b","title":"Allow once"}]}}"#;
+    let listed = r#"{"x":{"type":"array","items":{"enum":["deny","once","session"]}},"y":{"type":"string"}}"#;
+    let key = r#"{"decision":{"type":"string","enum":["yes","no"]}}"#;
+    for fields in [ours, titled, listed, key] {
+        assert_eq!(asked("m", fields).map(drop), Err(InputError::Imitates), "{fields}");
+    }
+    for fields in [
+        r#"{"x":{"type":"string","format":"password"}}"#,
+        r#"{"x":{"type":"string","format":"pass\u0077ord"}}"#,
+        r#"{"userPassword":{"type":"string"}}"#,
+        r#"{"x":{"type":"string","title":"Your API key"}}"#,
+        r#"{"x":{"title":"密码"}}"#,
+        r#"{"token":{"anyOf":[{"type":"string"},{"type":"null"}],"title":"Access token"}}"#,
+        r#"{"a":{"type":"boolean"},"private_key":{"type":["string","null"]}}"#,
+    ] {
+        assert_eq!(asked("m", fields).map(drop), Err(InputError::Secret), "{fields}");
+    }
+    for fields in [
+        r#"{"who":{"type":"string","title":"Name"}}"#,
+        r#"{"decision":{"type":"string"},"x":{"type":"string","enum":["once","often"]}}"#,
+        r#"{"secret":{"type":"boolean","title":"Keep it secret"}}"#,
+        r#"{"secret":{"type":"string","enum":["a","b"]}}"#,
+        r#"{"password_length":{"type":"integer"}}"#,
+    ] {
+        assert_eq!(asked("m", fields).map(drop), Ok(()), "{fields}");
+    }
+    let nested = r#"{"x":{"type":"object","properties":{"password":{"type":"string"}}}}"#;
+    assert_eq!(asked("m", nested).map(drop), Err(InputError::Malformed));
+    let mut params = RawObject::parse(&RawJson::trusted(
+        r#"{"message":"m","requestedSchema":{"type":"object","properties":{"password":{"type":"string"}}}}"#,
+    ))
+    .unwrap();
+    let trusting = Terms { elicit: Elicit { secrets: true, hosts: None }, ..terms() };
+    assert_eq!(pass(&mut params, &trusting), Ok(()));
+}
+
+#[test]
+fn members_of_the_other_mode_reach_nobody() {
+    let raw = r#"{"message":"m","url":"javascript:1","requestedSchema":{"type":"object","properties":{}}}"#;
+    let mut params = object(raw);
+    pass(&mut params, &terms()).unwrap();
+    assert!(params.get("url").is_none() && params.get("requestedSchema").is_some());
+    for mode in ["\"other\"", "1", "null"] {
+        let raw = format!(r#"{{"mode":{mode},"message":"m","url":"https://x.example/"}}"#);
+        let mut params = object(raw);
+        assert_eq!(pass(&mut params, &terms()), Err(InputError::Malformed), "{mode}");
+    }
+}

@@ -1,0 +1,66 @@
+use super::*;
+
+#[test]
+fn what_no_reader_sees_is_spelled_out_and_every_script_stays() {
+    for (label, text, want) in [
+        ("plain", "a b", "a b"),
+        ("line feed", "a\nb", "a\\nb"),
+        ("tab and return", "a\tb\r", "a\\tb\\r"),
+        ("terminal", "\u{1b}[2J\u{9b}2J\u{7f}", "\\u{1b}[2J\\u{9b}2J\\u{7f}"),
+        ("line separators", "a\u{2028}b\u{2029}c\u{85}d", "a\\u{2028}b\\u{2029}c\\u{85}d"),
+        ("direction", "\u{202e}a\u{2066}b\u{200f}c\u{61c}", "\\u{202e}a\\u{2066}b\\u{200f}c\\u{61c}"),
+        ("zero width", "a\u{200b}b\u{feff}c\u{2060}", "a\\u{200b}b\\u{feff}c\\u{2060}"),
+        ("tag", "a\u{e0041}", "a\\u{e0041}"),
+        ("Hangul fillers", "\u{3164}\u{115f}\u{1160}\u{ffa0}", "\\u{3164}\\u{115f}\\u{1160}\\u{ffa0}"),
+        ("no dots", "a\u{2800}b", "a\\u{2800}b"),
+        ("selectors", "a\u{fe0f}b\u{e0100}", "a\\u{fe0f}b\\u{e0100}"),
+        ("blanks", "a\u{a0}b\u{2003}c", "a\\u{a0}b\\u{2003}c"),
+        ("no character", "\u{378}\u{10ffff}\u{fffe}", "\\u{378}\\u{10ffff}\\u{fffe}"),
+        ("private use", "\u{e000}\u{f0000}", "\\u{e000}\\u{f0000}"),
+        ("musical format", "\u{1d173}", "\\u{1d173}"),
+        ("scripts", "日本語\u{3000}äöü שלום हिन्दी ไทย العربية ᄒ", "日本語\u{3000}äöü שלום हिन्दी ไทย العربية ᄒ"),
+        ("signs and marks", "→ € e\u{301} ☃", "→ € e\u{301} ☃"),
+        (
+            "emoji",
+            "\u{1f468}\u{200d}\u{1f469} ❤\u{fe0f} 1\u{fe0f}\u{20e3}",
+            "\u{1f468}\u{200d}\u{1f469} ❤\u{fe0f} 1\u{fe0f}\u{20e3}",
+        ),
+        (
+            "emoji with a skin",
+            "\u{1f44d}\u{1f3fd}\u{200d}\u{2640}\u{fe0f}",
+            "\u{1f44d}\u{1f3fd}\u{200d}\u{2640}\u{fe0f}",
+        ),
+        ("joiners in a row", "\u{1f468}\u{200d}\u{200d}\u{1f469}", "\u{1f468}\\u{200d}\\u{200d}\u{1f469}"),
+        ("joiner in a word", "ad\u{200d}min", "ad\\u{200d}min"),
+    ] {
+        assert_eq!(line(text), want, "{label}");
+    }
+    assert_eq!(block("a\n\tb\r\u{1b}"), "a\n\tb\\r\\u{1b}");
+    assert_eq!(hidden_in("a\nb\u{202e}\u{3164}❤\u{fe0f}"), 2);
+    assert_eq!(json("{\"a\":\"\u{202e}\u{e0041}\"}\n"), "{\"a\":\"\\u202e\\udb40\\udc41\"}\\u000a");
+}
+
+#[test]
+fn what_is_stripped_from_pinned_texts_never_changes_and_is_hidden() {
+    let stripped: Vec<char> = ('\0'..=char::MAX).filter(|c| is_stripped(*c)).collect();
+    assert!(stripped.iter().all(|c| is_hidden(*c)));
+    let text: String = stripped.iter().collect();
+    let digest = crate::wire::digest::Digest::of(text.as_bytes());
+    assert_eq!((stripped.len(), digest.short().as_str()), (4225, "7e2cf303"));
+}
+
+#[test]
+fn directions_turn_by_overrides_embeddings_and_isolates_alone() {
+    let turning: Vec<char> = ('\0'..=char::MAX).filter(|c| turns_direction(*c)).collect();
+    assert_eq!(turning, ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}').collect::<Vec<_>>());
+}
+
+proptest::proptest! {
+    #[test]
+    fn one_line_stays_one_line_without_hidden_characters(text in "\\PC*|(?s).*") {
+        let shown = line(&text);
+        let rest = |c: char| (is_hidden(c) && !matches!(c, '\u{200d}' | '\u{fe0f}')) || matches!(c, '\n' | '\t');
+        proptest::prop_assert!(!shown.contains(rest));
+        proptest::prop_assert_eq!(line(&shown), shown.as_ref(), "again");
+    }
+}
