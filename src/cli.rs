@@ -26,6 +26,8 @@ mod tools;
 
 use output::{Failure, print};
 
+use crate::runtime::upstream::process;
+
 /// Everything went well.
 const OK: u8 = 0;
 /// The command did what it should and the answer is no.
@@ -195,6 +197,10 @@ struct JsonArgs {
 
 /// Parses the command line and runs the command.
 pub(crate) fn run() -> ExitCode {
+    if let Some(why) = process::become_asked(std::env::args_os()) {
+        output::complain(&why);
+        return ExitCode::from(SOFTWARE);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -23,6 +23,7 @@ mod build;
 mod consent;
 mod doubts;
 mod file;
+pub(crate) mod guard;
 mod limits;
 mod places;
 pub(crate) mod plan;
@@ -62,7 +63,15 @@ pub(crate) struct Config {
     pub(crate) consent: Consent,
     pub(crate) profiles: Vec<Profile>,
     pub(crate) audit: Audit,
+    pub(crate) secrets: Secrets,
     pub(crate) log: Log,
+}
+
+/// The `[secrets]` table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Secrets {
+    /// What values in the store are sealed with; none: the key that is made in the state directory.
+    pub(crate) key: Option<Secret>,
 }
 
 /// The `[console]` table.
@@ -165,6 +174,8 @@ pub(crate) struct Upstream {
     pub(crate) elicit: Elicit,
     /// How far the hints of its tools are believed.
     pub(crate) trust: Trust,
+    /// What its processes may do.
+    pub(crate) confinement: Confinement,
     /// What becomes of an item whose definition changes.
     pub(crate) on_change: OnChange,
     /// The operator's word on tools: patterns over original names, and what holds for them.
@@ -211,6 +222,21 @@ impl Target {
             Self::Stdio { .. } => true,
             Self::Http { url, .. } => upstream::is_loopback(url),
         }
+    }
+}
+
+/// What holds for the processes of an upstream, and for all that they start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Confinement {
+    /// No program gives them more privileges than they have, such as one with the set-user-ID bit.
+    pub(crate) no_new_privileges: bool,
+    /// Bits that files which they make do not have; ours where there is none.
+    pub(crate) umask: Option<u32>,
+}
+
+impl Default for Confinement {
+    fn default() -> Self {
+        Self { no_new_privileges: true, umask: None }
     }
 }
 
@@ -310,6 +336,7 @@ impl PartialEq for Config {
             consent,
             profiles,
             audit,
+            secrets,
             log,
         } = self;
         path == &other.path
@@ -324,11 +351,12 @@ impl PartialEq for Config {
             && consent == &other.consent
             && profiles == &other.profiles
             && audit == &other.audit
+            && secrets == &other.secrets
             && log == &other.log
     }
 }
 
-/// Reads and checks a configuration file. Secrets are resolved from the environment and files.
+/// Reads and checks a configuration file. Secrets are resolved from the environment and files, which are judged as it is.
 ///
 /// # Errors
 /// Every problem at once. A file that others may write, or that belongs to another user, is one.
@@ -336,8 +364,7 @@ pub(crate) fn load(path: &Path) -> Result<(Config, Vec<Warning>), Problems> {
     let origin = path.display().to_string();
     let refused = |message: String| Problems(vec![Problem::of_file(&origin, message)]);
     let text = places::read_guarded(path).map_err(refused)?;
-    let read = |path: &Path| std::fs::read_to_string(path);
-    let (mut config, warnings) = parse(&text, &origin, &places::environment, &read)?;
+    let (mut config, warnings) = parse(&text, &origin, &places::environment, &guard::read)?;
     config.path = Some(path.to_owned());
     Ok((config, warnings))
 }

@@ -30,6 +30,7 @@ pub(crate) mod queue;
 pub(crate) mod recent;
 pub(crate) mod relay;
 pub(crate) mod repoll;
+pub(crate) mod seal;
 pub(crate) mod server;
 pub(crate) mod service;
 pub(crate) mod shares;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::output::{Failure, print};
+use super::output::{Failure, complain, print};
 use super::{CONFIG, Common, NO, OK, UNAVAILABLE, USAGE, daemon, source};
 use crate::runtime::db::Db;
 use crate::runtime::ledger::{Wish, beside, json};
@@ -86,7 +86,7 @@ impl Place {
             Err(failure) if common.socket.is_some() => return Err(failure),
             Err(_) => {}
         }
-        let store = source::existing_store().filter(|store| store.dir().join("headend.db").exists());
+        let store = source::existing_store(common)?.filter(|store| store.dir().join("headend.db").exists());
         let Some(store) = store else { return Ok(Self::Nowhere) };
         store.db().map(Self::Store).map_err(|error| Failure::new(CONFIG, error))
     }
@@ -99,9 +99,15 @@ impl Place {
             Self::Nowhere => return Ok(Vec::new()),
             Self::Store(db) => {
                 let answer = match name {
+                    // Nothing of a grant is sealed.
                     "grants" => json::list(name, beside::grants(db).map_err(failed)?.iter().map(json::grant)),
                     _ => json::list(name, beside::prompts(db).map_err(failed)?.iter().map(json::prompt)),
                 };
+                if db.seals().has_lost() {
+                    complain(
+                        "some questions are left out: the key that they are sealed with ([secrets] key) is not here",
+                    );
+                }
                 RawObject::parse(&answer).map_err(|error| Failure::new(UNAVAILABLE, error))?
             }
         };

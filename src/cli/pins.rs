@@ -202,10 +202,10 @@ impl Book {
         match daemon::connect(common, "admin", None) {
             Ok(daemon) => Ok(Self::Daemon(daemon)),
             Err(failure) => {
-                let store = source::existing_store().filter(|store| store.dir().join("headend.db").exists());
+                let store = source::existing_store(common)?.filter(|store| store.dir().join("headend.db").exists());
                 let Some(store) = store else { return Err(failure) };
                 let fault = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, error);
-                let db = Db::open(store.dir()).map_err(|error| fault(&error))?;
+                let db = store.db().map_err(|error| fault(&error))?;
                 let pins = Pins::open(db.clone()).map_err(|error| fault(&error))?;
                 let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| fault(&error))?;
                 let news = Arc::new(Mutex::new(Vec::new()));

@@ -58,7 +58,7 @@ pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
     let lists = [(List::Tools, tool), (List::Prompts, prompt), (List::Resources, resource)];
     let named = lists.into_iter().find_map(|(list, name)| Some((list, name.as_ref()?)));
     let (list, name) = named.ok_or_else(|| Failure::new(USAGE, "name a tool, a prompt or a resource"))?;
-    let store = source::existing_store();
+    let store = source::existing_store(common)?;
     let trial = Trial {
         caller: &args.caller,
         profile: args.profile.as_deref(),

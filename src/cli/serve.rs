@@ -67,7 +67,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let (embedded, socket) = (loaded.embedded, source::own_socket(common, &loaded.config));
     let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
-    let store = source::store()?;
+    let store = source::store(&loaded.config)?;
     let _lock = store.lock().map_err(|error| Failure::new(CONFIG, error))?;
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart all the same.
     let config = loaded.config;

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::output::Failure;
-use super::{CONFIG, Common, SOFTWARE, USAGE};
-use crate::config::{self, Config, Located, Target, Warning};
+use super::{CONFIG, Common, USAGE};
+use crate::config::{self, Config, Located, Target, Warning, guard};
 use crate::runtime::gateway::ConfigSource;
+use crate::runtime::seal::KeySource;
 use crate::runtime::store::Store;
 
 /// The configuration that is built in.
@@ -58,8 +59,7 @@ fn from_file(path: &Path) -> Result<(Config, Vec<Warning>), String> {
 }
 
 fn parse(text: &str, origin: &str) -> Result<(Config, Vec<Warning>), String> {
-    config::parse(text, origin, &environment, &|path| std::fs::read_to_string(path))
-        .map_err(|problems| problems.to_string())
+    config::parse(text, origin, &environment, &guard::read).map_err(|problems| problems.to_string())
 }
 
 /// The embedded default: the demo servers are this very program.
@@ -80,7 +80,7 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
 fn with_upstreams(path: Option<&Path>, added: &str) -> Result<(Config, Vec<Warning>), String> {
     match path {
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
+            let text = guard::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             parse(&format!("{text}\n{added}"), &path.display().to_string())
         }
         // Whoever types the server's command is its one user, and nothing is kept of it.
@@ -119,17 +119,23 @@ pub(super) fn audit(common: &Common) -> config::Audit {
 /// The state directory, made if it is missing.
 ///
 /// # Errors
-/// 70 when it cannot be made.
-pub(super) fn store() -> Result<Store, Failure> {
+/// 78 when it cannot be made, or others may write it.
+pub(super) fn store(config: &Config) -> Result<Store, Failure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    Store::open(dir.clone()).map_err(|error| Failure::new(SOFTWARE, format!("{}: {error}", dir.display())))
+    let key = KeySource { given: config.secrets.key.clone(), make: true };
+    Store::open(dir, key).map_err(|error| Failure::new(CONFIG, error))
 }
 
-/// The state directory, if an earlier run has made it.
-pub(super) fn existing_store() -> Option<Store> {
-    let dir = config::state_dir(&environment).filter(|dir| dir.is_dir())?;
-    Store::open(dir).ok()
+/// The state directory, if an earlier run has made it, for commands that work without a daemon. They make no key: one that is
+/// given to the daemon alone is not theirs to replace.
+///
+/// # Errors
+/// 78 when others may write it.
+pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> {
+    let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
+    let key = KeySource { given: quiet(common).and_then(|config| config.secrets.key), make: false };
+    Store::open(dir, key).map(Some).map_err(|error| Failure::new(CONFIG, error))
 }
 
 /// Where the admin socket is looked for when nothing names it.

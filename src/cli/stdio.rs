@@ -69,7 +69,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<
     }
     // Upstreams of the command line keep nothing on disk. Those of a configuration need a record: without a place for it nothing
     // is served.
-    let store = if inline { None } else { Some(source::store()?) };
+    let store = if inline { None } else { Some(source::store(&loaded.config)?) };
     let gateway =
         Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own()).map_err(serve::start_failure)?;
     let client = gateway.line_client(Arc::from(LOCAL), profile.map(Arc::from));

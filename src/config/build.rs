@@ -12,8 +12,8 @@ use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
 use super::file::{Node, Table};
 use super::secret::{self, Secret};
 use super::{
-    Admin, Audit, Auth, Config, Consent, Console, Limits, Log, LogFormat, Naming, Server, Uris, profile, rules,
-    upstream,
+    Admin, Audit, Auth, Config, Consent, Console, Limits, Log, LogFormat, Naming, Secrets, Server, Uris, profile,
+    rules, upstream,
 };
 
 /// What this release says to keys whose behaviour it does not have.
@@ -38,6 +38,8 @@ const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_se
 
 /// Shorter tokens can be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
+/// Of the key that the store is sealed with: 32 characters, of which hexadecimal ones have 128 bits.
+const MIN_KEY_LENGTH: usize = 32;
 /// Longest name of a caller, in bytes; it stands in each audit line.
 const MAX_CALLER_LENGTH: usize = 64;
 /// The caller that the generated token and our own uid stand for.
@@ -63,6 +65,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let profiles = profile::all(root.table("profiles"), &names);
     let policy = rules::policy(policy, &names, &profiles);
     let audit = Audit::read(root.table("audit"));
+    let secrets = secrets(root.table("secrets"));
     let log = log(root.table("log"));
     if upstreams.is_empty() {
         root.source
@@ -82,6 +85,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         consent,
         profiles,
         audit,
+        secrets,
         log,
     }
 }
@@ -167,7 +171,9 @@ fn tokens_of(table: Table<'_>) -> Vec<(String, Secret)> {
         if !token.bytes().all(|b| b.is_ascii_graphic()) || token.is_empty() {
             node.problem("a token must be visible ASCII characters without spaces, and not empty");
         } else if token.len() < MIN_TOKEN_LENGTH {
-            node.warning(format!("a token of fewer than {MIN_TOKEN_LENGTH} characters can be guessed"));
+            node.problem(format!(
+                "a token of fewer than {MIN_TOKEN_LENGTH} characters can be guessed; make one with `openssl rand -hex 32`"
+            ));
         }
         if let Some((other, _)) = tokens.iter().find(|(_, other)| *other == found.secret) {
             node.problem(format!("`{other}` has the same token, so the two callers cannot be told apart"));
@@ -333,6 +339,26 @@ fn naming(table: Option<Table<'_>>) -> Naming {
     naming.max_length = table.count("max-length", &MAX_LENGTH).unwrap_or(naming.max_length);
     table.finish();
     naming
+}
+
+fn secrets(table: Option<Table<'_>>) -> Secrets {
+    let Some(mut table) = table else { return Secrets::default() };
+    let mut key = None;
+    if let Some(node) = table.take("key")
+        && let Some(found) = secret::read(&node)
+    {
+        if found.secret.expose().len() < MIN_KEY_LENGTH {
+            node.problem(format!(
+                "a key of fewer than {MIN_KEY_LENGTH} characters can be guessed; make one with `openssl rand -hex 32`"
+            ));
+        }
+        if found.literal {
+            warn_of_literal(&node);
+        }
+        key = Some(found.secret);
+    }
+    table.finish();
+    Secrets { key }
 }
 
 fn log(table: Option<Table<'_>>) -> Log {

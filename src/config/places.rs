@@ -1,11 +1,10 @@
 //! Where files are: the configuration, the state directory, the programs of upstreams.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Config, Target};
+use super::{Config, Target, guard};
 
 /// The configuration of the whole machine.
 const SYSTEM: &str = "/etc/headend/headend.toml";
@@ -74,25 +73,10 @@ pub(super) fn environment(name: &str) -> Option<String> {
 /// # Errors
 /// Why it was not read, to stand behind its name.
 pub(super) fn read_guarded(path: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("cannot be read: {error}");
-    let mut file = File::open(path).map_err(failed)?;
-    // Of the open file, so that it cannot be exchanged in between.
-    let data = file.metadata().map_err(failed)?;
-    if !data.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    if data.mode() & 0o022 != 0 {
-        let mode = data.mode() & 0o777;
-        return Err(format!("may be written by others (mode {mode:04o}); run `chmod go-w {}`", path.display()));
-    }
-    let own = rustix::process::geteuid().as_raw();
-    if data.uid() != own && data.uid() != 0 {
-        let uid = data.uid();
-        return Err(format!("belongs to uid {uid}, who is neither us (uid {own}) nor root"));
-    }
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    // Ours is a sentence already; the system's is two words.
+    let is_ours = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none();
+    let told = |error: io::Error| if is_ours(&error) { error.to_string() } else { format!("cannot be read: {error}") };
+    guard::read(path).map_err(told)
 }
 
 /// What `check` says beyond the text of the configuration: programs and directories that are not

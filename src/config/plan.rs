@@ -7,7 +7,7 @@ use data_encoding::HEXLOWER;
 
 use crate::policy::{LimitSpec, PolicySpec};
 
-use super::{Config, Target, Transport, Upstream, UpstreamName};
+use super::{Config, Confinement, Target, Transport, Upstream, UpstreamName};
 
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +85,7 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
         ("audit.strict", old.audit.strict != new.audit.strict),
         ("audit.on-failure", old.audit.on_failure != new.audit.on_failure),
         ("audit.max-segment", old.audit.max_segment != new.audit.max_segment),
+        ("secrets.key", old.secrets.key != new.secrets.key),
         ("log.filter", old.log.filter != new.log.filter),
         ("log.format", old.log.format != new.log.format),
     ];
@@ -108,7 +109,7 @@ pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
 }
 
 impl Upstream {
-    /// A hash over what is launched or connected to: command, environment, directory; or URL,
+    /// A hash over what is launched or connected to: command, environment, directory, confinement; or URL,
     /// transport and header names; the era, and what the server is told of its clients. Another identity is another process
     /// or session.
     ///
@@ -123,6 +124,10 @@ impl Upstream {
                 env.sort_by_key(|(name, _)| name);
                 parts.extend(env.into_iter().flat_map(|(name, value)| [name.clone(), digest_of(&[value.expose()])]));
                 parts.extend(cwd.iter().map(|cwd| cwd.display().to_string()));
+                // What is kept of a launch is found by its identity, so the default adds nothing.
+                if self.confinement != Confinement::default() {
+                    parts.push(format!("{:?}", self.confinement));
+                }
             }
             Target::Http { url, transport, headers } => {
                 let transport = match transport {

@@ -13,7 +13,7 @@ use crate::wire::foreign;
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Completions, Config, Consent, EraChoice, Filter, Instance, LogFormat, OnChange, OnFailure, Profile,
+    Admin, Auth, Completions, Config, Confinement, Consent, EraChoice, Filter, Instance, LogFormat, OnChange, OnFailure, Profile,
     Server, Start, Target, Transport, Upstream, Uris, units,
 };
 
@@ -43,6 +43,10 @@ pub(crate) fn render(config: &Config) -> String {
     out.raw("strict", &config.audit.strict.to_string());
     out.string("on-failure", if config.audit.on_failure == OnFailure::Deny { "deny" } else { "continue" });
     out.string("max-segment", &units::size(config.audit.max_segment));
+    out.table("secrets");
+    if config.secrets.key.is_some() {
+        out.string("key", REDACTED);
+    }
     out.table("log");
     out.string("filter", &config.log.filter);
     let format = match config.log.format {
@@ -179,6 +183,11 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
             out.raw("env", &secrets(env));
             if let Some(cwd) = cwd {
                 out.path("cwd", cwd);
+            }
+            let Confinement { no_new_privileges, umask } = upstream.confinement;
+            out.raw("no-new-privileges", &no_new_privileges.to_string());
+            if let Some(umask) = umask {
+                out.string("umask", &format!("{umask:03o}"));
             }
         }
         Target::Http { url, transport, headers } => {

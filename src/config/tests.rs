@@ -10,7 +10,7 @@ mod problems;
 
 /// An environment in which every variable is set, each to another value.
 pub(super) fn every(name: &str) -> Option<String> {
-    Some(format!("/value-of-{name}"))
+    Some(format!("/a-long-value-of-{name}"))
 }
 
 fn nothing(_: &str) -> Option<String> {
@@ -107,7 +107,10 @@ fn secrets_come_from_the_text_the_environment_files_and_credentials() {
     );
     let Target::Http { headers, .. } = &config.upstreams[0].target else { panic!("not HTTP") };
     let values: Vec<&str> = headers.iter().map(|(_, value)| value.expose()).collect();
-    assert_eq!(values, ["literal", "Bearer /value-of-TOKEN", "/run/c", "/value-of-CREDENTIALS_DIRECTORY/d"]);
+    assert_eq!(
+        values,
+        ["literal", "Bearer /a-long-value-of-TOKEN", "/run/c", "/a-long-value-of-CREDENTIALS_DIRECTORY/d"]
+    );
     assert!(!format!("{config:?}").contains("value-of-TOKEN"), "debug shows no secret");
 }
 
@@ -195,6 +198,8 @@ max-length = 64
 command = ["/bin/z", "--token=abc", "a\"b\\c\n"]
 env = { A = "1", B = { file = "/b" } }
 cwd = "/srv"
+no-new-privileges = false
+umask = "022"
 era = "legacy"
 instance = "shared"
 start = "lazy"
@@ -279,6 +284,8 @@ capture-arguments = "full"
 strict = true
 on-failure = "continue"
 max-segment = "1MiB"
+[secrets]
+key = { credential = "headend-store-key" }
 [log]
 filter = "warn,headend::runtime=debug"
 format = "json"
@@ -291,11 +298,17 @@ fn what_is_shown_reads_back_as_the_same_configuration() {
     for secret in ["abc", "value-of", "/b\""] {
         assert!(!shown.contains(secret), "{secret} in\n{shown}");
     }
-    let (again, _) = good(&shown);
+    // Stars are too short for what must not be guessed, so nobody makes them a token or a key by copying.
+    let refused = parse(&shown, "test.toml", &every, &paths).unwrap_err().to_string();
+    assert!(refused.contains("auth.tokens.ci: a token of") && refused.contains("secrets.key: a key of"), "{refused}");
+    let long = "*".repeat(32);
+    let [from, to] = ["***", &long].map(|stars| [format!("ci = \"{stars}\""), format!("key = \"{stars}\"")]);
+    let (again, _) = good(&shown.replace(&from[0], &to[0]).replace(&from[1], &to[1]));
     assert_eq!(show::render(&again), shown);
     // All but the secrets, which are stars by now.
     let stars = || Secret::new("***".to_owned());
-    config.server.auth = Auth::Token { tokens: vec![("ci".to_owned(), stars())] };
+    config.server.auth = Auth::Token { tokens: vec![("ci".to_owned(), Secret::new(long.clone()))] };
+    config.secrets.key = Some(Secret::new(long));
     for upstream in &mut config.upstreams {
         match &mut upstream.target {
             Target::Stdio { command, env, .. } => {

@@ -16,7 +16,7 @@ use super::build::{repeated, warn_of_literal};
 use super::file::{Node, Table};
 use super::profile::filter;
 use super::secret::{self, Secret};
-use super::{Completions, EraChoice, Instance, Start, Target, Transport, Upstream};
+use super::{Completions, Confinement, EraChoice, Instance, Start, Target, Transport, Upstream};
 
 /// Silence after which a call is given up; progress starts it again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -123,6 +123,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
             secrets: table.boolean("elicit-secrets").unwrap_or_default(),
         },
         trust: table.choice("trust", &Trust::ALL.map(|trust| (trust.as_str(), trust))).unwrap_or_default(),
+        confinement: confinement(&mut table, http),
         on_change: on_change(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),
@@ -263,7 +264,7 @@ fn target(table: &mut Table<'_>) -> Option<Target> {
             };
             table.problem(message);
             // Which of the others belong here is not known; none is unknown.
-            for key in ["env", "cwd", "transport", "headers"] {
+            for key in ["env", "cwd", "transport", "headers", "no-new-privileges", "umask"] {
                 drop(table.take(key));
             }
             None
@@ -279,6 +280,24 @@ fn stdio(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
     let env = table.take("env").and_then(|node| node.table()).map(environment).unwrap_or_default();
     let cwd = table.path("cwd");
     Some(Target::Stdio { command: command?, env, cwd })
+}
+
+/// What the processes of a local program may do. A remote server has none; its table has been refused these keys.
+fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
+    let default = Confinement::default();
+    if http {
+        return default;
+    }
+    let no_new_privileges = table.boolean("no-new-privileges").unwrap_or(default.no_new_privileges);
+    let umask = table.take("umask").and_then(|node| {
+        let text = node.string()?;
+        let umask = u32::from_str_radix(&text, 8).ok().filter(|umask| *umask <= 0o777);
+        if umask.is_none() || !text.starts_with(|c: char| c.is_ascii_digit()) {
+            node.problem("must be octal digits from \"000\" to \"777\", such as \"022\"");
+        }
+        umask
+    });
+    Confinement { no_new_privileges, umask }
 }
 
 fn command(node: &Node<'_>) -> Option<Vec<String>> {
@@ -356,7 +375,7 @@ fn environment(table: Table<'_>) -> Vec<(String, Secret)> {
 }
 
 fn remote(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
-    for key in ["env", "cwd"] {
+    for key in ["env", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
     let words = [("auto", Transport::Auto), ("streamable-http", Transport::StreamableHttp), ("sse", Transport::Sse)];

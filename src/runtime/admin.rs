@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,6 +13,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::config::guard;
 use crate::engine::route::Params;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
@@ -59,10 +60,16 @@ const FOR_EVERYBODY: [&str; 2] = ["tools", "call"];
 /// Binds the socket, replacing one that nobody answers.
 ///
 /// # Errors
-/// When another daemon answers there, or the directory cannot be written.
+/// When another daemon answers there, or the directory cannot be written, or others could replace the socket.
 pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
+        // A bare name is in the working directory.
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+        let foul = |why| {
+            io::Error::new(io::ErrorKind::PermissionDenied, format!("its directory {} {why}", directory.display()))
+        };
+        guard::directory(directory, true).map_err(foul)?;
     }
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {

@@ -20,11 +20,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use data_encoding::HEXLOWER;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::config;
+use crate::config::{self, guard};
 use crate::policy::Entry;
 use crate::policy::chain::Form;
 use crate::runtime::clock;
 use crate::runtime::db::{Db, DbError};
+use crate::runtime::seal::KeySource;
 use crate::telemetry::metrics::AuditMetrics;
 
 mod files;
@@ -100,6 +101,11 @@ pub(crate) fn open_in(
         deny: config.on_failure == config::OnFailure::Deny,
         max_segment: config.max_segment as u64,
     };
+    let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink());
+    if config.path.is_relative() && is_link(&options.folder) {
+        let source = guard::link(&options.folder);
+        return Err(OpenError::Folder { path: options.folder, source });
+    }
     Audit::open(options, Box::new(db.clone()), metrics)
 }
 
@@ -112,7 +118,7 @@ pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, DbError> {
     if !state.join("headend.db").exists() {
         return Ok(Vec::new());
     }
-    Db::open(state)?.load()
+    Db::open_with(state, &KeySource::default())?.load()
 }
 
 /// The name of a chain that no other process writes.

@@ -13,7 +13,9 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use crate::config::guard;
 use crate::runtime::clock;
+use crate::runtime::seal::{KeySource, Seals};
 
 mod lock;
 mod schema;
@@ -47,6 +49,10 @@ pub(crate) enum DbError {
         "{path} cannot be written ({why}); its directory must belong to the user that headend runs as, and have space"
     )]
     NotWritable { path: PathBuf, why: String },
+    #[error("{path} {why}")]
+    Refused { path: PathBuf, why: String },
+    #[error("{0}")]
+    Key(String),
     #[error("{path} is held by another process for too long; try again")]
     Busy { path: PathBuf },
     #[error("{path}: {why}")]
@@ -61,15 +67,24 @@ pub(crate) enum DbError {
 #[derive(Clone, Debug)]
 pub(crate) struct Db {
     path: PathBuf,
+    seals: Seals,
     jobs: SyncSender<Box<dyn Job>>,
 }
 
 impl Db {
-    /// Opens the file in this directory, made if it is missing, and starts its thread. Blocks.
+    /// [`Self::open_with`] a key in the same directory.
+    #[cfg(test)]
+    pub(crate) fn open(dir: &Path) -> Result<Self, DbError> {
+        Self::open_with(dir, &KeySource { given: None, make: true })
+    }
+
+    /// Opens the file in this directory, made if it is missing, and starts its thread. Some values in it are sealed with `key`.
+    /// Blocks.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
-    pub(crate) fn open(dir: &Path) -> Result<Self, DbError> {
+    pub(crate) fn open_with(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
+        let seals = Seals::of(dir, key).map_err(DbError::Key)?;
         let path = dir.join("headend.db");
         let connection = connect(&path)?;
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);
@@ -80,11 +95,27 @@ impl Db {
             Ok(thread) => drop(thread),
             Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
         }
-        Ok(Self { path, jobs })
+        Ok(Self { path, seals, jobs })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What values in it are sealed with.
+    pub(crate) fn seals(&self) -> Seals {
+        self.seals.clone()
+    }
+
+    /// Writes everything into the file itself, so that nothing of what was replaced is left in its journal. Blocks.
+    pub(crate) fn forget_replaced(&self) {
+        let (reply, done) = mpsc::sync_channel(1);
+        let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        self.look(work, move |outcome| drop(reply.send(outcome)));
+        // Another process that reads puts it off until the next one.
+        if let Ok(Err(error)) = done.recv() {
+            tracing::debug!(error = %error, "the journal of the store is not emptied yet");
+        }
     }
 
     /// Does a job in a transaction; what it wrote is on the disk when this returns. A job that fails has written nothing.
@@ -236,9 +267,15 @@ fn transact(connection: &mut Connection, jobs: Vec<Box<dyn Job>>, path: &Path) {
     }
 }
 
+/// Ends a job: what is to be kept sealed is not written without a key.
+pub(crate) fn no_key() -> rusqlite::Error {
+    let why = "the key that values are sealed with is not here; give it as [secrets] key, as the daemon has it";
+    rusqlite::Error::ToSqlConversionFailure(why.into())
+}
+
 /// Opens and judges the file.
 fn connect(path: &Path) -> Result<Connection, DbError> {
-    make_file(path).map_err(|error| DbError::NotWritable { path: path.to_owned(), why: error.to_string() })?;
+    make_file(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, &error))?;
     prepare(&connection).map_err(|error| told(path, &error))?;
@@ -252,11 +289,31 @@ fn connect(path: &Path) -> Result<Connection, DbError> {
     Ok(connection)
 }
 
-/// Makes the file with mode 0600; the files beside it get the same from `SQLite`.
-fn make_file(path: &Path) -> io::Result<()> {
-    let file = fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-    if file.metadata()?.permissions().mode() & 0o077 != 0 {
-        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+/// Makes the file with mode 0600; the files beside it get the same from `SQLite`, which follows no link for them. None of them
+/// may be a link, another's, or one that others may write.
+///
+/// The file is not opened where it is there: closing it would give back the locks of another connection of this process.
+fn make_file(path: &Path) -> Result<(), DbError> {
+    let failed =
+        |path: &Path, error: &io::Error| DbError::NotWritable { path: path.to_owned(), why: error.to_string() };
+    match fs::OpenOptions::new().append(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(path, &error)),
+    }
+    for end in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        let file = PathBuf::from(file);
+        match guard::look(&file, guard::SHARED) {
+            Ok(data) if end.is_empty() && data.permissions().mode() & guard::SECRET != 0 => {
+                let alone = fs::Permissions::from_mode(0o600);
+                fs::set_permissions(&file, alone).map_err(|error| failed(&file, &error))?;
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DbError::Refused { path: file, why: error.to_string() }),
+        }
     }
     Ok(())
 }

@@ -108,12 +108,16 @@ impl Ledger {
     /// When it cannot be read.
     pub(crate) fn open(db: Db, limits: &Consent) -> Result<Self, DbError> {
         let unused = limits.unused_expiry.as_secs();
-        let (rows, seen) = db.run_now(move |connection| {
+        let seals = db.seals();
+        let (rows, seen, resealed) = db.run_now(move |connection| {
             let now = rows::max_wall(connection)?.max(clock::unix_seconds());
             rows::settle(connection, &[], unused, now)?;
             mirror::sweep(connection, now)?;
-            Ok((rows::live(connection)?, now))
+            Ok((rows::live(connection)?, now, mirror::reseal(connection, &seals)?))
         })?;
+        if resealed {
+            db.forget_replaced();
+        }
         Ok(Self::new(Some(db), limits, rows, seen))
     }
 
@@ -172,8 +176,8 @@ impl Ledger {
             inner.opened(&opened.id, &asked);
             open.waiting.insert(opened.id, Waiting { asked, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                let (owner, row) = (inner.owner.clone(), PromptRow::from(prompt));
-                db.submit(move |connection| mirror::insert(connection, &owner, &row), unlisted);
+                let (owner, row, seals) = (inner.owner.clone(), PromptRow::from(prompt), db.seals());
+                db.submit(move |connection| mirror::insert(connection, &owner, &row, &seals), unlisted);
             }
             inner.opened.notify_one();
             inner.tell();

@@ -119,7 +119,15 @@ impl Pins {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(db: Db) -> Result<Self, DbError> {
-        let (epoch, rows) = db.run_now(shelf::load)?;
+        let seals = db.seals();
+        let (resealed, (epoch, rows)) = db.run_now(move |connection| {
+            // Looking without a key changes nothing.
+            let resealed = seals.can_seal() && shelf::reseal(connection, &seals)?;
+            Ok((resealed, shelf::load(connection, &seals)?))
+        })?;
+        if resealed {
+            db.forget_replaced();
+        }
         Ok(Self::new(filled(epoch, rows), Some(db)))
     }
 
@@ -230,8 +238,8 @@ impl Pins {
         let now = clock::unix_seconds();
         let stepped = match &self.0.db {
             Some(db) => {
-                let forget = forget.to_vec();
-                db.run_now(move |connection| shelf::take(connection, steps, &forget, now))?
+                let (forget, seals) = (forget.to_vec(), db.seals());
+                db.run_now(move |connection| shelf::take(connection, steps, &forget, now, &seals))?
             }
             None => self.take_in_memory(steps, now),
         };
@@ -292,9 +300,9 @@ impl Pins {
     /// When it cannot be read; the book stays.
     pub(crate) async fn refresh(&self) -> Result<bool, DbError> {
         let Some(db) = &self.0.db else { return Ok(false) };
-        let known = self.book().epoch;
+        let (known, seals) = (self.book().epoch, db.seals());
         let read = move |connection: &rusqlite::Connection| {
-            if shelf::epoch(connection)? == known { Ok(None) } else { shelf::load(connection).map(Some) }
+            if shelf::epoch(connection)? == known { Ok(None) } else { shelf::load(connection, &seals).map(Some) }
         };
         let (reply, answer) = tokio::sync::oneshot::channel();
         // Nobody may be left to be told.
@@ -375,7 +383,10 @@ impl Pins {
         let now = clock::unix_seconds();
         let steps = vec![(key.clone(), step)];
         let stepped = match &self.0.db {
-            Some(db) => db.run(move |connection| shelf::take(connection, steps, &[], now)).await?,
+            Some(db) => {
+                let seals = db.seals();
+                db.run(move |connection| shelf::take(connection, steps, &[], now, &seals)).await?
+            }
             None => self.take_in_memory(steps, now),
         };
         self.write_down(&stepped, &[]);

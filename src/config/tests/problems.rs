@@ -92,6 +92,18 @@ fn the_server_is_checked() {
         ("no source", "[server.auth]\ntokens={a={envv=\"T\"}}\n", "tokens.a.envv: unknown key; did you mean `env`?"),
         ("a relative secret", "[server.auth]\ntokens={a={file=\"t\"}}\n", "tokens.a.file: must be an absolute path"),
         ("a credential path", "[server.auth]\ntokens={a={credential=\"../t\"}}\n", "must be the name of a credential"),
+        (
+            "a short token",
+            "[server.auth]\ntokens={a={env=\"T\"},b=\"123456789012345\"}\n",
+            "t:2: server.auth.tokens.b: a token of fewer than 16 characters",
+        ),
+        (
+            "a short token of a file",
+            "[server.auth.tokens]\na={env=\"T\"}\nb={file=\"/t\"}\n",
+            "t:3: server.auth.tokens.b: a token of fewer than 16 characters can be guessed; make one with `openssl",
+        ),
+        ("a short key", "[secrets]\nkey={file=\"/k\"}\n", "t:2: secrets.key: a key of fewer than 32 characters"),
+        ("a key of two", "[secrets]\nkey={file=\"/k\",env=\"K\"}\n", "exactly one of `env`, `file` and `credential`"),
         ("a number as a token", "[server.auth]\ntokens={a=1}\n", "write a string or where to find it"),
         (
             "the paths of legacy SSE",
@@ -199,6 +211,14 @@ fn upstreams_are_checked() {
             "a variable's name",
             "[upstreams.x]\ncommand=[\"a\"]\nenv={\"A=B\"=\"1\"}\n",
             "must not be empty nor contain `=`",
+        ),
+        ("a umask that is none", "[upstreams.x]\ncommand=[\"a\"]\numask=\"1022\"\n", "umask: must be octal digits"),
+        ("a umask with a sign", "[upstreams.x]\ncommand=[\"a\"]\numask=\"+22\"\n", "umask: must be octal digits"),
+        ("a umask as a number", "[upstreams.x]\ncommand=[\"a\"]\numask=22\n", "umask: must be a string"),
+        (
+            "privileges of a remote server",
+            "[upstreams.x]\nurl=\"https://x\"\nno-new-privileges=false\n",
+            "no-new-privileges: belongs to `command`",
         ),
         ("a relative directory", "[upstreams.x]\ncommand=[\"a\"]\ncwd=\"~/x\"\n", "cwd: must be an absolute path"),
         (
@@ -511,7 +531,7 @@ fn what_is_risky_but_possible_is_warned_of() {
             "[upstreams.x]\ncommand=[\"/x\"]\nenv={API_KEY=\"abc\"}\n",
             "x.env.API_KEY: a secret in the file itself",
         ),
-        ("a short token", "[server.auth]\ntokens={a={env=\"T\"},b=\"short\"}\n", "fewer than 16 characters"),
+        ("a literal key", "[secrets]\nkey=\"0123456789abcdef0123456789abcdef\"\n", "a secret in the file itself"),
         (
             "a secret in the URL",
             "[upstreams.x]\nurl=\"https://x/?api_key=abc\"\n",

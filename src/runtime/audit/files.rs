@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::config::guard;
+
 /// Behind the name of each segment.
 const EXTENSION: &str = ".jsonl";
 
@@ -44,9 +46,10 @@ impl Folder {
         Self { path }
     }
 
-    /// Makes the folder, with mode 0700.
+    /// Makes the folder, with mode 0700. One that is there must not be written or owned by others.
     pub(super) fn make(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        guard::directory(&self.path, false).map_err(guard::refusal)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -72,34 +75,37 @@ impl Folder {
         Ok(chains)
     }
 
-    /// Opens a segment for reading.
+    /// Opens a segment for reading. Its owner may be any, as in a copy.
     ///
     /// # Errors
     /// Also when it is a link, or no file.
     pub(crate) fn read(&self, segment: &Segment) -> io::Result<File> {
-        self.open(segment, OFlags::RDONLY)
-    }
-
-    /// Opens a segment to be gone on with.
-    pub(super) fn append(&self, segment: &Segment) -> io::Result<File> {
-        self.open(segment, OFlags::RDWR | OFlags::APPEND)
-    }
-
-    /// Makes a segment, which must not be there, so that it is there after a power failure too.
-    pub(super) fn create(&self, segment: &Segment) -> io::Result<File> {
-        let file = self.open(segment, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL)?;
-        File::open(&self.path)?.sync_all()?;
-        Ok(file)
-    }
-
-    fn open(&self, segment: &Segment, flags: OFlags) -> io::Result<File> {
         // A pipe would block without the last flag.
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = File::from(rustix::fs::open(self.path.join(segment.name()), flags, Mode::RUSR | Mode::WUSR)?);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let path = self.path.join(segment.name());
+        let file =
+            File::from(rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| guard::opening(&path, error))?);
         if file.metadata()?.is_file() {
             Ok(file)
         } else {
             Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a file", segment.name())))
         }
+    }
+
+    /// Opens a segment to be gone on with, which must not be written or owned by others.
+    pub(super) fn append(&self, segment: &Segment) -> io::Result<File> {
+        self.write(segment, OFlags::empty())
+    }
+
+    /// Makes a segment, which must not be there, so that it is there after a power failure too.
+    pub(super) fn create(&self, segment: &Segment) -> io::Result<File> {
+        let file = self.write(segment, OFlags::CREATE | OFlags::EXCL)?;
+        File::open(&self.path)?.sync_all()?;
+        Ok(file)
+    }
+
+    fn write(&self, segment: &Segment, flags: OFlags) -> io::Result<File> {
+        let path = self.path.join(segment.name());
+        guard::open(&path, OFlags::RDWR | OFlags::APPEND | flags, guard::SHARED)
     }
 }

@@ -1,9 +1,12 @@
 //! One daemon for each state directory.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::config::guard;
 
 /// Why the lock is not ours.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +15,7 @@ pub(crate) enum LockError {
         "another headend daemon{who} runs with the state directory {dir}; stop it, or give this one its own with $STATE_DIRECTORY"
     )]
     Taken { dir: PathBuf, who: String },
-    #[error("lock {path}: {source}")]
+    #[error("the lock {path} {source}")]
     File {
         path: PathBuf,
         #[source]
@@ -34,9 +37,7 @@ impl StateLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("headend.lock");
         let failed = |source| LockError::File { path: path.clone(), source };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(&path).map_err(failed)?;
+        let mut file = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -3,7 +3,10 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Version of the tables; `PRAGMA user_version` of the file.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
+/// The tables are the same, and no text in them is sealed. A program that knows no other would take sealed launches for other ones
+/// and lift what was rejected, so it must not open what [`VERSION`] has become.
+const UNSEALED: i64 = 1;
 
 /// All tables. Digests are hexadecimal text, dates seconds since 1970.
 const SCHEMA: &str = "
@@ -77,28 +80,42 @@ impl From<rusqlite::Error> for Obstacle {
     }
 }
 
+/// What a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// Tables of an earlier version.
+    Unsealed,
+    Current,
+}
+
 /// Makes the tables where there are none. Of several processes one does it, the others find it done.
 pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(), Obstacle> {
-    if check(connection)? {
+    if check(connection)? == Found::Current {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if check(&transaction)? {
-        return Ok(());
+    match check(&transaction)? {
+        Found::Current => return Ok(()),
+        // Whoever reads the texts seals them.
+        Found::Unsealed => {}
+        Found::Nothing => {
+            transaction.execute_batch(SCHEMA)?;
+            transaction.execute("INSERT INTO meta (key, value) VALUES ('key', ?1)", [&key[..]])?;
+        }
     }
-    transaction.execute_batch(SCHEMA)?;
-    transaction.execute("INSERT INTO meta (key, value) VALUES ('key', ?1)", [&key[..]])?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     Ok(transaction.commit()?)
 }
 
-/// Whether the tables are there. One statement sees one state of the file: between two, another process may make the tables.
-pub(super) fn check(connection: &Connection) -> Result<bool, Obstacle> {
+/// Which tables are there. One statement sees one state of the file: between two, another process may make the tables.
+pub(super) fn check(connection: &Connection) -> Result<Found, Obstacle> {
     let state = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version";
     let (version, tables): (i64, i64) = connection.query_row(state, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     match version {
-        0 if tables == 0 => Ok(false),
-        VERSION if tables > 0 => Ok(true),
+        0 if tables == 0 => Ok(Found::Nothing),
+        UNSEALED if tables > 0 => Ok(Found::Unsealed),
+        VERSION if tables > 0 => Ok(Found::Current),
         newer if newer > VERSION => Err(Obstacle::Newer(newer)),
         _ => Err(Obstacle::Foreign),
     }

@@ -170,14 +170,14 @@ fn a_store_of_a_newer_program_is_refused_with_both_versions() {
     db.run_now(|connection| connection.pragma_update(None, "user_version", 99)).unwrap();
     close(db, &dir);
     let text = refusal(&dir);
-    assert!(text.contains("newer headend") && text.contains("99") && text.contains("knows 1"), "{text}");
+    assert!(text.contains("newer headend") && text.contains("99") && text.contains("knows 2"), "{text}");
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named() {
+fn a_place_where_no_file_can_be_is_named() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(file(&dir)).unwrap();
-    assert!(refusal(&dir).contains("cannot be written"));
+    assert!(refusal(&dir).contains("is not a file"));
 }
 
 #[test]

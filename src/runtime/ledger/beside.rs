@@ -25,7 +25,10 @@ impl Ledger {
     pub(crate) async fn all_prompts(&self) -> Result<Vec<PromptRow>, DbError> {
         let now = self.wall();
         match &self.inner.db {
-            Some(db) => db.run(move |connection| mirror::list(connection, now)).await,
+            Some(db) => {
+                let seals = db.seals();
+                db.run(move |connection| mirror::list(connection, now, &seals)).await
+            }
             None => Ok(self.prompts().iter().map(PromptRow::from).collect()),
         }
     }
@@ -65,7 +68,8 @@ impl Ledger {
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
-    db.run_now(|connection| mirror::list(connection, wall(connection)?))
+    let seals = db.seals();
+    db.run_now(move |connection| mirror::list(connection, wall(connection)?, &seals))
 }
 
 /// The operator's answer without a daemon: left in the store for the process whose prompt it is. Says what came of it.

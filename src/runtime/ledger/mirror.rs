@@ -1,10 +1,12 @@
 //! Open prompts as rows, so that a process without the prompt can show and answer it: `headend approvals` without a daemon,
-//! or a daemon beside a `headend stdio` of its own.
+//! or a daemon beside a `headend stdio` of its own. The message, which has the arguments in it, is sealed.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::rows::{signed, unsigned};
 use crate::policy::consent::{Prompt, Wall};
+use crate::runtime::db::no_key;
+use crate::runtime::seal::{Opened, Seals};
 
 /// Answers that nobody took are kept for so long, in seconds.
 const KEPT: Wall = 3600;
@@ -60,11 +62,38 @@ pub(super) struct Answered {
     pub(super) by: String,
 }
 
-pub(super) fn insert(connection: &Connection, owner: &str, row: &PromptRow) -> rusqlite::Result<()> {
+/// The place of a prompt's message.
+fn place(id: &str) -> [&str; 3] {
+    ["prompts", "message", id]
+}
+
+fn sealed(seals: &Seals, id: &str, message: &str) -> rusqlite::Result<String> {
+    seals.seal(&place(id), message).ok_or_else(no_key)
+}
+
+/// Seals messages that were written before there was a key, or with an earlier key. True where there was one.
+pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
+    let mut statement = connection.prepare("SELECT id, message FROM prompts")?;
+    let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    let mut any = false;
+    for (id, stored) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+        let message = match seals.open(&place(&id), &stored) {
+            Opened::Clear => stored,
+            Opened::Text { text, current: false } => text,
+            Opened::Text { current: true, .. } | Opened::Lost => continue,
+        };
+        connection.execute("UPDATE prompts SET message = ?2 WHERE id = ?1", [&id, &sealed(seals, &id, &message)?])?;
+        any = true;
+    }
+    Ok(any)
+}
+
+pub(super) fn insert(connection: &Connection, owner: &str, row: &PromptRow, seals: &Seals) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO prompts (id, owner, caller, upstream, kind, item, exposed, rule, need, destructive, \
                session, message, opened_at, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
     let PromptRow { id, caller, upstream, kind, item, exposed, rule, need, destructive, session, .. } = row;
     let (opened, until) = (signed(row.opened_at), signed(row.until));
+    let message = sealed(seals, id, &row.message)?;
     let values = params![
         id,
         owner,
@@ -77,7 +106,7 @@ pub(super) fn insert(connection: &Connection, owner: &str, row: &PromptRow) -> r
         need,
         destructive,
         session,
-        row.message,
+        message,
         opened,
         until
     ];
@@ -89,17 +118,24 @@ pub(super) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> 
     connection.prepare_cached("DELETE FROM prompts WHERE id = ?1")?.execute([id]).map(|_| ())
 }
 
-/// The open prompts of all processes, the oldest first.
-pub(super) fn list(connection: &Connection, now: Wall) -> rusqlite::Result<Vec<PromptRow>> {
+/// The open prompts of all processes, the oldest first. One whose message does not open is as if it were not there.
+pub(super) fn list(connection: &Connection, now: Wall, seals: &Seals) -> rusqlite::Result<Vec<PromptRow>> {
     let sql = "SELECT id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until \
                FROM prompts WHERE until > ?1 ORDER BY opened_at, id";
     let mut statement = connection.prepare_cached(sql)?;
-    statement.query_map([signed(now)], read)?.collect()
+    let rows = statement.query_map([signed(now)], |row| read(row, seals))?;
+    rows.filter_map(Result::transpose).collect()
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<PromptRow> {
-    Ok(PromptRow {
-        id: row.get(0)?,
+fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
+    let (id, stored): (String, String) = (row.get(0)?, row.get(10)?);
+    let message = match seals.open(&place(&id), &stored) {
+        Opened::Clear => stored,
+        Opened::Text { text, .. } => text,
+        Opened::Lost => return Ok(None),
+    };
+    Ok(Some(PromptRow {
+        id,
         caller: row.get(1)?,
         upstream: row.get(2)?,
         kind: row.get(3)?,
@@ -109,10 +145,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<PromptRow> {
         need: row.get(7)?,
         destructive: row.get(8)?,
         session: row.get(9)?,
-        message: row.get(10)?,
+        message,
         opened_at: unsigned(row.get(11)?),
         until: unsigned(row.get(12)?),
-    })
+    }))
 }
 
 /// Leaves an answer for the owner of an open prompt; false where there is no such prompt. A second answer replaces one that was

@@ -117,6 +117,19 @@ pub(super) enum Step {
 }
 
 impl Record {
+    /// Whether the text of each digest is here. Those that are kept sealed are not where their key is lost.
+    fn has_texts(&self) -> bool {
+        self.pin.approved().is_some() == self.approved.is_some()
+            && self.pin.waiting().is_some() == self.waiting.is_some()
+    }
+
+    /// Whether there is something to be written down.
+    pub(super) fn differs(&self, after: &Self) -> bool {
+        self.pin != after.pin
+            || self.approved.is_some() != after.approved.is_some()
+            || self.waiting.is_some() != after.waiting.is_some()
+    }
+
     /// The digest that clients may see, if any.
     pub(super) fn visible(&self) -> Option<Digest> {
         self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
@@ -135,7 +148,7 @@ impl Record {
             }
             Step::Reject { shown, by } => (before.ok_or(Undecided::NothingWaits)?.pin.reject(*shown)?, Arc::clone(by)),
         };
-        if let Some(before) = before.filter(|before| before.pin == pin) {
+        if let Some(before) = before.filter(|before| before.pin == pin && before.has_texts()) {
             return Ok(before.clone());
         }
         let fresh = match step {
@@ -148,7 +161,11 @@ impl Record {
             texts.into_iter().find(|(known, _)| *known == digest).map(|(_, text)| Arc::clone(text))
         };
         let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
-        Ok(Self { pin, approved, waiting, by, at: now })
+        Ok(match before.filter(|before| before.pin == pin) {
+            // Texts that did not open, and are here again.
+            Some(before) => Self { approved, waiting, ..before.clone() },
+            None => Self { pin, approved, waiting, by, at: now },
+        })
     }
 }
 
@@ -185,7 +202,8 @@ fn started(before: Option<&Record>, digest: Digest, words: &str, trust: Trust) -
         return (Pin::at(digest), Arc::from("it is back"));
     }
     let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| super::launch::words(text) == words);
-    if before.pin.state() == PinState::Rejected && has_words(before.waiting.as_ref()) {
+    let same = before.pin.waiting() == Some(digest) || has_words(before.waiting.as_ref());
+    if before.pin.state() == PinState::Rejected && same {
         return (before.pin.see(digest, OnChange::Quarantine, false), Arc::clone(&before.by));
     }
     let same_words = has_words(before.approved.as_ref());

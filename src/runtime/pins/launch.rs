@@ -57,6 +57,12 @@ pub(super) fn words(launch: &str) -> String {
     )
 }
 
+/// Whether a launch's text is kept sealed: the query of a URL may hold a secret.
+pub(super) fn is_private(launch: &str) -> bool {
+    let url = RawObject::parse(&RawJson::trusted(launch.to_owned())).ok().and_then(|object| object.string("url"));
+    url.is_some_and(|url| url.contains('?'))
+}
+
 /// The program that a command's first word leads to, absolute and not through symbolic links: package managers move what is
 /// behind them. `None` when no directory of the search path has it.
 fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {

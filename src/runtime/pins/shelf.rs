@@ -1,4 +1,5 @@
-//! The pins on disk: the table `pins`, and a number that counts its changes, by which processes notice those of others.
+//! The pins on disk: the table `pins`, and a number that counts its changes, by which processes notice those of others. The texts of
+//! launches whose URL has a query are sealed; the digests beside them, which decide, are not.
 
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::book::{PinKey, PinKind, Record, Step};
 use crate::catalog::name::UpstreamName;
 use crate::policy::{Digest, Pin, PinState, Undecided};
+use crate::runtime::db::no_key;
+use crate::runtime::seal::{Opened, Seals};
 
 /// Where the number of changes is in the table `meta`.
 const EPOCH: &str = "pins_epoch";
@@ -23,21 +26,80 @@ pub(super) fn epoch(connection: &Connection) -> rusqlite::Result<u64> {
 
 /// Everything, with the number of changes that are in it. A row that this program cannot have written is an error: left out,
 /// its item would count as never seen and be taken at first sight.
-pub(super) fn load(connection: &Connection) -> rusqlite::Result<(u64, Vec<(PinKey, Record)>)> {
+pub(super) fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<(u64, Vec<(PinKey, Record)>)> {
     let epoch = epoch(connection)?;
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM pins"))?;
-    let rows = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let rows = statement.query_map([], |row| read(row, seals))?.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok((epoch, rows))
 }
 
-fn one(connection: &Connection, key: &PinKey) -> rusqlite::Result<Option<Record>> {
+fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result<Option<Record>> {
     let query = format!("SELECT {COLUMNS} FROM pins WHERE upstream = ?1 AND kind = ?2 AND name = ?3");
     let mut statement = connection.prepare_cached(&query)?;
-    let found = statement.query_row(params![key.upstream.as_str(), key.kind.as_str(), key.name], read).optional()?;
+    let place = params![key.upstream.as_str(), key.kind.as_str(), key.name];
+    let found = statement.query_row(place, |row| read(row, seals)).optional()?;
     Ok(found.map(|(_, record)| record))
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<(PinKey, Record)> {
+/// The place of a launch's text: that of its digest, whichever column it stands in.
+fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
+    ["pins", upstream, digest]
+}
+
+/// A text as it is kept.
+fn stored(
+    seals: &Seals,
+    key: &PinKey,
+    text: Option<&Arc<str>>,
+    digest: Option<Digest>,
+) -> rusqlite::Result<Option<String>> {
+    let Some((text, digest)) = text.zip(digest) else { return Ok(None) };
+    if key.kind != PinKind::Launch || !super::launch::is_private(text) {
+        return Ok(Some(text.to_string()));
+    }
+    seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
+}
+
+/// A text as it was; none where it does not open.
+fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
+    let (text, digest) = text.zip(digest)?;
+    if key.kind != PinKind::Launch {
+        return Some(Arc::from(text));
+    }
+    match seals.open(&place(key.upstream.as_str(), &digest.hex()), &text) {
+        Opened::Clear => Some(Arc::from(text)),
+        Opened::Text { text, .. } => Some(Arc::from(text)),
+        Opened::Lost => None,
+    }
+}
+
+/// Seals texts that were written before there was a key, or with an earlier key. True where there was one.
+pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
+    let query = "SELECT upstream, approved, approved_digest, waiting, waiting_digest FROM pins WHERE kind = 'launch'";
+    let mut statement = connection.prepare(query)?;
+    let text = |row: &Row<'_>, at| row.get::<_, Option<String>>(at);
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, [(text(row, 1)?, text(row, 2)?), (text(row, 3)?, text(row, 4)?)]))
+    })?;
+    let mut any = false;
+    for (upstream, columns) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+        for ((text, digest), column) in columns.into_iter().zip(["approved", "waiting"]) {
+            let Some((text, digest)) = text.zip(digest) else { continue };
+            let text = match seals.open(&place(&upstream, &digest), &text) {
+                Opened::Clear if super::launch::is_private(&text) => text,
+                Opened::Text { text, current: false } => text,
+                Opened::Clear | Opened::Text { current: true, .. } | Opened::Lost => continue,
+            };
+            let sealed = seals.seal(&place(&upstream, &digest), &text).ok_or_else(no_key)?;
+            let query = format!("UPDATE pins SET {column} = ?2 WHERE upstream = ?1 AND kind = 'launch' AND name = ''");
+            connection.execute(&query, [&upstream, &sealed])?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
     let text = |at: usize| row.get::<_, Option<String>>(at);
     let digest = |at: usize| Ok::<_, rusqlite::Error>(text(at)?.as_deref().and_then(Digest::from_hex));
     let upstream = UpstreamName::parse(&text(0)?.unwrap_or_default()).ok();
@@ -47,17 +109,18 @@ fn read(row: &Row<'_>) -> rusqlite::Result<(PinKey, Record)> {
     let (Some(upstream), Some(kind), Some(pin)) = (upstream, kind, pin) else {
         return Err(rusqlite::Error::InvalidColumnType(3, "state".to_owned(), Type::Text));
     };
+    let key = PinKey { upstream, kind, name: text(2)?.unwrap_or_default() };
     let record = Record {
         pin,
-        approved: text(4)?.map(Arc::from),
-        waiting: text(6)?.map(Arc::from),
+        approved: opened(seals, &key, text(4)?, digest(5)?),
+        waiting: opened(seals, &key, text(6)?, digest(7)?),
         by: Arc::from(text(8)?.unwrap_or_default()),
         at: u64::try_from(row.get::<_, i64>(9)?).unwrap_or_default(),
     };
-    Ok((PinKey { upstream, kind, name: text(2)?.unwrap_or_default() }, record))
+    Ok((key, record))
 }
 
-fn save(connection: &Connection, key: &PinKey, record: &Record) -> rusqlite::Result<()> {
+fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -> rusqlite::Result<()> {
     let query = format!("INSERT OR REPLACE INTO pins ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)");
     let hex = |digest: Option<Digest>| digest.map(|digest| digest.hex());
     connection.prepare_cached(&query)?.execute(params![
@@ -65,9 +128,9 @@ fn save(connection: &Connection, key: &PinKey, record: &Record) -> rusqlite::Res
         key.kind.as_str(),
         key.name,
         record.pin.state().as_str(),
-        record.approved.as_deref(),
+        stored(seals, key, record.approved.as_ref(), record.pin.approved())?,
         hex(record.pin.approved()),
-        record.waiting.as_deref(),
+        stored(seals, key, record.waiting.as_ref(), record.pin.waiting())?,
         hex(record.pin.waiting()),
         &*record.by,
         i64::try_from(record.at).unwrap_or(i64::MAX),
@@ -84,6 +147,7 @@ pub(super) fn take(
     steps: Vec<(PinKey, Step)>,
     forget: &[PinKey],
     now: u64,
+    seals: &Seals,
 ) -> rusqlite::Result<Vec<Stepped>> {
     let mut wrote = !forget.is_empty();
     for key in forget {
@@ -92,12 +156,12 @@ pub(super) fn take(
     }
     let mut out = Vec::with_capacity(steps.len());
     for (key, step) in steps {
-        let before = one(connection, &key)?;
+        let before = one(connection, &key, seals)?;
         let after = Record::step(before.as_ref(), &step, now);
         if let Ok(record) = &after
-            && before.is_none_or(|before| before.pin != record.pin)
+            && before.is_none_or(|before| before.differs(record))
         {
-            save(connection, &key, record)?;
+            save(connection, &key, record, seals)?;
             wrote = true;
         }
         out.push((key, after));

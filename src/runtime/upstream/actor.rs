@@ -141,7 +141,10 @@ impl Context {
             Err(why) => return Run { why, next: None, served: None },
         };
         match spec.target.clone() {
-            Target::Stdio { command, env, cwd } => serve_stdio(self, Launch { command, program, env, cwd }, hint).await,
+            Target::Stdio { command, env, cwd } => {
+                let launch = Launch { command, program, env, cwd, confinement: spec.confinement };
+                serve_stdio(self, launch, hint).await
+            }
             Target::Http { transport, .. } => match Remote::of(self) {
                 Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(self, &remote)).await,
                 Ok(remote) => Box::pin(http_actor::serve(self, &remote, hint)).await,

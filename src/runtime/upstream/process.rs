@@ -1,16 +1,26 @@
-//! A child process: cleared environment, own process group, stopped politely and then firmly, always as a whole group.
+//! A child process: cleared environment, own process group, no new privileges, stopped politely and then firmly, always as a whole
+//! group.
+//!
+//! That no program gives it more privileges than it has is a property of the thread that starts it, so each child is started by a
+//! thread of its own. The umask is one of the whole process: a child that is to have another one is started through this very
+//! program, which sets it and becomes the child ([`become_asked`]).
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustix::fs::Mode;
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use crate::config::Confinement;
 use crate::config::secret::Secret;
 use crate::runtime::clock;
 use crate::wire::lines::{Line, LineDecoder};
@@ -36,7 +46,7 @@ pub(crate) enum SpawnError {
     Start {
         program: String,
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     #[error("the pipes of `{program}` are missing")]
     Pipes { program: String },
@@ -86,7 +96,12 @@ pub(crate) struct Launch {
     pub(crate) program: Option<PathBuf>,
     pub(crate) env: Vec<(String, Secret)>,
     pub(crate) cwd: Option<PathBuf>,
+    pub(crate) confinement: Confinement,
 }
+
+/// The word by which this program is told to set a umask and become another one: `UMASK PROGRAM NAME [ARGUMENT..]` follow. It is
+/// looked for before anything else, so that neither the child's arguments nor its environment are taken for ours.
+const BECOME: &str = "become-child";
 
 impl Process {
     /// Starts the child.
@@ -95,8 +110,21 @@ impl Process {
     /// [`SpawnError`].
     pub(crate) fn start(launch: &Launch) -> Result<Self, SpawnError> {
         let (program, arguments) = launch.command.split_first().ok_or(SpawnError::Empty)?;
-        let mut command = launch.program.as_ref().map_or_else(|| Command::new(program), Command::new);
-        command.arg0(program).args(arguments).env_clear();
+        let mut command = match launch.confinement.umask {
+            None => {
+                let mut command = launch.program.as_ref().map_or_else(|| Command::new(program), Command::new);
+                command.arg0(program);
+                command
+            }
+            Some(umask) => {
+                // Also where the file has been replaced by a newer one since the start.
+                let mut command = Command::new("/proc/self/exe");
+                command.arg(BECOME).arg(format!("{umask:03o}"));
+                command.arg(launch.program.as_deref().unwrap_or(Path::new(program))).arg(program);
+                command
+            }
+        };
+        command.args(arguments).env_clear();
         command.envs(INHERITED.iter().filter_map(|key| Some((*key, std::env::var_os(key)?))));
         command.envs(launch.env.iter().map(|(key, value)| (key, value.expose())));
         if let Some(cwd) = &launch.cwd {
@@ -104,10 +132,20 @@ impl Process {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|source| {
-            let missing = source.kind() == std::io::ErrorKind::NotFound;
-            // A missing working directory gives the same error.
-            if missing && launch.cwd.as_ref().is_none_or(|cwd| cwd.is_dir()) {
+        if !launch.confinement.no_new_privileges && rustix::thread::no_new_privs() == Ok(true) {
+            tracing::warn!(
+                program,
+                "this process may gain no privileges, so neither may its children; systemd has NoNewPrivileges=no"
+            );
+        }
+        let spawned = match launch.confinement.no_new_privileges {
+            true => without_new_privileges(&mut command),
+            false => command.spawn(),
+        };
+        let mut child = spawned.map_err(|source| {
+            let missing = source.kind() == io::ErrorKind::NotFound;
+            // A missing working directory gives the same error, and so would our own file.
+            if missing && launch.confinement.umask.is_none() && launch.cwd.as_ref().is_none_or(|cwd| cwd.is_dir()) {
                 SpawnError::NotFound { program: program.clone() }
             } else {
                 SpawnError::Start { program: program.clone(), source }
@@ -123,6 +161,34 @@ impl Process {
     pub(crate) fn split(self) -> (ChildStdin, ChildStdout, ChildStderr, Reaper) {
         (self.stdin, self.stdout, self.stderr, Reaper { child: self.child, group: self.group })
     }
+}
+
+/// Starts a child from a thread that has given up to gain privileges, which its children and theirs inherit.
+fn without_new_privileges(command: &mut Command) -> io::Result<Child> {
+    // Tasks may run on any thread, and a thread cannot take it back.
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("start".to_owned()).spawn_scoped(scope, || {
+            let _entered = runtime.enter();
+            rustix::thread::set_no_new_privs(true)?;
+            command.spawn()
+        });
+        thread?.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it ended")))
+    })
+}
+
+/// Becomes a child where the command line asks for it with [`BECOME`]; returns only where nothing is asked, or with the reason why
+/// it failed, which is to be the last line on the child's stderr.
+pub(crate) fn become_asked(words: impl Iterator<Item = OsString>) -> Option<String> {
+    let mut words = words.skip(1);
+    words.next().filter(|word| word == BECOME)?;
+    let (umask, program, name) = (words.next()?, words.next()?, words.next()?);
+    let Some(bits) = umask.to_str().and_then(|umask| u32::from_str_radix(umask, 8).ok()) else {
+        return Some(format!("{umask:?} is no umask"));
+    };
+    rustix::process::umask(Mode::from_raw_mode(bits));
+    let error = std::process::Command::new(program).arg0(&name).args(words).exec();
+    Some(format!("start `{}`: {error}", name.display()))
 }
 
 impl Reaper {

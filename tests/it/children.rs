@@ -1,0 +1,145 @@
+//! What the processes of upstreams may do: no new privileges, and the umask that the operator says.
+
+use std::fs;
+use std::process::Command;
+
+use crate::harness::{Gateway, Setup, World, headend};
+use crate::mcp::{Era, Mcp};
+use crate::process::{alive, descendants, eventually, said};
+use crate::stdio::Pipe;
+use crate::upstream::Fake;
+
+/// A line of what the system says about a process.
+fn status(pid: u32, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// The processes below that one which play an upstream of that name.
+fn upstreams(pid: u32, name: &str) -> Vec<u32> {
+    let mut found = descendants(pid);
+    found.retain(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        words[0].ends_with(b"fake-upstream") && words.contains(&name.as_bytes())
+    });
+    found
+}
+
+fn upstream(pid: u32, name: &str) -> u32 {
+    eventually("the upstream runs", || upstreams(pid, name).len() == 1);
+    upstreams(pid, name)[0]
+}
+
+fn fake(name: &str, more: &str) -> String {
+    let command = Fake::stdio("both").with("--name", name).command();
+    format!("[upstreams.{name}]\ncommand = {command}\n{more}\n")
+}
+
+/// A daemon with that umask of its own.
+fn under(umask: &str, setup: Setup) -> Gateway {
+    let (world, config) = setup.write();
+    let mut command = world.command("sh");
+    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", headend()]);
+    Gateway::start_by(command, world, Some(config), &["serve"], &[])
+}
+
+/// Whether this very process may gain privileges; where it may not, none of its children can.
+fn may_gain() -> bool {
+    let may = status(std::process::id(), "NoNewPrivs") == "0";
+    if !may {
+        eprintln!("left out: children that may gain privileges: the tests themselves may not");
+    }
+    may
+}
+
+#[test]
+fn no_program_gives_a_child_more_privileges_unless_the_operator_says_so() {
+    let text = fake("plain", "") + &fake("free", "no-new-privileges = false");
+    let gateway = Setup::new().toml(&text).start();
+    gateway.wait_for_tools(&["plain__echo", "free__echo"]);
+    let before = upstream(gateway.pid(), "plain");
+    assert_eq!(status(before, "NoNewPrivs"), "1");
+    if may_gain() {
+        assert_eq!(status(upstream(gateway.pid(), "free"), "NoNewPrivs"), "0");
+        assert_eq!(status(gateway.pid(), "NoNewPrivs"), "0", "it is the children's, not ours");
+        // A reload starts the process anew, the other way round, and leaves the other one alone.
+        let text = fake("plain", "") + &fake("free", "");
+        let config = fs::read_to_string(&gateway.config).unwrap();
+        let (head, _) = config.split_once("[upstreams.").unwrap();
+        let reloaded = gateway.reload(&format!("{head}{text}"));
+        assert!(reloaded.status.success(), "{}", said(&reloaded));
+        eventually("it is confined", || {
+            upstreams(gateway.pid(), "free").iter().map(|pid| status(*pid, "NoNewPrivs")).eq(["1"])
+        });
+        assert_eq!(upstream(gateway.pid(), "plain"), before);
+    }
+}
+
+#[test]
+fn the_children_of_a_gateway_without_a_daemon_are_confined_too() {
+    let (world, config) = Setup::new().toml(&fake("plain", "umask = \"031\"")).write();
+    let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
+    let pid = pipe.pid();
+    let mut client = Mcp::stdio(pipe, Era::Modern);
+    eventually("echo is listed", || client.tool_names().iter().any(|name| name == "plain__echo"));
+    let child = upstream(pid, "plain");
+    assert_eq!((status(child, "NoNewPrivs").as_str(), status(child, "Umask").as_str()), ("1", "0031"));
+}
+
+#[test]
+fn a_child_has_the_daemons_umask_or_its_own() {
+    for (own, inherited) in [("022", "0022"), ("077", "0077")] {
+        let text = fake("plain", "") + &fake("open", "umask = \"002\"") + &fake("shut", "umask = \"0777\"");
+        let mut gateway = under(own, Setup::new().toml(&text));
+        gateway.wait_for_tools(&["plain__echo", "open__echo", "shut__echo"]);
+        for (name, umask) in [("plain", inherited), ("open", "0002"), ("shut", "0777")] {
+            let child = upstream(gateway.pid(), name);
+            assert_eq!(status(child, "Umask"), umask, "{name} under {own}");
+            assert_eq!(status(child, "NoNewPrivs"), "1", "{name} under {own}");
+            let group = rustix::process::getpgid(rustix::process::Pid::from_raw(child as i32)).unwrap();
+            assert_eq!(group.as_raw_nonzero().get() as u32, child, "{name}: a group of its own");
+        }
+        assert_eq!(status(gateway.pid(), "Umask"), inherited, "ours stays");
+        let children: Vec<u32> = ["plain", "open", "shut"].map(|name| upstream(gateway.pid(), name)).into();
+        gateway.signal(rustix::process::Signal::TERM);
+        assert!(gateway.wait(std::time::Duration::from_secs(20)).is_some());
+        assert!(!children.iter().any(|pid| alive(*pid)), "they end with the daemon");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_with_a_umask_too() {
+    let text = "[upstreams.word]\ncommand = [\"no-such-program\"]\numask = \"022\"\n\
+                [upstreams.path]\ncommand = [\"/no/such/program\"]\numask = \"022\"\n";
+    let gateway = Setup::new().toml(text).start();
+    let told = |words: &[&str]| gateway.stderr.all().iter().any(|line| words.iter().all(|word| line.contains(word)));
+    eventually("it is told", || told(&["command `no-such-program` not found in PATH"]));
+    eventually("it is told", || told(&["start `/no/such/program`: No such file or directory"]));
+}
+
+#[test]
+fn arguments_and_variables_of_a_child_are_not_taken_for_ours() {
+    let world = World::new();
+    let script = "printf '%s|' \"$0\" \"$@\" \"$HEADEND_LOG_FORMAT\"; umask";
+    let words = ["become-child", "027", "/bin/sh", "--config", "-c", script, "--version", "--help", "-x"];
+    let mut command = world.command(headend());
+    command.args(words).env("HEADEND_LOG_FORMAT", "nonsense");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.trim(), "--version|--help|-x|nonsense|0027", "{}", said(&output));
+    let missing = Command::new(headend()).args(["become-child", "027", "/no/such", "x"]).output().unwrap();
+    assert!(!missing.status.success());
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("start `x`: No such file"), "{}", said(&missing));
+}
+
+#[test]
+fn the_shipped_units_confine_what_they_start() {
+    for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
+        let text = fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(unit)).unwrap();
+        for line in ["UMask=0077", "NoNewPrivileges=yes"] {
+            assert!(text.lines().any(|found| found == line), "{unit}: {line}");
+        }
+    }
+}
