@@ -1,6 +1,8 @@
 //! The merged namespace: what each upstream offers, under which names clients see it, and the bytes of the lists. Pure.
 
 pub(crate) mod filter;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod inventory;
 pub(crate) mod merge;
 pub(crate) mod name;

@@ -12,6 +12,9 @@ mod check;
 mod console;
 mod daemon;
 mod grants;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod import;
+#[cfg(not(any(test, fuzzing)))]
 mod import;
 mod output;
 mod pins;

@@ -23,6 +23,8 @@ mod build;
 mod consent;
 mod doubts;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod guard;
 mod limits;
 mod places;

@@ -3,6 +3,8 @@
 pub(crate) mod ask;
 pub(crate) mod call;
 pub(crate) mod fault;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod handshake;
 pub(crate) mod peer;
 pub(crate) mod pending;

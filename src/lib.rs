@@ -4,6 +4,8 @@ mod cli;
 mod config;
 mod demo;
 mod engine;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod mcp;
 mod policy;
 mod runtime;

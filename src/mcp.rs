@@ -3,6 +3,8 @@
 pub(crate) mod annotations;
 pub(crate) mod capability;
 pub(crate) mod elicitation;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod imitation;
 pub(crate) mod input;
 pub(crate) mod item;

@@ -29,6 +29,8 @@ mod arguments;
 pub(crate) mod chain;
 mod decide;
 mod evidence;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod likeness;
 mod limit;
 mod lint;

@@ -8,6 +8,8 @@ pub(crate) mod coding;
 pub(crate) mod digest;
 pub(crate) mod foreign;
 pub(crate) mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod headers;
 pub(crate) mod id;
 pub(crate) mod lines;

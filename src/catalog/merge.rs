@@ -228,7 +228,7 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         expose(prefix, source.upstream, kind, local, rules.max_length).map_err(|why| why.to_string())?
     };
     let template = if item.list == List::Templates {
-        Some(Template::parse(&item.key).ok_or("a URI template whose braces do not close")?)
+        Some(Template::parse(&item.key).ok_or("a URI template that is too large or whose braces do not close")?)
     } else {
         None
     };

@@ -13,6 +13,8 @@ use crate::config;
 use crate::wire::foreign;
 
 mod entry;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod host;
 mod template;
 

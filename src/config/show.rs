@@ -13,8 +13,8 @@ use crate::wire::foreign;
 
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::{
-    Admin, Auth, Completions, Config, Confinement, Consent, EraChoice, Filter, Instance, LogFormat, OnChange, OnFailure, Profile,
-    Server, Start, Target, Transport, Upstream, Uris, units,
+    Admin, Auth, Completions, Config, Confinement, Consent, EraChoice, Filter, Instance, LogFormat, OnChange,
+    OnFailure, Profile, Server, Start, Target, Transport, Upstream, Uris, units,
 };
 
 /// Renders every key with the value in force, in the order of the shipped example.

@@ -14,6 +14,8 @@ use super::rule::{Problems, Truth};
 use super::{Effect, Kind};
 use crate::wire::raw::RawJson;
 
+#[cfg(any(test, fuzzing))]
+pub(in crate::policy) mod fuzz;
 mod json;
 mod matcher;
 mod pointer;

@@ -45,6 +45,8 @@ use crate::runtime::tasks::TaskGroup;
 
 pub(crate) mod desk;
 mod events;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod live_desk;
 mod page;
 mod reply;

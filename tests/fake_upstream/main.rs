@@ -14,6 +14,7 @@
 
 mod asking;
 mod behaviour;
+mod damage;
 mod http;
 mod jobs;
 mod polled;
@@ -67,6 +68,9 @@ struct Args {
     /// What the endpoint event of HTTP+SSE names instead of the true endpoint.
     #[arg(long)]
     endpoint: Option<String>,
+    /// Damages what it says, always in the same way for the same seed; stdio only.
+    #[arg(long)]
+    damage: Option<u64>,
     #[arg(long = "behaviour", value_parser = Behaviour::parse)]
     behaviours: Vec<Behaviour>,
 }

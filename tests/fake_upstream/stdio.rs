@@ -8,15 +8,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::behaviour::Behaviour;
+use crate::damage::Damage;
 use crate::server::{Request, Server};
 
 pub(crate) async fn serve(server: Arc<Server>) {
     let (out, mut lines) = mpsc::unbounded_channel::<String>();
+    let mut damage = server.args.damage.map(Damage::new);
     server.set_stdout(out.clone());
     let writer = tokio::spawn(async move {
         let mut stdout = tokio::io::stdout();
         while let Some(line) = lines.recv().await {
-            if stdout.write_all(format!("{line}\n").as_bytes()).await.is_err() || stdout.flush().await.is_err() {
+            let bytes = damage.as_mut().map_or_else(|| format!("{line}\n").into_bytes(), |damage| damage.of(&line));
+            if stdout.write_all(&bytes).await.is_err() || stdout.flush().await.is_err() {
                 return;
             }
         }

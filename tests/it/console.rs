@@ -16,8 +16,8 @@ use crate::upstream::Fake;
 
 /// A browser: one address, one cookie.
 #[derive(Debug)]
-struct Browser {
-    address: SocketAddr,
+pub(crate) struct Browser {
+    pub(crate) address: SocketAddr,
     cookie: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Browser {
         Self { address: address(gateway).expect("the console is on"), cookie: None }
     }
 
-    fn headers(&self) -> Vec<(String, String)> {
+    pub(crate) fn headers(&self) -> Vec<(String, String)> {
         let mut headers = vec![("Host".to_owned(), self.address.to_string())];
         headers.extend(self.cookie.iter().map(|cookie| ("Cookie".to_owned(), cookie.clone())));
         headers
@@ -57,7 +57,7 @@ impl Browser {
         answer
     }
 
-    fn signed_in(gateway: &Gateway) -> Self {
+    pub(crate) fn signed_in(gateway: &Gateway) -> Self {
         let mut browser = Self::new(gateway);
         let token = fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap();
         assert_eq!(browser.post("/sign-in", &format!("token={}", token.trim())).head.status, 303);

@@ -97,18 +97,18 @@ fn visitor(console: &Console, headers: &HeaderMap) -> Option<Visitor> {
 }
 
 /// The path of one of our pages, else that of the overview.
-fn own_page(path: &str) -> &str {
+pub(super) fn own_page(path: &str) -> &str {
     let known = matches!(path, "/" | "/grants" | "/pins" | "/upstreams" | "/decisions");
     let approval = path.strip_prefix("/approvals/").is_some_and(is_id);
     if known || approval { path } else { "/" }
 }
 
-fn is_id(id: &str) -> bool {
+pub(super) fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
 /// What follows `/open/`: base64url, as long as a secret is.
-fn is_link(link: &str) -> bool {
+pub(super) fn is_link(link: &str) -> bool {
     (20..=64).contains(&link.len()) && link.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 

@@ -1,0 +1,175 @@
+//! What has to hold for states that clients carry, and for whatever a server says on its pipe.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::ask::{Declared, ServerRequest};
+use super::call::{Outcome, Outgoing};
+use super::handshake::EraHint;
+use super::peer::{CallPort, Peer, PeerOptions, PeerTimes};
+use super::route::{Params, params_object};
+use super::state::{Carried, Opened, StateKey, StateScope};
+use super::task_id::{TaskKey, TaskName};
+use crate::catalog::inventory::ListBounds;
+use crate::mcp::input::{Kinds, Roots};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::wire::digest::Digest;
+use crate::wire::frame::{Bounds, Frame};
+use crate::wire::fuzz::{assert_json, halves, spliced, value};
+use crate::wire::message::{Message, Notification};
+use crate::wire::raw::{RawJson, RawObject};
+
+const NOW: Duration = Duration::from_secs(100);
+
+/// What was sealed opens as it was, for its scope alone, and no other text opens at all.
+pub(crate) fn states(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let arguments = value(data);
+    let scope = StateScope {
+        caller: "ci",
+        profile: "",
+        upstream: "git",
+        method: Method::ToolsCall,
+        item: "git__push",
+        arguments: arguments.as_ref(),
+        definition: Digest::of(b"d"),
+        launch: Digest::of(b"l"),
+    };
+    let key = StateKey::new(&[7; 32]).unwrap();
+    assert_eq!(key.open(&scope, &text, NOW), None);
+    for carried in
+        [Carried::Upstream(text.clone().into_owned()), Carried::Pages(text.clone().into_owned()), Carried::Nothing]
+    {
+        let state = Opened { round: data.len() as u8, carried };
+        let Some(sealed) = key.seal(&scope, &state, NOW, [1; 12]) else { continue };
+        let open = |scope: &StateScope<'_>, text: &str| key.open(scope, text, NOW).map(|(opened, _)| opened);
+        assert_eq!(open(&scope, &sealed), Some(state.clone()));
+        let forged = spliced(&sealed, &text);
+        assert_eq!(open(&scope, &forged).is_some(), forged == sealed, "{forged}");
+        assert_eq!(open(&StateScope { caller: &text, ..scope.clone() }, &sealed).is_some(), text == "ci");
+        assert_eq!(open(&StateScope { item: &text, ..scope.clone() }, &sealed).is_some(), text == "git__push");
+        let foreign = StateScope { caller: "cig", upstream: "it", ..scope.clone() };
+        assert_eq!(open(&foreign, &sealed), None);
+    }
+    tasks(&text);
+}
+
+fn tasks(text: &str) {
+    let key = TaskKey::new(&[7; 32]).unwrap();
+    assert_eq!(key.open("ci", text, NOW), None);
+    let (upstream, id) = text.split_once('\n').unwrap_or(("git", text));
+    let name = TaskName { upstream: upstream.to_owned(), item: "git__push".to_owned(), id: id.to_owned() };
+    let Some(sealed) = key.seal("ci", &name, NOW, [1; 12]) else { return };
+    assert_eq!(key.open("ci", &sealed, NOW), Some(name));
+    let forged = spliced(&sealed, text);
+    assert_eq!(key.open("ci", &forged, NOW).is_some(), forged == sealed, "{forged}");
+    assert_eq!(key.open(text, &sealed, NOW).is_some(), text == "ci");
+}
+
+/// A client's parameters are read or refused.
+pub(crate) fn parameters(data: &[u8]) {
+    let Some(params) = value(data) else { return };
+    let _refused = params_object(Some(&params));
+    let Ok(read) = Params::read(Some(&params)) else { return };
+    drop(read);
+    let Ok(meta) = RawObject::parse(&params).map_err(drop).and_then(|object| Meta::of(&object).map_err(drop)) else {
+        return;
+    };
+    let _refused = (meta.modern(), meta.progress_token(), meta.log_level());
+    if let Some(capabilities) = meta.input_capabilities() {
+        assert_json(&capabilities);
+    }
+    for (_, value) in meta.trace() {
+        assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{value:?}");
+    }
+}
+
+/// A call that says when it is gone: answered, or cancelled by its client.
+struct Port {
+    key: u64,
+    gone: Rc<Cell<u64>>,
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.gone.set(self.gone.get() + 1);
+    }
+}
+
+impl CallPort for Port {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn progress(&mut self, params: RawJson) {
+        assert_json(&params);
+    }
+
+    fn log(&mut self, params: RawJson) {
+        assert_json(&params);
+    }
+
+    fn notice(&mut self, _notification: Notification) {}
+
+    fn ask(&mut self, _request: ServerRequest) -> bool {
+        self.key.is_multiple_of(2)
+    }
+
+    fn withdrawn(&mut self, _id: &RawJson) {}
+
+    fn done(self, outcome: Outcome) {
+        match outcome {
+            Outcome::Result { raw, .. } => assert!(raw.is_object(), "{}", raw.text()),
+            Outcome::Error { raw } => assert_json(&raw),
+            Outcome::Failed(_) => {}
+        }
+    }
+}
+
+/// However a server answers, each call ends and what the server is sent are messages. The first line says how it is greeted.
+pub(crate) fn peer(data: &[u8]) {
+    let (first, rest) = halves(data);
+    let hints = [EraHint::Probe, EraHint::Legacy, EraHint::Modern];
+    let hint = hints[first.len() % hints.len()];
+    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
+    let declared = Declared::new(all, &Roots::Client);
+    #[allow(clippy::disallowed_methods, reason = "an instant cannot be made otherwise; none is compared with it")]
+    let mut now = Instant::now();
+    let options =
+        PeerOptions { hint, times, bounds: ListBounds::default(), frames: Bounds::CLIENT, declared, lists: true };
+    let mut peer = Peer::new(options, now);
+    let gone = Rc::new(Cell::new(0));
+    let mut calls = 0;
+    let mut sent = Vec::new();
+    for line in rest.split(|byte| *byte == b'\n') {
+        now += Duration::from_millis(10);
+        match line {
+            b"!call" if calls < 8 => {
+                calls += 1;
+                let outgoing = Outgoing::own(Method::ToolsCall, Meta::default());
+                peer.handle_call(&outgoing, Port { key: calls, gone: Rc::clone(&gone) });
+            }
+            b"!cancel" => peer.handle_cancel(calls),
+            b"!parked" => peer.handle_parked(calls),
+            b"!wait" => {
+                now = peer.poll_timeout().unwrap_or(now);
+                peer.handle_timeout(now);
+            }
+            line => peer.handle_line(Bytes::copy_from_slice(line), now),
+        }
+        sent.extend_from_slice(&peer.outgoing().split());
+        while peer.poll_event().is_some() {}
+    }
+    peer.handle_closed("over");
+    assert_eq!(gone.get(), calls, "a call never ended");
+    for line in sent.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let frame = Frame::from_upstream(Bytes::copy_from_slice(line)).unwrap();
+        assert!(Message::parse(&frame).is_ok(), "{}", String::from_utf8_lossy(line));
+    }
+}

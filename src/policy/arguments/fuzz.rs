@@ -1,0 +1,82 @@
+//! Readers of arguments, for the properties of the policy.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
+
+use serde_json::Value;
+
+use super::json::{Json, exact};
+use super::matcher::{JsonType, Matcher, MatcherSpec, Scalar};
+use super::pointer::{Pointer, Quantifier};
+use super::{RawJson, Truth};
+
+/// Reads arguments as the library does, and asks every kind of matcher at every place of a pointer.
+pub(in crate::policy) fn look_at(pointer: &str, arguments: &RawJson) {
+    let read = Json::read(arguments.bytes());
+    let Ok(reference) = arguments.parse::<Value>() else { return };
+    let read = read.unwrap();
+    same(&read, &reference);
+    let Ok(place) = Pointer::parse(pointer) else { return };
+    for spec in specs(pointer) {
+        let Ok(matcher) = Matcher::compile(&spec) else { continue };
+        let test = |value: Option<&Json<'_>>| value.map_or(Truth::No, |value| matcher.matches(value));
+        let [any, all, ask] = [Quantifier::Any, Quantifier::All, Quantifier::AllOrUnknown]
+            .map(|quantifier| place.evaluate(&read, quantifier, &test));
+        assert!(any != Truth::No || ask != Truth::Yes || all == Truth::Yes, "{pointer:?}");
+    }
+    // A pointer without `*` leads where the library's does, or is in doubt.
+    if !pointer.split('/').any(|step| step == "*") {
+        let found = reference.pointer(pointer).is_some();
+        let present = Matcher::compile(&MatcherSpec::Present).unwrap();
+        let test = |value: Option<&Json<'_>>| value.map_or(Truth::No, |value| present.matches(value));
+        let truth = place.evaluate(&read, Quantifier::Any, &test);
+        assert!(truth == Truth::Unknown || (truth == Truth::Yes) == found, "{pointer:?}: {truth:?}");
+    }
+}
+
+fn specs(text: &str) -> Vec<MatcherSpec> {
+    let own = || text.to_owned();
+    let mut specs = vec![
+        MatcherSpec::Eq(Scalar::Text(own())),
+        MatcherSpec::Ne(Scalar::Number(1.0)),
+        MatcherSpec::In(vec![Scalar::Boolean(true), Scalar::Text(own())]),
+        MatcherSpec::Prefix(own()),
+        MatcherSpec::Suffix(own()),
+        MatcherSpec::Glob(own()),
+        MatcherSpec::PathUnder(own()),
+        MatcherSpec::UrlHostIn(vec!["*.example.org".to_owned(), "127.0.0.1".to_owned()]),
+        MatcherSpec::EmailDomainIn(vec!["example.org".to_owned()]),
+        MatcherSpec::CidrIn(vec!["10.0.0.0/8".to_owned(), "::1".to_owned()]),
+        MatcherSpec::Range { min: Some(-1.5), max: Some(1e9) },
+        MatcherSpec::MaxLen(3),
+        MatcherSpec::MaxItems(2),
+        MatcherSpec::Absent,
+        MatcherSpec::Present,
+    ];
+    specs.extend(JsonType::ALL.map(MatcherSpec::Type));
+    specs
+}
+
+fn same(read: &Json<'_>, reference: &Value) {
+    match (read, reference) {
+        (Json::Null, Value::Null) => {}
+        (Json::Boolean(a), Value::Bool(b)) => assert_eq!(a, b),
+        (Json::Text(a), Value::String(b)) => assert_eq!(a, b),
+        (Json::Number(text), Value::Number(number)) => {
+            if let (Some(exact), Some(integer)) = (exact(text), number.as_i64()) {
+                assert!((exact - integer as f64).abs() < 1e-9, "{text}");
+            }
+        }
+        (Json::List(a), Value::Array(b)) => {
+            assert_eq!(a.len(), b.len());
+            a.iter().zip(b).for_each(|(a, b)| same(a, b));
+        }
+        (Json::Object(a), Value::Object(b)) => {
+            for (key, value) in a {
+                // Of two equal keys the library keeps the last.
+                if a.iter().filter(|(other, _)| other == key).count() == 1 {
+                    same(value, b.get(&**key).unwrap());
+                }
+            }
+        }
+        _ => panic!("{read:?} is not {reference}"),
+    }
+}

@@ -1,0 +1,38 @@
+//! What has to hold for any text on a page of the console.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
+
+use super::route::{is_id, is_link, own_page};
+use super::text::{PieceKind, block, diff, indented, is_hidden, json, visible};
+use crate::wire::fuzz::{halves, value};
+
+/// Nothing on a page is hidden, and nothing leads away from it. The bytes are an old text, a line feed and a new one.
+pub(crate) fn text(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    assert!(!visible(&text).contains(|c| is_hidden(c) || matches!(c, '\n' | '\t')));
+    let (old, new) = halves(data);
+    let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+    for pieces in [block(&text), json(&text), diff(&old, &new)] {
+        for piece in &pieces {
+            assert!(!piece.text.is_empty());
+            assert!(!piece.text.contains(is_hidden), "{piece:?}");
+        }
+    }
+    if old == new {
+        let changed = diff(&old, &new).into_iter().any(|p| matches!(p.kind, PieceKind::Added | PieceKind::Removed));
+        assert!(!changed);
+    }
+    let spelled: String = block(&text).into_iter().map(|piece| piece.text).collect();
+    let reference: String =
+        text.chars().map(|c| if is_hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect();
+    assert_eq!(spelled, reference);
+    let page = own_page(&text);
+    assert!(page.starts_with('/') && !page.starts_with("//") && !page.contains(['\\', '\r', '\n', ':']), "{page:?}");
+    assert!(!is_id(&text) || text.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    assert!(!is_link(&text) || !text.contains(['/', '.']));
+    if let Some(value) = value(data)
+        && let Ok(shown) = value.parse::<&serde_json::value::RawValue>()
+    {
+        let again = indented(shown.get());
+        assert!(serde_json::from_str::<&serde_json::value::RawValue>(&again).is_ok(), "{again}");
+    }
+}
