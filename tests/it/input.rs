@@ -98,8 +98,8 @@ fn a_state_is_good_for_its_caller_and_its_call_alone() {
     let forged = json!(format!("{other}{}", &text[1..]));
     let forged = refused(&go_on(&mut first, "request_state", responses(), &forged), "forged");
     let bare = json!({"name": name("request_state"), "arguments": {}, "inputResponses": responses()});
-    let bare = refused(&first.request("tools/call", bare), "no state");
-    assert!([&swapped, &forged, &bare].iter().all(|text| **text == foreign), "one answer for all");
+    asked(&first.request("tools/call", bare));
+    assert!([&swapped, &forged].iter().all(|text| **text == foreign), "one answer for all");
     let good = go_on(&mut first, "request_state", responses(), &state);
     assert_eq!(good.result()["resultType"], "complete", "{}", good.raw);
 }
