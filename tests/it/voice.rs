@@ -239,7 +239,7 @@ fn no_definition_and_no_question_of_a_server_carries_our_keys() {
             } else {
                 message["params"].clone()
             };
-            assert_eq!(params["message"], "[fx] Who?", "{at}: {message}");
+            assert_eq!(params["message"], "[fx] Who? [fx]", "{at}: {message}");
             assert_eq!(params["_meta"], json!({"a": 1}), "{at}: {message}");
             if client_era != Era::Modern && era == "legacy" {
                 // A call that goes on would make the next one's question ambiguous.
