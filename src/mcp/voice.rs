@@ -52,17 +52,19 @@ pub(crate) struct Heard {
     pub(crate) taken: Taken,
 }
 
-/// Hears what one upstream says.
+/// Hears what one upstream says. Clones share what they hear with.
 #[derive(Clone)]
-pub(crate) struct Ear {
-    upstream: Arc<str>,
+pub(crate) struct Ear(Arc<Hearing>);
+
+struct Hearing {
+    upstream: Box<str>,
     bounds: Bounds,
-    keep: Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>,
+    keep: Box<dyn Fn(Bytes) -> Bytes + Send + Sync>,
 }
 
 impl std::fmt::Debug for Ear {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ear({})", self.upstream)
+        write!(f, "Ear({})", self.0.upstream)
     }
 }
 
@@ -70,7 +72,7 @@ impl Ear {
     /// For an upstream of that name, whose messages have these bounds. Bytes that had to be written anew pass through `keep`, which counts them like those that
     /// were received.
     pub(crate) fn new(upstream: &str, bounds: Bounds, keep: impl Fn(Bytes) -> Bytes + Send + Sync + 'static) -> Self {
-        Self { upstream: Arc::from(upstream), bounds, keep: Arc::new(keep) }
+        Self(Arc::new(Hearing { upstream: Box::from(upstream), bounds, keep: Box::new(keep) }))
     }
 
     /// Reads a message: the only way in which what an upstream says becomes one.
@@ -79,11 +81,11 @@ impl Ear {
     /// [`MessageError`].
     pub(crate) fn hear(&self, frame: &Frame) -> Result<Heard, MessageError> {
         let mut taken = Taken::default();
-        let (mut message, broken) = Message::of_upstream(frame, self.bounds)?;
+        let (mut message, broken) = Message::of_upstream(frame, self.0.bounds)?;
         match &mut message {
             Message::Response(response) => match &mut response.outcome {
                 Ok(result) => self.strip(result, Place::Result, &mut taken),
-                Err(error) => match instead_of(error, &self.upstream, &mut taken) {
+                Err(error) => match instead_of(error, &self.0.upstream, &mut taken) {
                     Some(instead) => *error = self.kept(instead),
                     None => self.strip(error, Place::Error, &mut taken),
                 },
@@ -102,7 +104,7 @@ impl Ear {
         if !may_have_ours(value.bytes()) {
             return;
         }
-        let (without, keys) = without_ours(value, place, &self.upstream);
+        let (without, keys) = without_ours(value, place, &self.0.upstream);
         if keys > 0 {
             taken.keys += keys;
             *value = self.kept(without);
@@ -110,7 +112,7 @@ impl Ear {
     }
 
     fn kept(&self, written: RawJson) -> RawJson {
-        RawJson::trusted((self.keep)(written.into_bytes()))
+        RawJson::trusted((self.0.keep)(written.into_bytes()))
     }
 }
 
