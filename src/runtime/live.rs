@@ -441,7 +441,7 @@ impl LiveCall {
                     .counted(&self.service.budget)
                     .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
             )),
-            event => Some(event),
+            event @ (LiveEvent::Done(_) | LiveEvent::Notice(_) | LiveEvent::Question(_)) => Some(event),
         }
     }
 

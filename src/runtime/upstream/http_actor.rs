@@ -364,7 +364,7 @@ async fn read_list(
 
 /// The upstream's stream of changes.
 enum Changes {
-    Stream(Reader),
+    Stream(Box<Reader>),
     /// It could not be opened this time.
     Failed,
     /// The upstream offers none.
@@ -415,7 +415,7 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         drain(response.into_body()).await;
         return if passing { Changes::Failed } else { Changes::None };
     }
-    Reader::of(response, link.gauge()).await.map_or(Changes::Failed, Changes::Stream)
+    Reader::of(response, link.gauge()).await.map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader)))
 }
 
 /// Waits for a change; `false` when the stream has ended.
