@@ -286,8 +286,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// A line was skipped: it is over the limit, or there is no room for it. Its call ends; where its start does not tell which
-    /// call that is, every call in flight does.
+    /// A line was skipped. Its call ends; where its start does not tell which call that is, every call in flight does.
     pub(crate) fn handle_skipped(&mut self, start: &[u8], failure: &Failure) {
         self.fault(Fault::Oversize);
         match Start::of(start) {
