@@ -12,10 +12,7 @@ mod check;
 mod console;
 mod daemon;
 mod grants;
-#[cfg(any(test, fuzzing))]
 pub(crate) mod import;
-#[cfg(not(any(test, fuzzing)))]
-mod import;
 mod output;
 mod pins;
 mod policy;

@@ -1,14 +1,17 @@
 //! What has to hold for any bytes at all: one property for each door by which others send them.
 //!
 //! A property takes the bytes, lets the real functions read them and asserts what must be true of the outcome; a panic is a
-//! finding. `tests/fuzz` runs each under libFuzzer, and the unit tests run its kept corpus and mutations of that. Compiled for
+//! finding. `tests/fuzz` runs each under `libFuzzer`, and the unit tests run its kept corpus and mutations of that. Compiled for
 //! tests and for fuzzing alone.
 
 #[cfg(test)]
 mod tests;
 
-/// Each property and the name of its target and of its folder in `tests/fuzz/corpus`.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// The name of a target, of its folder in `tests/fuzz/corpus` too, and the property.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Each property.
+pub const TARGETS: &[Target] = &[
     ("frames", crate::wire::fuzz::frames),
     ("lines", crate::wire::fuzz::lines),
     ("sse", crate::wire::fuzz::sse),

@@ -45,7 +45,7 @@ pub(crate) fn states(data: &[u8]) {
     for carried in
         [Carried::Upstream(text.clone().into_owned()), Carried::Pages(text.clone().into_owned()), Carried::Nothing]
     {
-        let state = Opened { round: data.len() as u8, carried };
+        let state = Opened { round: data.first().copied().unwrap_or_default(), carried };
         let Some(sealed) = key.seal(&scope, &state, NOW, [1; 12]) else { continue };
         let open = |scope: &StateScope<'_>, text: &str| key.open(scope, text, NOW).map(|(opened, _)| opened);
         assert_eq!(open(&scope, &sealed), Some(state.clone()));

@@ -52,7 +52,7 @@ pub(crate) fn questions(data: &[u8]) {
             asked.extend(InputRequest::of_legacy("k".to_owned(), method, Some(&result), offered, "up"));
         }
         for request in asked {
-            is_fit(request, offered);
+            is_fit(&request, offered);
         }
         for task in
             [Task::created(&result, true), Task::created(&result, false), Task::got(&result)].into_iter().flatten()
@@ -70,7 +70,7 @@ pub(crate) fn questions(data: &[u8]) {
     }
 }
 
-fn is_fit(request: InputRequest, offered: Kinds) {
+fn is_fit(request: &InputRequest, offered: Kinds) {
     assert_json(&request.entry());
     let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
     match request.method.as_str() {
