@@ -18,6 +18,7 @@ use crate::catalog::inventory::ListBounds;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
+use crate::mcp::voice::Ear;
 use crate::wire::digest::Digest;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::fuzz::{assert_json, halves, spliced, value};
@@ -139,10 +140,10 @@ pub(crate) fn peer(data: &[u8]) {
     let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
     let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
     let declared = Declared::new(all, &Roots::Client);
+    let ear = Ear::new("git", Bounds::CLIENT, |bytes| bytes);
     #[allow(clippy::disallowed_methods, reason = "an instant cannot be made otherwise; none is compared with it")]
     let mut now = Instant::now();
-    let options =
-        PeerOptions { hint, times, bounds: ListBounds::default(), frames: Bounds::CLIENT, declared, lists: true };
+    let options = PeerOptions { ear, hint, times, bounds: ListBounds::default(), declared, lists: true };
     let mut peer = Peer::new(options, now);
     let gone = Rc::new(Cell::new(0));
     let mut calls = 0;

@@ -85,7 +85,7 @@ pub(crate) fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputErr
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl Terms {
     /// Those of an upstream `git` on the machine of its client.
     pub(crate) fn for_tests(offered: Kinds) -> Self {

@@ -1,6 +1,7 @@
 //! What has to hold for whatever an upstream lists, asks and answers.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
+use super::elicitation::Terms;
 use super::input::{InputRequest, Kinds, pages, passed_on, requests};
 use super::item::{Definition, ListPage};
 use super::method::{List, Method};
@@ -38,26 +39,26 @@ pub(crate) fn questions(data: &[u8]) {
     let forms = Kinds { form: true, ..Kinds::default() };
     let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
     for offered in [Kinds::default(), forms, all] {
+        let terms = Terms::for_tests(offered);
         let seal = |state: Option<String>| Some(format!("sealed-{}", state.is_some()));
-        if let Ok(shown) = passed_on(&result, offered, "up", seal) {
+        if let Ok(shown) = passed_on(&result, &terms, seal) {
             assert_json(&shown);
             let state = RawObject::parse(&shown).unwrap().string("requestState").unwrap();
             assert!(state.starts_with("sealed-"), "{state}");
         }
-        let mut asked = requests(&result, offered, "up").map(|(asked, _)| asked).unwrap_or_default();
+        let mut asked = requests(&result, &terms).map(|wanted| wanted.asked).unwrap_or_default();
         if let Ok(error) = RawObject::parse(&result) {
-            asked.extend(pages(&error, offered, "up").unwrap_or_default());
+            asked.extend(pages(&error, &terms).unwrap_or_default());
         }
         for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
-            asked.extend(InputRequest::of_legacy("k".to_owned(), method, Some(&result), offered, "up"));
+            asked.extend(InputRequest::of_legacy("k".to_owned(), method, Some(&result), &terms));
         }
         for request in asked {
             is_fit(&request, offered);
         }
-        for task in
-            [Task::created(&result, true), Task::created(&result, false), Task::got(&result)].into_iter().flatten()
-        {
-            if let Ok(shown) = task.shown("ours", offered, "up") {
+        let made = [Task::created(&result, true), Task::created(&result, false), Task::got(&result, "git")];
+        for task in made.into_iter().flatten() {
+            if let Ok((shown, _declined)) = task.shown("ours", &terms) {
                 assert_json(&shown);
             }
         }
@@ -76,8 +77,11 @@ fn is_fit(request: &InputRequest, offered: Kinds) {
     match request.method.as_str() {
         "elicitation/create" => {
             let message = params.string("message").unwrap();
-            assert!(message.starts_with("[up]"), "{message:?}");
-            assert!(if params.string("mode").as_deref() == Some("url") { offered.url } else { offered.form });
+            assert!(message.starts_with("[git]"), "{message:?}");
+            let url = params.string("mode").as_deref() == Some("url");
+            assert!(if url { offered.url } else { offered.form });
+            let address = params.string("url").filter(|_| url).unwrap_or_default();
+            assert!(!url || address.starts_with("https://") || address.starts_with("http://"), "{address:?}");
         }
         "sampling/createMessage" => assert!(offered.sampling),
         "roots/list" => assert!(offered.roots),
