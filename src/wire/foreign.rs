@@ -69,7 +69,8 @@ pub(crate) fn characters(text: &str) -> impl Iterator<Item = (char, bool)> + '_ 
     std::iter::from_fn(move || {
         let c = rest.next()?;
         let hidden = is_hidden(c) && !is_part_of_emoji(before, c, rest.peek().copied());
-        before = c;
+        // What is spelled out stands before nothing any more.
+        before = if hidden { ' ' } else { c };
         Some((c, hidden))
     })
 }
