@@ -5,6 +5,8 @@
 //! tests and for fuzzing alone.
 
 #[cfg(test)]
+mod costs;
+#[cfg(test)]
 mod tests;
 
 /// The name of a target, of its folder in `tests/fuzz/corpus` too, and the property.

@@ -10,7 +10,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::REFUSAL;
 use crate::wire::id::ClientId;
-use crate::wire::message;
+use crate::wire::message::{self, Response};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// A client's request as it goes upstream, whatever the upstream's era: the name is the catalog's, never the client's text.
@@ -169,7 +169,34 @@ impl Executed {
     }
 }
 
+impl Outcome {
+    /// What an upstream's answer means for the call that it answers.
+    pub(crate) fn of(response: Response, era: Era) -> Self {
+        match response.outcome {
+            _ if response.broken.is_some() => Self::Failed(Failure::too_large()),
+            Ok(raw) if raw.is_object() => Self::Result { raw, era },
+            Ok(_) => Self::Failed(Failure::malformed()),
+            Err(raw) => Self::Error { raw },
+        }
+    }
+}
+
 impl Failure {
+    /// The upstream is not there.
+    pub(crate) fn down() -> Self {
+        Self::new(Reason::UpstreamDown, Executed::No, "The server behind this item is not running.")
+    }
+
+    /// The answer is over a bound of its size, its depth or its number of values.
+    pub(crate) fn too_large() -> Self {
+        Self::new(Reason::ResultTooLarge, Executed::Unknown, "The server sent an answer over the size limit.")
+    }
+
+    /// The answer is no answer.
+    pub(crate) fn malformed() -> Self {
+        Self::new(Reason::UpstreamProtocol, Executed::Unknown, "The server sent an answer that breaks the protocol.")
+    }
+
     pub(crate) fn new(reason: Reason, executed: Executed, detail: impl Into<Box<str>>) -> Self {
         Self { reason, executed, detail: detail.into(), retry_after: None, approval: None }
     }

@@ -22,7 +22,7 @@ use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::{Ear, Heard, Taken};
-use crate::wire::frame::{Frame, FrameError};
+use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -209,7 +209,7 @@ impl<P: CallPort> Peer<P> {
     /// Sends a call. A peer that is not ready answers it at once: nothing was sent.
     pub(crate) fn handle_call(&mut self, call: &Outgoing, port: P) {
         let State::Ready(agreed) = self.state else {
-            return port.done(Outcome::Failed(down()));
+            return port.done(Outcome::Failed(Failure::down()));
         };
         let Some(id) = self.pending.insert(Waiting::Call(port)) else {
             // The slots of an upstream are fewer than the table's; this cannot be reached by load.
@@ -280,7 +280,7 @@ impl<P: CallPort> Peer<P> {
             self.fault(Fault::Complex);
         }
         match message {
-            Message::Response(response) => self.handle_response(response, broken, now),
+            Message::Response(response) => self.handle_response(response, now),
             Message::Notification(notification) => self.handle_notification(notification, now),
             Message::Request(request) => self.handle_request(&request),
         }
@@ -373,14 +373,14 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn handle_response(&mut self, response: Response, broken: Option<FrameError>, now: Instant) {
+    fn handle_response(&mut self, response: Response, now: Instant) {
         let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
             return self.fault(Fault::UnknownReply);
         };
         match self.pending.take(id) {
             Lookup::Late => self.fault(Fault::LateReply),
             Lookup::Unknown => self.fault(Fault::UnknownReply),
-            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response.outcome, broken),
+            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response),
             Lookup::Found(Waiting::Discover) => self.discovered(&response.outcome, now),
             Lookup::Found(Waiting::Initialize) => self.initialized(&response.outcome, now),
             Lookup::Found(Waiting::List(reading, _)) => self.listed(*reading, response.outcome, now),
@@ -388,21 +388,17 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn finish_call(&mut self, port: P, outcome: Result<RawJson, RawJson>, broken: Option<FrameError>) {
+    fn finish_call(&mut self, port: P, response: Response) {
         self.end_requests_of(port.key());
         let era = match self.state {
             State::Ready(agreed) => agreed.revision.era(),
             State::Opening { .. } | State::Failed => Era::Legacy,
         };
-        match outcome {
-            _ if broken.is_some() => port.done(Outcome::Failed(too_large())),
-            Ok(raw) if raw.is_object() => port.done(Outcome::Result { raw, era }),
-            Err(raw) => port.done(Outcome::Error { raw }),
-            Ok(_) => {
-                self.fault(Fault::MalformedReply);
-                port.done(Outcome::Failed(malformed()));
-            }
+        let outcome = Outcome::of(response, era);
+        if matches!(&outcome, Outcome::Failed(failure) if failure.reason == Reason::UpstreamProtocol) {
+            self.fault(Fault::MalformedReply);
         }
+        port.done(outcome);
     }
 
     /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
@@ -414,7 +410,7 @@ impl<P: CallPort> Peer<P> {
         if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
             && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
         {
-            port.done(Outcome::Failed(malformed()));
+            port.done(Outcome::Failed(Failure::malformed()));
         }
     }
 
@@ -676,21 +672,6 @@ pub(crate) fn list_params(cursor: Option<&str>, hop: Option<&HopMeta>) -> Option
     let meta = hop.map(|hop| format!(r#""_meta":{}"#, hop.envelope().text()));
     let members: Vec<String> = cursor.into_iter().chain(meta).collect();
     (!members.is_empty()).then(|| RawJson::trusted(format!("{{{}}}", members.join(","))))
-}
-
-/// The failure of a call to an upstream that is not there.
-pub(crate) fn down() -> Failure {
-    Failure::new(Reason::UpstreamDown, Executed::No, "The server behind this item is not running.")
-}
-
-/// The failure of a call whose answer is over a bound of its size, its depth or its number of values.
-pub(crate) fn too_large() -> Failure {
-    Failure::new(Reason::ResultTooLarge, Executed::Unknown, "The server sent an answer over the size limit.")
-}
-
-/// The failure of a call whose answer is no answer.
-pub(crate) fn malformed() -> Failure {
-    Failure::new(Reason::UpstreamProtocol, Executed::Unknown, "The server sent an answer that breaks the protocol.")
 }
 
 fn put_line(out: &mut BytesMut, line: &[u8]) {

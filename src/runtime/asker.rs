@@ -109,7 +109,11 @@ mod tests {
     use super::*;
 
     fn response(id: &'static str) -> Response {
-        Response { id: Some(RawJson::trusted(id)), outcome: Ok(RawJson::trusted(r#"{"action":"accept"}"#)) }
+        Response {
+            id: Some(RawJson::trusted(id)),
+            outcome: Ok(RawJson::trusted(r#"{"action":"accept"}"#)),
+            broken: None,
+        }
     }
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::ask::{ClientAnswer, ServerRequest};
-use crate::engine::call::{Outcome, Outgoing, Wants};
-use crate::engine::peer::{CallPort, down};
+use crate::engine::call::{Failure, Outcome, Outgoing, Wants};
+use crate::engine::peer::CallPort;
 use crate::runtime::held::HeldExchange;
 use crate::runtime::tasking::TaskExchange;
 use crate::runtime::upstream::http::HttpExchange;
@@ -211,7 +211,7 @@ async fn next_of(channel: &mut Option<mpsc::Receiver<ExchangeEvent>>) -> Option<
 
 /// The actor ended without an answer, before it took the call.
 pub(crate) fn lost() -> Outcome {
-    Outcome::Failed(down())
+    Outcome::Failed(Failure::down())
 }
 
 impl Drop for StdioExchange {

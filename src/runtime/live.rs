@@ -281,7 +281,7 @@ impl LiveCall {
     /// The next thing from upstream; `None` when the call goes on in another way.
     async fn listen(&mut self) -> Option<LiveEvent> {
         loop {
-            let Some(running) = &mut self.running else { return Some(self.fail(&crate::engine::peer::down())) };
+            let Some(running) = &mut self.running else { return Some(self.fail(&Failure::down())) };
             let due = self.inquiry.due();
             // A person may take longer than a server.
             let until = due.or_else(|| self.relay.is_empty().then(|| running.deadline.at()));

@@ -13,7 +13,6 @@ use futures_util::future::BoxFuture;
 use crate::catalog::merge::Entry;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
-use crate::engine::peer::malformed;
 use crate::mcp::elicitation::Terms;
 use crate::mcp::input::{InputError, InputRequest, Kinds, decline};
 use crate::mcp::method::Method;
@@ -220,7 +219,7 @@ impl TaskExchange {
                         self.leg = self.ask_after();
                         continue;
                     }
-                    Leg::Ended => ExchangeEvent::Done(Outcome::Failed(malformed())),
+                    Leg::Ended => ExchangeEvent::Done(Outcome::Failed(Failure::malformed())),
                 };
                 let ExchangeEvent::Done(outcome) = event else { return event };
                 match self.answered(outcome) {
@@ -290,7 +289,7 @@ impl TaskExchange {
             },
             (Leg::Get(_), Outcome::Result { raw, .. }) => {
                 let task = self.got(&raw).filter(|task| Some(&task.id) == self.running.as_ref());
-                self.look_at(&task.ok_or_else(|| Outcome::Failed(malformed()))?)
+                self.look_at(&task.ok_or_else(|| Outcome::Failed(Failure::malformed()))?)
             }
             (Leg::Update(_), Outcome::Result { .. }) => {
                 self.missed = 0;
@@ -346,7 +345,7 @@ impl TaskExchange {
                 Err(match task.outcome() {
                     Some(Ok(raw)) => Outcome::Result { raw, era: Era::Modern },
                     Some(Err(raw)) => Outcome::Error { raw },
-                    None => Outcome::Failed(malformed()),
+                    None => Outcome::Failed(Failure::malformed()),
                 })
             }
             Status::Working | Status::InputRequired => {

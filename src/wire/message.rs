@@ -6,7 +6,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::ClientId;
 use crate::wire::raw::RawJson;
@@ -39,6 +38,8 @@ pub(crate) struct Notification {
 pub(crate) struct Response {
     pub(crate) id: Option<RawJson>,
     pub(crate) outcome: Result<RawJson, RawJson>,
+    /// Which bound of its depth or number of values the message breaks, if one.
+    pub(crate) broken: Option<FrameError>,
 }
 
 /// Why a frame is no JSON-RPC message. Holds the request's id where one could be read, for the answer.
@@ -72,8 +73,8 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl Message {
-    /// Reads one message of an upstream. Where it breaks the bounds, its envelope alone is left: an answer that is an error, so
-    /// that its call ends, a request or notification without parameters, which is refused or dropped like any such.
+    /// Reads one message of an upstream. A request or notification that breaks the bounds loses its parameters and is refused or
+    /// dropped like any without. An answer is marked: it fails its call, while of a list each item is judged by itself.
     ///
     /// # Errors
     /// Those of [`Self::parse`].
@@ -82,11 +83,7 @@ impl Message {
         let Err(broken) = frame.within(bounds) else { return Ok((message, None)) };
         match &mut message {
             Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) => *params = None,
-            Self::Response(response) => {
-                let error =
-                    format!(r#"{{"code":{},"message":"The server sent an answer that is {broken}."}}"#, code::INTERNAL);
-                response.outcome = Err(RawJson::trusted(error));
-            }
+            Self::Response(response) => response.broken = Some(broken),
         }
         Ok((message, Some(broken)))
     }
@@ -139,11 +136,11 @@ impl Envelope<'_> {
             }
             (None, Some(result), None) => {
                 let outcome = Ok(RawJson::slice_of(frame, result));
-                Ok(Message::Response(Response { id: not_null(raw_id), outcome }))
+                Ok(Message::Response(Response { id: not_null(raw_id), outcome, broken: None }))
             }
             (None, None, Some(error)) => {
                 let outcome = Err(RawJson::slice_of(frame, error));
-                Ok(Message::Response(Response { id: not_null(raw_id), outcome }))
+                Ok(Message::Response(Response { id: not_null(raw_id), outcome, broken: None }))
             }
             (None, None, None) => Err(shape("no `method`, `result` or `error`")),
             (Some(_), _, _) => Err(shape("`method` beside `result` or `error`")),

@@ -39,8 +39,8 @@ impl LiveCall {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
         self.pass().await?;
-        let Some(outgoing) = self.waiting.take() else { return Err(crate::engine::peer::down()) };
-        let Some((entry, _)) = self.view.item(self.entry) else { return Err(crate::engine::peer::down()) };
+        let Some(outgoing) = self.waiting.take() else { return Err(Failure::down()) };
+        let Some((entry, _)) = self.view.item(self.entry) else { return Err(Failure::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
             let text = "The server that asked for input was replaced; start the call again.";
             return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));

@@ -9,10 +9,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Error as ClientError;
 
-use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::fault::Fault;
-use crate::engine::peer::{malformed, too_large};
-use crate::mcp::version::Era;
 use crate::mcp::voice::{Ear, Heard};
 use crate::runtime::budget::{NoRoom, Room};
 use crate::runtime::upstream::actor::Intake;
@@ -21,7 +19,6 @@ use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::coding;
 use crate::wire::frame::Frame;
 use crate::wire::message::Message;
-use crate::wire::raw::RawJson;
 use crate::wire::sse::SseDecoder;
 
 /// What came instead of a usable answer, for the upstream's own life: probing, lists, streams.
@@ -33,8 +30,6 @@ pub(crate) enum HttpError {
     Broken(String),
     Status(StatusCode),
     Protocol(String),
-    /// The answer breaks a bound of its size, its depth or its number of values.
-    TooLarge(String),
     /// There was no room for the message: for the request, or for the answer.
     NoRoom(Executed),
 }
@@ -45,7 +40,7 @@ impl std::fmt::Display for HttpError {
             Self::Connect(why) => write!(f, "connect: {why}"),
             Self::Broken(why) => write!(f, "connection broken: {why}"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
-            Self::Protocol(why) | Self::TooLarge(why) => f.write_str(why),
+            Self::Protocol(why) => f.write_str(why),
             Self::NoRoom(_) => f.write_str("no room for the message"),
         }
     }
@@ -180,7 +175,7 @@ impl Reader {
     fn event(&mut self) -> Result<Option<Message>, HttpError> {
         let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
         while let Some(event) = decoder.next_event() {
-            let event = event.map_err(|error| HttpError::TooLarge(error.to_string()))?;
+            let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
             self.position.read(&event);
             let is_message = event.name.as_deref().is_none_or(|name| name == "message");
             if is_message && !event.data.is_empty() {
@@ -205,7 +200,7 @@ impl Reader {
 }
 
 fn over_limit() -> HttpError {
-    HttpError::TooLarge("the answer is over the size limit".to_owned())
+    HttpError::Protocol("the answer is over the size limit".to_owned())
 }
 
 fn no_room(_: NoRoom) -> HttpError {
@@ -231,12 +226,10 @@ impl Gauge {
         let heard = self.ear.hear(&frame).map_err(|error| HttpError::Protocol(error.to_string()))?;
         let Heard { message, broken, taken } = heard;
         self.metrics.reserved(taken);
-        let Some(broken) = broken else { return Ok(message) };
-        self.metrics.fault(Fault::Complex.as_str());
-        match message {
-            Message::Response(_) => Err(HttpError::TooLarge(format!("the answer is {broken}"))),
-            Message::Request(_) | Message::Notification(_) => Ok(message),
+        if broken.is_some() {
+            self.metrics.fault(Fault::Complex.as_str());
         }
+        Ok(message)
     }
 }
 
@@ -252,15 +245,6 @@ pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
 pub(crate) fn is_event_stream(response: &Response<Incoming>) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
-}
-
-/// What an answer means for a call.
-pub(crate) fn outcome(answer: Result<RawJson, RawJson>, era: Era) -> Outcome {
-    match answer {
-        Ok(raw) if raw.is_object() => Outcome::Result { raw, era },
-        Ok(_) => Outcome::Failed(malformed()),
-        Err(raw) => Outcome::Error { raw },
-    }
 }
 
 /// What a transport error means for a call. The upstream's status never becomes ours.
@@ -287,13 +271,12 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
             Failure::new(Reason::UpstreamProtocol, Executed::No, text)
         }
         // Neither an answer nor a refusal; redirects are not followed.
-        HttpError::Status(status) if status.is_success() || status.is_redirection() => malformed(),
+        HttpError::Status(status) if status.is_success() || status.is_redirection() => Failure::malformed(),
         HttpError::Status(status) => {
             let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
             Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
         }
-        HttpError::Protocol(_) => malformed(),
-        HttpError::TooLarge(_) => too_large(),
+        HttpError::Protocol(_) => Failure::malformed(),
         HttpError::NoRoom(executed) => NoRoom.failure(*executed),
     };
     tracing::debug!(error = %error, "call to an HTTP upstream failed");

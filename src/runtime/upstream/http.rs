@@ -28,9 +28,7 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::runtime::exchange::ExchangeEvent;
 use crate::runtime::tasks::TaskGroup;
-use crate::runtime::upstream::answer::{
-    Gauge, HttpError, Reader, drain, failure, is_event_stream, outcome, transport_error,
-};
+use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::runtime::upstream::client::HttpClient;
 use crate::runtime::upstream::greeting::initialize;
 use crate::runtime::upstream::lane::Lane;
@@ -252,7 +250,7 @@ impl HttpLink {
             // Not where it belongs, but it names the call that it answers.
             Message::Response(response) => {
                 let call = response.id.as_ref().and_then(|id| id.parse::<u64>().ok());
-                let outcome = outcome(response.outcome, self.agreed.revision.era());
+                let outcome = Outcome::of(response, self.agreed.revision.era());
                 self.to_call(call, Some(ExchangeEvent::Done(outcome)));
             }
         }
@@ -352,7 +350,7 @@ impl HttpLink {
         loop {
             match post.step().await {
                 Step::Event(_) => {}
-                Step::Answer(answer) => return Ok(answer),
+                Step::Answer(answer) => return Ok(answer.outcome),
                 Step::Failed(error, _) => return Err(error),
             }
         }
@@ -424,7 +422,7 @@ enum Stage {
 
 enum Step {
     Event(ExchangeEvent),
-    Answer(Result<RawJson, RawJson>),
+    Answer(message::Response),
     /// What went wrong, and the wait that the upstream asked for.
     Failed(HttpError, Option<Duration>),
 }
@@ -487,7 +485,7 @@ impl HttpExchange {
         }
         match step {
             Step::Event(event) => event,
-            Step::Answer(answer) => ExchangeEvent::Done(outcome(answer, self.post.link.agreed.revision.era())),
+            Step::Answer(answer) => ExchangeEvent::Done(Outcome::of(answer, self.post.link.agreed.revision.era())),
             Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
         }
     }
@@ -636,7 +634,7 @@ impl Post {
             Message::Response(response) => {
                 let ours = response.id.as_ref().is_none_or(|id| id.bytes().as_ref() == self.id.to_string().as_bytes());
                 let step = if ours {
-                    Step::Answer(response.outcome)
+                    Step::Answer(response)
                 } else {
                     Step::Failed(HttpError::Protocol("the answer has another request's id".to_owned()), None)
                 };

@@ -238,7 +238,7 @@ fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
         {
             Err(format!("`server/discover`: {error}"))
         }
-        HttpError::Status(_) | HttpError::Protocol(_) | HttpError::TooLarge(_) => Ok(None),
+        HttpError::Status(_) | HttpError::Protocol(_) => Ok(None),
         HttpError::Connect(_) | HttpError::Broken(_) | HttpError::NoRoom(_) => Err(error.to_string()),
     }
 }

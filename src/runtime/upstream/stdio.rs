@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::inventory::Inventory;
-use crate::engine::call::{Executed, Outgoing};
+use crate::engine::call::{Executed, Failure, Outcome, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
-use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions, too_large};
+use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
 use crate::mcp::log::LogSwitch;
 use crate::runtime::budget::{COUNTED_FROM, NoRoom, Room};
 use crate::runtime::clock;
@@ -185,7 +185,7 @@ pub(crate) async fn run(
     calls.close();
     while let Ok(command) = calls.try_recv() {
         // Never written: these may be sent again by whoever asked.
-        command.port.done(crate::engine::call::Outcome::Failed(crate::engine::peer::down()));
+        command.port.done(Outcome::Failed(Failure::down()));
     }
     ended
 }
@@ -250,7 +250,7 @@ impl Connection<'_> {
                 Line::Full(line) => self.peer.handle_line(self.room.keep(line), now),
                 Line::Oversize { prefix, .. } => {
                     let no_room = std::mem::take(&mut self.no_room);
-                    let failure = if no_room { NoRoom.failure(Executed::Unknown) } else { too_large() };
+                    let failure = if no_room { NoRoom.failure(Executed::Unknown) } else { Failure::too_large() };
                     self.peer.handle_skipped(&prefix, &failure);
                 }
             }
