@@ -3,6 +3,7 @@
 pub(crate) mod filter;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+pub(crate) mod glob;
 pub(crate) mod inventory;
 pub(crate) mod merge;
 pub(crate) mod name;

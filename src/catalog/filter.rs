@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
+
+use crate::catalog::glob::glob;
 
 /// Allow and deny patterns plus renames, compiled.
 #[derive(Clone, Debug)]
@@ -23,17 +25,18 @@ impl Filter {
     ///
     /// # Errors
     /// The first pattern that is no glob.
-    pub(crate) fn build(
-        allow: &[String],
-        deny: &[String],
-        rename: &[(String, String)],
-    ) -> Result<Self, globset::Error> {
+    pub(crate) fn build(allow: &[String], deny: &[String], rename: &[(String, String)]) -> Result<Self, String> {
         let everything = allow.iter().any(|pattern| pattern == "*");
         Ok(Self {
             allow: if everything { None } else { Some(globs(allow)?) },
             deny: globs(deny)?,
             rename: rename.iter().cloned().collect(),
         })
+    }
+
+    /// Admits nothing: for patterns that cannot be compiled.
+    pub(crate) fn nothing() -> Self {
+        Self { allow: Some(GlobSet::empty()), ..Self::default() }
     }
 
     pub(crate) fn admits(&self, name: &str) -> bool {
@@ -46,10 +49,24 @@ impl Filter {
     }
 }
 
-fn globs(patterns: &[String]) -> Result<GlobSet, globset::Error> {
+fn globs(patterns: &[String]) -> Result<GlobSet, String> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
-        set.add(Glob::new(pattern)?);
+        set.add(glob(pattern)?);
     }
-    set.build()
+    set.build().map_err(|error| format!("the patterns together: {}", error.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_admits_what_it_says_and_the_empty_one_nothing() {
+        let names = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let filter = Filter::build(&names(&["get_*"]), &names(&["get_secret"]), &[]).unwrap();
+        assert!(filter.admits("get_a") && !filter.admits("get_secret") && !filter.admits("set_a"));
+        assert!(Filter::default().admits("x") && !Filter::nothing().admits("x"));
+        assert!(Filter::build(&names(&["{"]), &[], &[]).is_err());
+    }
 }

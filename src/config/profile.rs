@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use globset::Glob;
-
+use crate::catalog::glob::glob;
 use crate::catalog::name::{MAX_ORIGINAL_LENGTH, UpstreamName};
 
 use super::build::repeated;
@@ -107,8 +106,8 @@ fn globs(node: &Node<'_>) -> Vec<String> {
         if text.is_empty() {
             item.problem("must not be empty; write \"*\" for everything");
         }
-        if let Err(error) = Glob::new(&text) {
-            item.problem(format!("is no pattern: {}", error.kind()));
+        if let Err(error) = glob(&text) {
+            item.problem(format!("is no pattern: {error}"));
         }
         globs.push(text);
     }

@@ -1,8 +1,9 @@
 //! What a tool is held to do: its upstream's hints, which are claims, under what the operator says.
 
-use globset::{Glob, GlobMatcher};
+use globset::GlobMatcher;
 
 use super::{Annotations, Hints};
+use crate::catalog::glob::glob;
 use crate::catalog::merge::Annotate;
 
 /// How far the word of an upstream goes.
@@ -44,10 +45,7 @@ impl Annotator {
     /// # Errors
     /// A sentence about the first pattern that is no glob.
     pub(crate) fn build(trust: Trust, stated: &[(String, Hints)]) -> Result<Self, String> {
-        let compile = |(pattern, hints): &(String, Hints)| {
-            let glob = Glob::new(pattern).map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
-            Ok((glob.compile_matcher(), *hints))
-        };
+        let compile = |(pattern, hints): &(String, Hints)| Ok((glob(pattern)?.compile_matcher(), *hints));
         Ok(Self { trust, stated: stated.iter().map(compile).collect::<Result<_, String>>()? })
     }
 

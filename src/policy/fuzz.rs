@@ -1,13 +1,12 @@
 //! What has to hold for patterns, the arguments of calls, and the audit log.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
-use globset::GlobBuilder;
-
 use super::chain::{Chain, Form, Head, Reader};
 use super::consent::Shown;
 use super::record::{Entry, Event};
 use super::rule::{Pattern, is_special};
 use super::{Annotations, arguments, uri};
+use crate::catalog::glob::glob;
 use crate::wire::fuzz::{halves, value};
 
 /// A pattern matches what the library's matches, and one that covers another matches whatever that matches. The bytes are a
@@ -19,7 +18,7 @@ pub(crate) fn patterns(data: &[u8]) {
     let Ok(pattern) = Pattern::compile(text, respelled.as_deref()) else { return };
     let matches = pattern.matches(name);
     assert!(pattern.matches(text), "a pattern matches its own text");
-    let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
+    let glob = glob(text);
     if !text.contains("**") && text != name {
         assert_eq!(matches, glob.unwrap().compile_matcher().is_match(name), "{text:?} and {name:?}");
     }

@@ -460,7 +460,7 @@ impl Supervisor {
         let mut out = Vec::new();
         for profile in &self.config.profiles {
             let compiled = [&profile.tools, &profile.prompts, &profile.resources]
-                .map(|filter| Filter::build(&filter.allow, &filter.deny, &[]).unwrap_or_default());
+                .map(|filter| Filter::build(&filter.allow, &filter.deny, &[]).unwrap_or_else(|_| Filter::nothing()));
             let [tools, prompts, resources] = compiled;
             let filters = Filters { tools, prompts, resources };
             let chosen: Vec<Source<'_>> =

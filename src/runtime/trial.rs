@@ -211,9 +211,7 @@ fn catalog(
 }
 
 fn filters(lists: [&config::Filter; 3]) -> Result<Filters, String> {
-    let build = |filter: &config::Filter| {
-        Filter::build(&filter.allow, &filter.deny, &filter.rename).map_err(|error| error.to_string())
-    };
+    let build = |filter: &config::Filter| Filter::build(&filter.allow, &filter.deny, &filter.rename);
     let [tools, prompts, resources] = lists;
     Ok(Filters { tools: build(tools)?, prompts: build(prompts)?, resources: build(resources)? })
 }

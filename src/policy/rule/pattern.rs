@@ -3,7 +3,9 @@
 //! A glob's `*` matches any text, `/` and nothing included; `?`, `[a-z]`, `{a,b}` and `\` mean what
 //! they mean in a shell. Case matters.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
+
+use crate::catalog::glob::glob;
 
 use super::Truth;
 
@@ -42,14 +44,7 @@ impl Form {
             Some(prefix) if is_literal(prefix) => Self::Prefix(Box::from(prefix)),
             None if is_literal(text) => Self::Literal(Box::from(text)),
             Some(_) | None if is_literal(&text.replace('*', "")) && !text.contains("**") => Self::stars(text),
-            Some(_) | None => {
-                let glob = GlobBuilder::new(text)
-                    .literal_separator(false)
-                    .backslash_escape(true)
-                    .build()
-                    .map_err(|e| format!("`{text}` is not a glob: {}", e.kind()))?;
-                Self::Glob(glob.compile_matcher())
-            }
+            Some(_) | None => Self::Glob(glob(text)?.compile_matcher()),
         })
     }
 
