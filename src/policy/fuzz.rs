@@ -18,9 +18,11 @@ pub(crate) fn patterns(data: &[u8]) {
     let Ok(pattern) = Pattern::compile(text, respelled.as_deref()) else { return };
     let matches = pattern.matches(name);
     assert!(pattern.matches(text), "a pattern matches its own text");
-    let glob = glob(text);
-    if !text.contains("**") && text != name {
-        assert_eq!(matches, glob.unwrap().compile_matcher().is_match(name), "{text:?} and {name:?}");
+    if let Ok(glob) = glob(text)
+        && !text.contains("**")
+        && text != name
+    {
+        assert_eq!(matches, glob.compile_matcher().is_match(name), "{text:?} and {name:?}");
     }
     if let Ok(other) = Pattern::compile(name, None)
         && pattern.covers(&other)

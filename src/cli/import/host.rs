@@ -1,10 +1,12 @@
 //! The JSON of hosts, in the order it is written.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::Ranged as _;
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use jsonc_parser::tokens::Token;
+use jsonc_parser::{CollectOptions, ParseOptions, Scanner, parse_to_ast};
 
 use super::ImportError;
 
@@ -80,9 +82,33 @@ pub(super) struct HostFile {
     pub(super) inputs: Vec<(String, String)>,
 }
 
+/// Nesting of brackets; real files stay below ten. The library reads nested ones by recursion.
+const MAX_DEPTH: usize = 100;
+
+/// The line on which brackets are nested too deeply. What is no JSON is left to the parser.
+fn too_deep(text: &str) -> Option<usize> {
+    let mut scanner = Scanner::new(text);
+    let mut depth = 0_usize;
+    while let Ok(Some(token)) = scanner.scan() {
+        match token {
+            Token::OpenBrace | Token::OpenBracket => depth += 1,
+            Token::CloseBrace | Token::CloseBracket => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Some(1 + text.get(..scanner.token_start())?.matches('\n').count());
+        }
+    }
+    None
+}
+
 /// Reads a file, whichever host it is of.
 pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(line) = too_deep(text) {
+        let message = format!("brackets are nested more than {MAX_DEPTH} deep");
+        return Err(ImportError::Json { path: path.to_owned(), line, message });
+    }
     let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default()).map_err(|error| {
         ImportError::Json { path: path.to_owned(), line: error.line_display(), message: error.kind().to_string() }
     })?;
@@ -104,9 +130,11 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     }
     let mut servers: Vec<Server> = Vec::new();
     for (list, scope) in lists {
+        // Of servers with one name the last counts, as in the hosts.
+        let last: HashMap<&str, usize> =
+            list.members().iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
         for (at, (name, body)) in list.members().iter().enumerate() {
-            let again = list.members().iter().skip(at + 1).any(|(other, _)| other == name);
-            if !again {
+            if last.get(&**name) == Some(&at) {
                 servers.push(Server { name: name.clone(), body: body.clone(), scope: scope.clone() });
             }
         }

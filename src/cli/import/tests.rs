@@ -161,3 +161,12 @@ fn strange_shapes_are_no_reason_to_stop() {
         assert!(names(&config).contains(&"good"), "{body}: {text}");
     }
 }
+
+#[test]
+fn a_file_that_is_nested_without_end_is_refused_with_its_line() {
+    for deep in ["[".repeat(100_000), "{\"a\":".repeat(100_000), "// don't \"]\n[".repeat(200)] {
+        let text = format!("{{\n\"mcpServers\": {deep}");
+        let error = convert_for(&[("hosts.json".into(), text)], None).unwrap_err().to_string();
+        assert!(error.starts_with("hosts.json:") && error.contains("100 deep"), "{error}");
+    }
+}
