@@ -126,7 +126,7 @@ fn the_questions_of_a_process_end_with_it_and_after_its_death_nobody_takes_an_an
     let (world, mut client) = alone();
     drop(client.call("fx__echo", json!({})));
     eventually("the question is listed", || list(&world, "approvals").len() == 1);
-    assert!(client.pipe().close(Duration::from_secs(10)).is_some_and(|status| status.success()));
+    assert!(client.pipe().close(Duration::from_secs(60)).is_some_and(|status| status.success()));
     assert_eq!(list(&world, "approvals"), Vec::<Value>::new());
 
     let (world, mut client) = alone();

@@ -115,7 +115,7 @@ fn a_rolled_back_log_is_noticed_at_the_next_start_and_stays_bad() {
     again.wait_for_tools(&["fx__echo"]);
     let noticed =
         |lines: &[String]| lines.iter().any(|line| line.contains("cut, changed or rolled back")).then_some(());
-    assert!(again.stderr.wait_for(Duration::from_secs(5), noticed).is_some(), "{}", again.story());
+    assert!(again.stderr.wait_for(Duration::from_secs(60), noticed).is_some(), "{}", again.story());
     again.modern().call("fx__echo", json!({"text": "z"}));
     stop(&mut again);
     let verdict = again.run(&["audit", "verify"]);
@@ -200,7 +200,7 @@ fn calls_go_on_while_the_log_is_full_where_the_operator_says_so() {
         assert!(!client.call("fx__echo", json!({"text": "on"})).is_error());
     }
     let noted = |lines: &[String]| lines.iter().any(|line| line.contains("calls go on unrecorded")).then_some(());
-    assert!(gateway.stderr.wait_for(Duration::from_secs(5), noted).is_some(), "{}", gateway.story());
+    assert!(gateway.stderr.wait_for(Duration::from_secs(60), noted).is_some(), "{}", gateway.story());
 }
 
 #[test]
@@ -314,7 +314,7 @@ pub(crate) fn limit(gateway: &Gateway, bytes: Option<u64>) {
 
 fn stop(gateway: &mut Gateway) {
     gateway.signal(Signal::TERM);
-    assert!(gateway.wait(Duration::from_secs(20)).is_some(), "{}", gateway.story());
+    assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
 }
 
 fn folder(world: &World) -> PathBuf {

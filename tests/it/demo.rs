@@ -20,7 +20,7 @@ fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines
         return left_out("the embedded default", &format!("port {port} is taken"));
     }
     let gateway = Gateway::start(World::new(), None, &[], &[]);
-    let printed = gateway.stdout.wait_for(Duration::from_secs(5), |lines| {
+    let printed = gateway.stdout.wait_for(Duration::from_secs(60), |lines| {
         let lines = curl_lines(lines);
         (lines.len() >= 2).then_some(lines)
     });
@@ -64,7 +64,7 @@ fn each_demo_server_is_an_mcp_server_of_its_own() {
         let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         stdin.write_all(format!("{hello}\n{done}\n{list}\n").as_bytes()).unwrap();
         drop(stdin);
-        let output = output_within(child, Duration::from_secs(10), &format!("headend demo {name}"));
+        let output = output_within(child, Duration::from_secs(60), &format!("headend demo {name}"));
         let text = String::from_utf8(output.stdout).unwrap();
         let tools = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|line| line["id"] == 2);
         let tools = tools.unwrap_or_else(|| panic!("{name}: {text}"));
@@ -93,7 +93,7 @@ fn curl_lines(lines: &[String]) -> Vec<String> {
 fn pasted(gateway: &Gateway, line: &str) -> Value {
     let mut command = gateway.world.command("sh");
     command.arg("-c").arg(line).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = output_within(command.spawn().unwrap(), Duration::from_secs(20), line);
+    let output = output_within(command.spawn().unwrap(), Duration::from_secs(60), line);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{line}\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap_or(&text);

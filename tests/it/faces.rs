@@ -70,7 +70,7 @@ fn every_request_works_over_stdio_without_a_daemon() {
         let mut client = Mcp::stdio(pipe, era);
         wait_for_echo(&mut client);
         everything_works(&mut client, era, false, upstream);
-        let status = client.pipe().close(Duration::from_secs(10));
+        let status = client.pipe().close(Duration::from_secs(60));
         assert!(status.is_some_and(|status| status.success()), "{era:?} {upstream}: ends well when its input ends");
     }
 }

@@ -27,18 +27,20 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
         .fake("garbage", &bad("garbage"))
         .fake("flood", &bad("flood"))
         .start();
-    let begun = Instant::now();
     for era in Era::BOTH {
         let mut client = gateway.client(era);
         for name in &good {
-            within(Duration::from_secs(2), &format!("{name} answers"), || {
+            eventually(&format!("{name} answers"), || {
                 let answer = client.call(&format!("{name}__echo"), json!({"text": name}));
                 answer.message.get("result").is_some() && answer.text() == *name
             });
         }
     }
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "all six took {took:?}\n{}", gateway.story());
+    // Whose handshake takes half a minute to be given up: nobody waited for that.
+    let status = gateway.run(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let silent = status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == "silent").unwrap();
+    assert_eq!(silent["state"], "starting", "{status}");
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none()
     }
     let twice: Vec<_> = executed.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "executed more than once: {twice:?}");
-    within(Duration::from_secs(20), "calls work after the restart", || {
+    within(Duration::from_secs(60), "calls work after the restart", || {
         let answer = gateway.modern().call("fx__echo", json!({"text": "back"}));
         answer.message.get("result").is_some() && answer.text() == "back"
     });

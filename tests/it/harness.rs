@@ -18,7 +18,7 @@ use crate::process::{Lines, end, output_within, pid_of, resident, wait};
 use crate::upstream::Fake;
 
 /// How long the daemon may take until it listens.
-const START: Duration = Duration::from_secs(15);
+const START: Duration = Duration::from_secs(60);
 
 /// The program under test: the one that was just built, or the one that `HEADEND_TEST_BINARY` names.
 pub(crate) fn headend() -> &'static str {
@@ -255,7 +255,7 @@ impl Gateway {
 
     /// Waits until all of these tools are listed.
     pub(crate) fn wait_for_tools(&self, names: &[&str]) {
-        self.wait_for_tools_within(Duration::from_secs(20), names);
+        self.wait_for_tools_within(Duration::from_secs(60), names);
     }
 
     /// [`Gateway::wait_for_tools`] for upstreams that are slow to start.

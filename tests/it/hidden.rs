@@ -55,7 +55,7 @@ fn records(world: &World, events: &[&str]) -> Vec<Value> {
 
 fn stop(gateway: &mut Gateway) {
     gateway.signal(Signal::TERM);
-    assert!(gateway.wait(Duration::from_secs(20)).is_some(), "{}", gateway.story());
+    assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_client_on_pipes_leaves_the_same_records() {
             assert_eq!(client.call("fx__nobody", json!({})).code(), Some(-32602));
             assert_eq!(client.call(name, json!({})).code(), Some(-32602), "{era:?}");
             assert_eq!(client.call(name, json!({})).code(), Some(-32602), "{era:?}");
-            assert!(client.pipe().close(Duration::from_secs(20)).is_some());
+            assert!(client.pipe().close(Duration::from_secs(60)).is_some());
             let last = |event: &str| {
                 records(&world, &[event])
                     .into_iter()

@@ -40,7 +40,7 @@ fn use_up(client: &mut Mcp, most: usize) -> usize {
 fn restarted(mut gateway: Gateway, by: Signal) -> Gateway {
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     gateway.signal(by);
-    assert!(gateway.wait(Duration::from_secs(20)).is_some(), "{}", gateway.story());
+    assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
     drop(gateway);
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     gateway.wait_for_tools(&["fx__echo"]);

