@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::page::{CursorKey, CursorScope};
 use super::template::Template;
 use crate::mcp::method::List;
+use crate::wire::digest::Digest;
 use crate::wire::fuzz::{halves, spliced};
 
 /// A template matches what it matches step by step. The bytes are a template, a line feed and a URI.
@@ -41,7 +42,7 @@ fn reference(template: &str, uri: &str) -> bool {
 
 /// Only a cursor that was sealed for a viewer opens for it.
 pub(crate) fn cursors(data: &[u8]) {
-    let key = CursorKey::new(b"secret");
+    let key = CursorKey::new(Digest::of(data).bytes());
     let scope = CursorScope { list: List::Tools, generation: 3, caller: "a", view: "" };
     let sealed = key.seal(scope, 2);
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -80,7 +80,7 @@ fn is_fit(request: &InputRequest, offered: Kinds) {
             assert!(message.starts_with("[git]"), "{message:?}");
             let url = params.string("mode").as_deref() == Some("url");
             assert!(if url { offered.url } else { offered.form });
-            let address = params.string("url").filter(|_| url).unwrap_or_default();
+            let address = params.string("url").filter(|_| url).unwrap_or_default().to_ascii_lowercase();
             assert!(!url || address.starts_with("https://") || address.starts_with("http://"), "{address:?}");
         }
         "sampling/createMessage" => assert!(offered.sampling),

@@ -82,7 +82,7 @@ fn is_part_of_emoji(before: char, c: char, next: Option<char>) -> bool {
             let joins = before == '\u{fe0f}'
                 || pictures.contains(before)
                 || CodePointSetData::new::<EmojiModifier>().contains(before);
-            joins && next.is_some_and(|next| pictures.contains(next))
+            joins && next.is_some_and(|next| pictures.contains(next) && !is_hidden(next))
         }
         // Digits are emoji too, but only on a key.
         '\u{fe0f}' if before.is_ascii() => next == Some('\u{20e3}'),
