@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::http::{self, Conn, Event, Events, Head};
 
@@ -109,8 +110,10 @@ pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
         let mut last = None;
         // Read on after the response: the stream must end by itself.
         while let Some(event) = events.next(conn)? {
-            let message: Value = serde_json::from_str(&event.data)?;
-            if message.get("method").is_some() {
+            // Half of a surrogate pair is JSON that passes through, and no text that could be read.
+            let whole: &RawValue = serde_json::from_str(&event.data)?;
+            let message: Value = serde_json::from_str(whole.get()).unwrap_or(Value::Null);
+            if message.get("method").is_some() || (message.is_null() && whole.get().contains("\"method\":")) {
                 notices.push(message);
             } else {
                 last = Some((message, event.data));
