@@ -120,8 +120,23 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
     Ok((key, record))
 }
 
+/// Keeps a record. A text that was sealed with a key which is not here does not open; what is kept of it stays while its digest
+/// does, so that a command without the key loses nothing.
 fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -> rusqlite::Result<()> {
-    let query = format!("INSERT OR REPLACE INTO pins ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)");
+    let kept = |column: &str| {
+        format!(
+            "{column} = CASE WHEN excluded.{column} IS NOT NULL THEN excluded.{column}
+                WHEN excluded.{column}_digest IS approved_digest THEN approved
+                WHEN excluded.{column}_digest IS waiting_digest THEN waiting END"
+        )
+    };
+    let query = format!(
+        "INSERT INTO pins ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+         ON CONFLICT (upstream, kind, name) DO UPDATE SET state = excluded.state, {}, {}, by = excluded.by, at = excluded.at,
+            approved_digest = excluded.approved_digest, waiting_digest = excluded.waiting_digest",
+        kept("approved"),
+        kept("waiting")
+    );
     let hex = |digest: Option<Digest>| digest.map(|digest| digest.hex());
     connection.prepare_cached(&query)?.execute(params![
         key.upstream.as_str(),
@@ -171,4 +186,47 @@ pub(super) fn take(
         connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)", params![EPOCH, &next[..]])?;
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::db::Db;
+    use crate::runtime::seal::KeySource;
+
+    /// The records as a process that has the key, or has not, reads and writes them.
+    fn at(dir: &tempfile::TempDir, seals: &Seals, change: impl FnOnce(&mut Record) + Send + 'static) -> Record {
+        let (db, seals) = (Db::open(dir.path()).unwrap(), seals.clone());
+        db.run_now(move |connection| {
+            let (key, mut record) = load(connection, &seals)?.1.pop().unwrap();
+            change(&mut record);
+            save(connection, &key, &record, &seals)?;
+            Ok(load(connection, &seals)?.1.pop().unwrap().1)
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_process_without_the_key_decides_and_loses_no_text() {
+        let (dir, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let seals = Seals::of(keys.path(), &KeySource { given: None, make: true }).unwrap();
+        let none = Seals::of(dir.path(), &KeySource::default()).unwrap();
+        let text = |n: u8| Arc::<str>::from(format!(r#"{{"url":"https://a.example/?key={n}"}}"#));
+        let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
+        let key = PinKey { upstream: UpstreamName::parse("fx").unwrap(), kind: PinKind::Launch, name: String::new() };
+        let pin = Pin::restore(Some(old), Some(new), false).unwrap();
+        let record = Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by: Arc::from("x"), at: 1 };
+        let (db, first) = (Db::open(dir.path()).unwrap(), seals.clone());
+        db.run_now(move |connection| save(connection, &key, &record, &first)).unwrap();
+        drop(db);
+
+        let seen = at(&dir, &none, |record| record.by = Arc::from("y"));
+        assert_eq!((seen.approved, seen.waiting, &*seen.by), (None, None, "y"), "it cannot read them");
+        let seen = at(&dir, &seals, |_| {});
+        assert_eq!((seen.approved, seen.waiting), (Some(text(1)), Some(text(2))));
+        // What waited is approved: its text goes along with its digest.
+        at(&dir, &none, move |record| record.pin = Pin::restore(Some(new), None, false).unwrap());
+        let seen = at(&dir, &seals, |_| {});
+        assert_eq!((seen.approved, seen.waiting, seen.pin.approved()), (Some(text(2)), None, Some(new)));
+    }
 }
