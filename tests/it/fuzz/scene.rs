@@ -12,6 +12,8 @@ use crate::upstream::Fake;
 
 /// Descriptors that may be open in the end beside those of the beginning: connections that are kept for the next request.
 const MORE_FILES: usize = 48;
+/// How long that may take: idle connections to upstreams are kept for 90 seconds.
+const GIVEN_BACK: Duration = Duration::from_secs(150);
 /// Memory that may be in use in the end beside that of the beginning, in bytes.
 const MORE_MEMORY: u64 = 96 << 20;
 
@@ -63,9 +65,7 @@ impl Scene {
     /// At the end: everybody is still served, and what was used was given back.
     pub(super) fn end(mut self) {
         self.look();
-        within(Duration::from_secs(60), "the descriptors are given back", || {
-            self.open_files() <= self.files + MORE_FILES
-        });
+        within(GIVEN_BACK, "the descriptors are given back", || self.open_files() <= self.files + MORE_FILES);
         let memory = self.gateway.resident();
         assert!(memory < self.memory + MORE_MEMORY, "{} MiB became {} MiB", self.memory >> 20, memory >> 20);
         self.gateway.signal(rustix::process::Signal::TERM);
