@@ -85,7 +85,7 @@ impl Scene {
     /// What is listed of the upstream, once all its lists have been read: the prompts are listed then too.
     fn listed(&self) -> Vec<Value> {
         let mut client = self.client();
-        within(Duration::from_secs(60), "the lists of `bad` are read", || {
+        within(Duration::from_secs(180), "the lists of `bad` are read", || {
             client.list("prompts/list", "prompts").iter().any(|prompt| prompt["name"] == "bad__p")
         });
         let mut tools = client.list("tools/list", "tools");
