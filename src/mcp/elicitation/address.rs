@@ -54,7 +54,9 @@ impl HostPattern {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
         match Host::parse(name).ok()? {
-            Host::Domain(name) if !name.contains('*') => Some(Self { name: bare(&name).to_owned(), below }),
+            Host::Domain(name) if !name.contains('*') && !has_empty_label(&name) => {
+                Some(Self { name: bare(&name).to_owned(), below })
+            }
             Host::Ipv4(number) if !below && number.is_loopback() => Some(Self { name: number.to_string(), below }),
             Host::Ipv6(number) if !below && number.is_loopback() => Some(Self { name: format!("[{number}]"), below }),
             Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_) => None,
@@ -115,6 +117,9 @@ fn port_of(authority: &str) -> &str {
 
 fn judge(url: &Url, terms: &Terms) -> Result<(), BadAddress> {
     let host = url.host().ok_or(BadAddress::Malformed)?;
+    if matches!(host, Host::Domain(name) if has_empty_label(name)) {
+        return Err(BadAddress::Malformed);
+    }
     let (name, is_loopback, is_number) = match host {
         Host::Domain(name) => (bare(name).to_owned(), is_localhost(bare(name)), false),
         Host::Ipv4(number) => (number.to_string(), number.is_loopback(), true),
@@ -142,6 +147,12 @@ fn judge(url: &Url, terms: &Terms) -> Result<(), BadAddress> {
 /// Without the dot that some write at the end.
 fn bare(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
+}
+
+/// Whether two dots stand side by side, or one in front: resolvers disagree on such names, and no ending fits them.
+/// Source: RFC 1035, section 2.3.1.
+fn has_empty_label(name: &str) -> bool {
+    bare(name).split('.').any(str::is_empty)
 }
 
 /// Source: RFC 6761, section 6.3.

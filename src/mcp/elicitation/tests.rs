@@ -45,6 +45,13 @@ fn only_safe_addresses_are_opened() {
         ("https://exam\tple.org/", Err(Malformed)),
         ("https://example.org/\u{200b}gpj", Err(Malformed)),
         ("https://good.example\\@evil.example/", Err(Malformed)),
+        ("https://localhost../", Err(Malformed)),
+        ("https://printer.local../", Err(Malformed)),
+        ("https://example..org/", Err(Malformed)),
+        ("https://.example.org/", Err(Malformed)),
+        ("https://./", Err(Malformed)),
+        ("https://127.0.0.1../", Err(Malformed)),
+        ("https://example\u{3002}\u{3002}org/", Err(Malformed)),
         ("https://user@example.org/", Err(UserInfo)),
         ("https://user:pw@example.org/", Err(UserInfo)),
         ("https://@example.org/", Err(UserInfo)),
@@ -106,7 +113,21 @@ fn loopback_is_for_those_on_this_machine_and_hosts_are_the_operators_choice() {
     }
     assert_eq!(opened("https://evil.example/", &chosen), Err(InputError::Address(Host)));
     assert_eq!(HostPattern::parse("*.Bücher.example").unwrap().to_string(), "*.xn--bcher-kva.example");
-    for bad in ["", "*", "*.*.org", "https://x.org", "x.org:1", "10.0.0.1", "*.127.0.0.1", "[::2]", "a b", "x/y"] {
+    for bad in [
+        "",
+        "*",
+        "*.*.org",
+        "https://x.org",
+        "x.org:1",
+        "10.0.0.1",
+        "*.127.0.0.1",
+        "[::2]",
+        "a b",
+        "x/y",
+        "a..b",
+        "*..org",
+        ".",
+    ] {
         assert_eq!(HostPattern::parse(bad), None, "{bad}");
     }
 }
