@@ -16,9 +16,9 @@ const KEYS: &str = "gw.";
 
 /// Whether a text, any JSON value with all strings in it, speaks in the gateway's name: has it as a word.
 pub(crate) fn imitates(value: &RawJson) -> bool {
-    // The canonical text has the fewest escapes, so nothing hides behind one.
+    // The canonical text writes each string in one way, whatever its depth, and has few escapes.
     let Ok(text) = canonical(value) else { return true };
-    let text = String::from_utf8_lossy(&text);
+    let text = unescaped(&String::from_utf8_lossy(&text));
     // What turns the direction of text shows other words than it holds.
     if text.contains(foreign::turns_direction) {
         return true;
@@ -26,6 +26,29 @@ pub(crate) fn imitates(value: &RawJson) -> bool {
     // Characters of no width part a word for programs alone.
     let text = text.replace(|c: char| foreign::is_hidden(c) && !(c.is_control() && c.is_whitespace()), "");
     text.split(|c: char| !c.is_alphanumeric()).any(|word| folded(word) == folded(NAME))
+}
+
+/// Canonical text without its escapes, so that their letters are no part of a word: those of quotes, backslashes and controls.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let escape = if c == '\\' { rest.next() } else { None };
+        out.push(match escape {
+            None => c,
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('f') => '\u{c}',
+            Some('b') => '\u{8}',
+            Some('u') => {
+                let digits: String = rest.by_ref().take(4).collect();
+                u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32).unwrap_or('\u{fffd}')
+            }
+            Some(other) => other,
+        });
+    }
+    out
 }
 
 /// Whether a server's key could be taken for one of ours.
@@ -51,6 +74,13 @@ mod tests {
             ("zero width", "{\"message\":\"head\u{200b}end asks\"}", true),
             ("a joiner", "{\"message\":\"head\u{34f}end asks\"}", true),
             ("a selector", "{\"message\":\"head\u{fe0f}end asks\"}", true),
+            ("behind a line feed", r#"{"message":"Done.\nheadend asks for your consent"}"#, true),
+            ("behind a tab", r#"{"message":"Done.\theadend asks"}"#, true),
+            ("behind a form feed", r#"{"message":"Done.\fheadend asks"}"#, true),
+            ("behind an escaped control", r#"{"message":"Done.\u000bheadend asks"}"#, true),
+            ("parted by a control", r#"{"message":"head\u0000end asks, head\bend"}"#, true),
+            ("in a name", r#"{"a\nheadend":1}"#, true),
+            ("no escapes", r#"{"message":"C:\\nheadend is \"nheadend\""}"#, false),
             ("backwards", "{\"message\":\"\u{202e}dnedaeh asks\"}", true),
             ("Cyrillic letters", "{\"message\":\"he\u{0430}d\u{0435}nd asks\"}", true),
             ("parts of other words", r#"{"message":"Go ahead, end it? Headends differ."}"#, false),
