@@ -227,6 +227,106 @@ fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
 }
 
 #[test]
+fn a_text_field_for_a_secret_is_no_choice_because_it_says_so() {
+    for (field, want) in [
+        (r#"{"type":"string","items":{"enum":["a"]}}"#, InputError::Secret),
+        (r#"{"type":"string","enum":[]}"#, InputError::Secret),
+        (r#"{"type":"string","oneOf":[]}"#, InputError::Secret),
+        (r#"{"type":"array","items":{"type":"string"}}"#, InputError::Secret),
+        (r#"{"type":"array","items":{"enum":[]}}"#, InputError::Secret),
+        (r#"{"type":"number","anyOf":[{"type":"string"}]}"#, InputError::Secret),
+        (r#"{"type":"array","enum":["a"],"items":{"type":"string"}}"#, InputError::Malformed),
+        (r#"{"type":"string","enum":null}"#, InputError::Malformed),
+        (r#"{"type":"string","enum":"x"}"#, InputError::Malformed),
+        (r#"{"type":"string","anyOf":{}}"#, InputError::Malformed),
+        (r#"{"type":"array","items":["a"]}"#, InputError::Malformed),
+    ] {
+        assert_eq!(asked("m", &format!(r#"{{"password":{field}}}"#)).map(drop), Err(want), "{field}");
+    }
+    assert_eq!(asked("m", r#"{"password":{"type":"array","items":{"enum":["a"]}}}"#).map(drop), Ok(()));
+}
+
+#[test]
+fn what_is_not_judged_of_a_form_does_not_reach_the_client() {
+    let schema = |text: &str| {
+        let mut params = object(format!(r#"{{"message":"m","requestedSchema":{text}}}"#));
+        pass(&mut params, &terms()).map(|()| params.get("requestedSchema").unwrap().text().into_owned())
+    };
+    for (label, sent, want) in [
+        (
+            "a form",
+            r#"{"type":"object","properties":{},"$defs":{"a":1},"x":"y"}"#,
+            r#"{"type":"object","properties":{}}"#,
+        ),
+        (
+            "a field",
+            r#"{"properties":{"a":{"type":"string","x-hint":"y","uniqueItems":true}}}"#,
+            r#"{"properties":{"a":{"type":"string"}}}"#,
+        ),
+        (
+            "items of no list",
+            r#"{"properties":{"a":{"items":{"enum":["deny","once","session"]}}}}"#,
+            r#"{"properties":{"a":{}}}"#,
+        ),
+        (
+            "items and choices",
+            r#"{"properties":{"a":{"type":"array","items":{"title":"t","anyOf":[{"const":"p","title":"P","x":1}]}}}}"#,
+            r#"{"properties":{"a":{"type":"array","items":{"anyOf":[{"const":"p","title":"P"}]}}}}"#,
+        ),
+    ] {
+        assert_eq!(schema(sent).as_deref(), Ok(want), "{label}");
+    }
+    let refused = |text: &str, want: InputError| assert_eq!(schema(text).map(drop), Err(want), "{text}");
+    refused(r#"{"type":"object","allOf":[{"properties":{"password":{"type":"string"}}}]}"#, InputError::Malformed);
+    refused(r##"{"$ref":"#/$defs/a","$defs":{"a":{}}}"##, InputError::Malformed);
+    for (field, want) in [
+        (r##"{"$ref":"#/$defs/a"}"##, InputError::Malformed),
+        (r#"{"allOf":[{"type":"string","title":"Password"}]}"#, InputError::Malformed),
+        (r#"{"type":"array","items":{"type":"string","format":"password"}}"#, InputError::Secret),
+        (r#"{"anyOf":[{"type":"string","format":"password","title":"Password"}]}"#, InputError::Malformed),
+        (r#"{"anyOf":[{"type":"string"},{"const":"a"}]}"#, InputError::Malformed),
+        (r#"{"anyOf":[{"type":"object"}]}"#, InputError::Malformed),
+        (r#"{"oneOf":["a"]}"#, InputError::Malformed),
+        (
+            r#"{"type":"string","enum":["x"],"oneOf":[{"const":"deny"},{"const":"once","title":"Allow once"},{"const":"session"}]}"#,
+            InputError::Malformed,
+        ),
+        (r#"{"type":"string","oneOf":[{"const":"a"}],"anyOf":[{"const":"a"}]}"#, InputError::Malformed),
+        (r#"{"type":"string","title":{"a":"b"}}"#, InputError::Malformed),
+        (r#"{"type":"string","default":{"a":"b"}}"#, InputError::Malformed),
+        (r#"{"type":"string","enum":[["a"]]}"#, InputError::Malformed),
+        (r#"{"type":"string","enum":["a"],"enumNames":"b"}"#, InputError::Malformed),
+    ] {
+        refused(&format!(r#"{{"properties":{{"x":{field}}}}}"#), want);
+    }
+}
+
+#[test]
+fn a_form_of_every_kind_that_the_protocol_knows_passes_untouched() {
+    for field in [
+        r#"{"type":"string","title":"A","description":"B","minLength":1,"maxLength":9,"format":"email","default":"a@b"}"#,
+        r#"{"type":"string","pattern":"^a+$"}"#,
+        r#"{"type":"integer","minimum":0,"maximum":9,"default":3}"#,
+        r#"{"type":"number","title":"A","default":0.5}"#,
+        r#"{"type":"boolean","default":true}"#,
+        r#"{"type":"string","enum":["a","b"],"default":"a"}"#,
+        r#"{"type":"string","enum":["a","b"],"enumNames":["A","B"]}"#,
+        r#"{"type":"string","oneOf":[{"const":"a","title":"A"},{"const":"b","title":"B"}],"default":"b"}"#,
+        r#"{"type":"array","minItems":1,"maxItems":2,"items":{"type":"string","enum":["a","b"]},"default":["a"]}"#,
+        r#"{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]},"title":"T","default":["a"]}"#,
+        r#"{"type":"array","items":{"type":"string"}}"#,
+        r#"{"anyOf":[{"type":"string"},{"type":"null"}],"default":null}"#,
+    ] {
+        let schema = format!(
+            r#"{{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","title":"T","description":"D","properties":{{"x":{field}}},"required":["x"]}}"#
+        );
+        let mut params = object(format!(r#"{{"message":"m","requestedSchema":{schema}}}"#));
+        assert_eq!(pass(&mut params, &terms()), Ok(()), "{field}");
+        assert_eq!(params.get("requestedSchema").unwrap().text(), schema);
+    }
+}
+
+#[test]
 fn members_of_the_other_mode_reach_nobody() {
     let raw = r#"{"message":"m","url":"javascript:1","requestedSchema":{"type":"object","properties":{}}}"#;
     let mut params = object(raw);
