@@ -17,10 +17,14 @@ pub(crate) const SESSION: &str = "session";
 /// What our form shows for the value that allows one call.
 pub(crate) const ALLOW_ONCE: &str = "Allow once";
 
-/// Characters of a title or of the name of a choice.
+/// Characters of a title, of the name of a field, and of a choice: its value and what people see of it.
 const MAX_TITLE: usize = 200;
 /// Lines and characters of a description.
 const MAX_DESCRIPTION: (usize, usize) = (8, 1000);
+/// Characters of any other text: a default, a pattern.
+const MAX_OTHER: usize = 4096;
+/// Fields of a form.
+const MAX_FIELDS: usize = 64;
 
 /// The members of a form that reach a client, which are those that are judged here. The protocol names no others.
 /// Source: MCP 2025-06-18, 2025-11-25 and 2026-07-28, schema, `ElicitRequestFormParams` and `PrimitiveSchemaDefinition`.
@@ -54,28 +58,35 @@ pub(super) fn safe(schema: &RawJson, secrets: bool) -> Result<RawJson, InputErro
 
 /// A string of the schema as people are shown it; `None` where it stays.
 fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
-    let text = || serde_json::from_slice::<Cow<'_, str>>(string.literal).map_err(|error| error.to_string());
-    match key {
-        b"\"title\"" if string.follows_key => titled(&text()?),
-        b"\"enumNames\"" if !string.is_key => titled(&text()?),
-        b"\"description\"" if string.follows_key => {
-            let (text, (rows, chars)) = (text()?, MAX_DESCRIPTION);
+    let text = |literal| serde_json::from_slice::<Cow<'_, str>>(literal).map_err(|error| error.to_string());
+    let (key, text) = (text(key)?, text(string.literal)?);
+    match &*key {
+        "title" if string.follows_key => Ok(titled(&text)),
+        "enumNames" if !string.is_key => Ok(titled(&text)),
+        "description" if string.follows_key => {
+            let (rows, chars) = MAX_DESCRIPTION;
             let shown = lines(&text, rows, chars);
             Ok((shown != text).then_some(shown))
         }
         _ => {
             // Names and values go back to the server as they are, so they have to be seen as they are. A text field may hold
             // several lines.
-            let text = text()?;
-            let breaks = text.contains(['\n', '\t']) && (string.is_key || key != b"\"default\"");
-            if breaks || foreign::hidden_in(&text) > 0 { Err("hidden characters".to_owned()) } else { Ok(None) }
+            let breaks = text.contains(['\n', '\t']) && (string.is_key || key != "default");
+            if breaks || foreign::hidden_in(&text) > 0 {
+                return Err("hidden characters".to_owned());
+            }
+            if is_longer(&text, MAX_OTHER) { Err("too long".to_owned()) } else { Ok(None) }
         }
     }
 }
 
-fn titled(text: &str) -> Result<Option<String>, String> {
+fn titled(text: &str) -> Option<String> {
     let shown = line(text, MAX_TITLE);
-    Ok((shown != text).then_some(shown))
+    (shown != text).then_some(shown)
+}
+
+fn is_longer(text: &str, chars: usize) -> bool {
+    text.chars().nth(chars).is_some()
 }
 
 /// What a field is, as far as it matters here.
@@ -95,6 +106,9 @@ fn object(raw: &RawJson) -> Result<RawObject, InputError> {
 fn judge(schema: &RawJson, secrets: bool) -> Result<(), InputError> {
     let Some(properties) = object(schema)?.get("properties").cloned() else { return Ok(()) };
     let fields = object(&properties)?.into_sorted().map_err(|_| InputError::Malformed)?;
+    if fields.len() > MAX_FIELDS || fields.iter().any(|(name, _)| is_longer(name, MAX_TITLE)) {
+        return Err(InputError::Malformed);
+    }
     let fields: Vec<(String, Field)> =
         fields.into_iter().map(|(name, field)| Ok((name, Field::read(&field)?))).collect::<Result<_, InputError>>()?;
     if fields.iter().any(|(_, field)| field.copies_ours()) {
@@ -255,7 +269,7 @@ fn choices(field: &RawObject) -> Result<Option<Vec<(String, String)>>, InputErro
 /// A value of a choice, as it reads.
 fn value(raw: &RawJson) -> Result<String, InputError> {
     let value = raw.parse::<String>().unwrap_or_else(|_| raw.text().into_owned());
-    if is_scalar(raw) { Ok(value) } else { Err(InputError::Malformed) }
+    if is_scalar(raw) && !is_longer(&value, MAX_TITLE) { Ok(value) } else { Err(InputError::Malformed) }
 }
 
 /// Whether this says of what type a field is and nothing more.

@@ -327,6 +327,36 @@ fn a_form_of_every_kind_that_the_protocol_knows_passes_untouched() {
 }
 
 #[test]
+fn no_text_of_a_form_is_without_a_bound() {
+    let long = "x".repeat(100_000);
+    for member in [r"title", r"\u0074itle", r"description", r"descriptio\u006e"] {
+        let fields = format!(r#"{{"a":{{"type":"string","{member}":"{long}"}}}}"#);
+        let shown = asked("m", &fields).unwrap().encode().bytes().len();
+        assert!(shown < 2000, "{member}: {shown} bytes");
+    }
+    let names = format!(r#"{{"a":{{"type":"string","enum":["b"],"enu\u006dNames":["{long}"]}}}}"#);
+    assert!(asked("m", &names).unwrap().encode().bytes().len() < 2000);
+    for (fields, want) in [
+        (format!(r#"{{"{long}":{{"type":"string"}}}}"#), InputError::Malformed),
+        (format!(r#"{{"a":{{"type":"string","enum":["{long}"]}}}}"#), InputError::Malformed),
+        (format!(r#"{{"a":{{"type":"array","items":{{"enum":["{long}"]}}}}}}"#), InputError::Malformed),
+        (format!(r#"{{"a":{{"oneOf":[{{"const":"{long}","title":"b"}}]}}}}"#), InputError::Malformed),
+        (format!(r#"{{"a":{{"type":"string","default":"{long}"}}}}"#), InputError::Unreadable),
+        (format!(r#"{{"a":{{"type":"string","format":"{long}"}}}}"#), InputError::Unreadable),
+        (format!(r#"{{"a":{{"type":"string","pattern":"{long}"}}}}"#), InputError::Unreadable),
+    ] {
+        let label: String = fields.chars().take(40).collect();
+        assert_eq!(asked("m", &fields).map(drop), Err(want), "{label}");
+    }
+    let many = |count: usize| {
+        let fields: Vec<String> = (0..count).map(|n| format!(r#""f{n}":{{"type":"string"}}"#)).collect();
+        asked("m", &format!("{{{}}}", fields.join(","))).map(drop)
+    };
+    assert_eq!(many(64), Ok(()));
+    assert_eq!(many(65), Err(InputError::Malformed));
+}
+
+#[test]
 fn members_of_the_other_mode_reach_nobody() {
     let raw = r#"{"message":"m","url":"javascript:1","requestedSchema":{"type":"object","properties":{}}}"#;
     let mut params = object(raw);
