@@ -124,7 +124,8 @@ impl Budget {
 
     fn try_take(&self, bytes: usize) -> Result<(), NoRoom> {
         let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
-        self.used.fetch_update(Ordering::SeqCst, Ordering::Relaxed, take).map(drop).map_err(|_| NoRoom)
+        // The look that fails is ordered too: `give_back` counts on it.
+        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).map(drop).map_err(|_| NoRoom)
     }
 
     fn turn(self: &Arc<Self>) -> Option<Turn> {
