@@ -132,6 +132,8 @@ pub(crate) struct Peer<P> {
     /// Lists that are being read, and lists to read again after that.
     reading: Vec<List>,
     stale: Vec<List>,
+    /// Stale lists whose last answer found no room. Without them nothing is told of what the server offers.
+    unread: Vec<List>,
     allowance: Allowance,
     /// When a stale list may be read, if that is not yet.
     refresh_at: Option<Instant>,
@@ -159,6 +161,7 @@ impl<P: CallPort> Peer<P> {
             inventory: Inventory::default(),
             reading: Vec::new(),
             stale: Vec::new(),
+            unread: Vec::new(),
             allowance: Allowance::default(),
             refresh_at: None,
         };
@@ -286,27 +289,50 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// A line was skipped. Its call ends; where its start does not tell which call that is, every call in flight does.
-    pub(crate) fn handle_skipped(&mut self, start: &[u8], failure: &Failure) {
+    /// A line was skipped. Its call or the reading of its list ends; where its start does not tell whose it is, all that are in
+    /// flight do.
+    pub(crate) fn handle_skipped(&mut self, start: &[u8], failure: &Failure, now: Instant) {
         self.fault(Fault::Oversize);
         match Start::of(start) {
             Start::Asks => {}
-            Start::Answer(id) => self.give_up(WireId(id), failure),
+            Start::Answer(id) => self.give_up(WireId(id), failure, now),
             Start::Unknown => {
-                while let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Call(_))) {
-                    self.give_up(id, failure);
+                // Those that are asked for again on the way are not given up a second time.
+                for id in self.pending.find_all(|waiting| matches!(waiting, Waiting::Call(_) | Waiting::List(..))) {
+                    self.give_up(id, failure, now);
                 }
             }
         }
     }
 
-    /// Ends a call without its answer; requests of our own go on waiting.
-    fn give_up(&mut self, id: WireId, failure: &Failure) {
-        if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
-            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
-        {
-            port.done(Outcome::Failed(failure.clone()));
+    /// Ends a call or the reading of a list without its answer; other requests of our own go on waiting.
+    fn give_up(&mut self, id: WireId, failure: &Failure, now: Instant) {
+        if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
+            return;
         }
+        match self.pending.take(id) {
+            Lookup::Found(Waiting::Call(port)) => port.done(Outcome::Failed(failure.clone())),
+            Lookup::Found(Waiting::List(reading, _)) if failure.reason == Reason::Busy => {
+                self.list_unread(reading.list, now);
+            }
+            Lookup::Found(Waiting::List(reading, _)) => {
+                self.inventory.skipped.push(format!("{}: {}", reading.list.member(), failure.detail));
+                self.fault(Fault::BadList);
+                self.list_done(reading.list, None, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The gateway had no room for the answer, of which the server knows nothing: the list is read again when it is due.
+    fn list_unread(&mut self, list: List, now: Instant) {
+        self.reading.retain(|reading| *reading != list);
+        for lists in [&mut self.stale, &mut self.unread] {
+            if !lists.contains(&list) {
+                lists.push(list);
+            }
+        }
+        self.read_stale(now);
     }
 
     /// The process or its pipe has ended. Every call in flight ends; whether it was executed is not known.
@@ -511,12 +537,13 @@ impl<P: CallPort> Peer<P> {
     /// `None` keeps what was known.
     fn list_done(&mut self, list: List, items: Option<(Vec<crate::mcp::item::Definition>, Vec<String>)>, now: Instant) {
         self.reading.retain(|reading| *reading != list);
+        self.unread.retain(|unread| *unread != list);
         if let Some((items, skipped)) = items {
             self.inventory.replace(list, items);
             self.inventory.skipped.extend(skipped);
         }
         // Also when a list is read again at once: a server that never stops changing is still seen.
-        if self.reading.is_empty() {
+        if self.reading.is_empty() && self.unread.is_empty() {
             self.events.push_back(PeerEvent::Inventory(self.inventory.clone()));
             self.inventory.skipped.clear();
         }

@@ -57,6 +57,12 @@ impl<T> Pending<T> {
         self.slots.iter().find(|(_, (_, value))| test(value)).map(|(slot, (uses, _))| WireId::new(slot, *uses))
     }
 
+    /// The ids of all requests that the test accepts.
+    pub(crate) fn find_all(&self, mut test: impl FnMut(&T) -> bool) -> Vec<WireId> {
+        let found = self.slots.iter().filter(|(_, (_, value))| test(value));
+        found.map(|(slot, (uses, _))| WireId::new(slot, *uses)).collect()
+    }
+
     /// Everything that is open.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().map(|(_, (_, value))| value)

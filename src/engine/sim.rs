@@ -51,6 +51,7 @@ impl Seen {
 }
 
 mod attribution;
+mod room;
 
 type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
 

@@ -17,6 +17,7 @@ use crate::engine::refresh::Allowance;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
+use crate::runtime::budget::NoRoom;
 use crate::runtime::clock;
 use crate::runtime::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
 use crate::runtime::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream, transport_error};
@@ -257,6 +258,11 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
         loop {
             match read_all(context, link, &mut inventory).await {
                 Ok(()) => failures = 0,
+                // The gateway's own want of room says nothing about the upstream; what is known of it stays.
+                Err(HttpError::NoRoom(_)) => {
+                    inventory.skipped.clear();
+                    break;
+                }
                 Err(error) => {
                     failures += 1;
                     if failures >= 3 || matches!(error, HttpError::Connect(_)) {
@@ -265,7 +271,10 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     break;
                 }
             }
-            read_for_askers(context, link, &mut inventory).await;
+            if read_for_askers(context, link, &mut inventory).await.is_err() {
+                inventory.skipped.clear();
+                break;
+            }
             context.report(News::Inventory(inventory.clone(), link.agreed)).await;
             inventory.skipped.clear();
             match &mut stream {
@@ -293,22 +302,27 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
 
 /// Reads the lists once more as a client that can be asked for input: many legacy servers hide tools from those that cannot.
 /// The session is the gateway's own and carries no call, so whatever its server asks on it is refused.
-async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) {
+///
+/// # Errors
+/// There was no room for an answer, so that items are missing that may have been known before.
+async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), NoRoom> {
     let shared = context.handle.spec.load().instance == Instance::Shared;
     if shared || link.agreed.revision.era() == Era::Modern {
-        return;
+        return Ok(());
     }
     let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
     let declared = Declared::new(kinds, &Roots::Hidden);
     let opened = tokio::time::timeout(HEAD_TIME, open_session(&link.parts_with(declared))).await;
-    let Ok(Ok(other)) = opened else { return };
+    let Ok(Ok(other)) = opened else { return Ok(()) };
     let mut shown = Inventory::default();
-    if read_all(context, &other, &mut shown).await.is_ok() {
+    let read = read_all(context, &other, &mut shown).await;
+    if read.is_ok() {
         for list in List::ALL {
             inventory.add_needing_input(list, shown.items(list).to_vec());
         }
     }
     other.close().await;
+    if matches!(read, Err(HttpError::NoRoom(_))) { Err(NoRoom) } else { Ok(()) }
 }
 
 async fn read_all(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), HttpError> {

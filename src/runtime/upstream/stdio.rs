@@ -251,7 +251,7 @@ impl Connection<'_> {
                 Line::Oversize { prefix, .. } => {
                     let no_room = std::mem::take(&mut self.no_room);
                     let failure = if no_room { NoRoom.failure(Executed::Unknown) } else { Failure::too_large() };
-                    self.peer.handle_skipped(&prefix, &failure);
+                    self.peer.handle_skipped(&prefix, &failure, now);
                 }
             }
         }
