@@ -39,7 +39,9 @@ impl Place {
         match self {
             // Content of results, messages and tool results; messages of prompts and of sampling; contents of resources.
             Self::Result | Self::Open if is(&["content", "messages", "contents", "resource"]) => Some(Self::Open),
-            Self::Result | Self::Open if is(&items) || is(&["task", "result"]) => Some(Self::Open),
+            Self::Result | Self::Open if is(&items) || is(&["task"]) => Some(Self::Open),
+            // Of a task that has ended.
+            Self::Result | Self::Open if is(&["result"]) => Some(Self::Result),
             Self::Result | Self::Open if is(&["inputRequests"]) => Some(Self::Requests),
             Self::Result | Self::Open if is(&["error"]) => Some(Self::Error),
             Self::Requests => Some(Self::Request),

@@ -42,7 +42,7 @@ fn our_keys_are_taken_out_wherever_the_protocol_has_meta() {
         r#"{"inputRequests":{"k":{"params":{"messages":[{"content":[{"type":"tool_result","_meta":@,"content":[]}]}]}}}}"#,
         r#"{"inputRequests":{"k":{"params":{"messages":[{"content":[{"type":"tool_result","content":[{"_meta":@}]}]}]}}}}"#,
         r#"{"inputRequests":{"k":{"params":{"tools":[{"name":"a","_meta":@}]}}}}"#,
-        r#"{"taskId":"t","status":"completed","result":{"content":[],"_meta":@}}"#,
+        r#"{"taskId":"t","status":"completed","result":{"content":[{"type":"text","text":"x","_meta":@}]}}"#,
         r#"{"task":{"taskId":"t","_meta":@}}"#,
         r#"{"content":[{"type":"text","text":"x","_Meta":@}]}"#,
         r#"{"c\u006fntent":[{"type":"text","text":"x","\u005fmeta":@}]}"#,
@@ -64,6 +64,16 @@ fn our_keys_are_taken_out_wherever_the_protocol_has_meta() {
         assert!(got.contains(r#""_meta":{"a":1,"b":2}"#), "{got}");
         assert_eq!(taken, Taken { keys: 1, errors: 0 }, "{message}");
     }
+}
+
+#[test]
+fn the_refusal_of_a_gateway_behind_this_one_stays_in_a_task_s_result() {
+    let done = r#"{"taskId":"t","status":"completed","result":{"content":[{"type":"text","_meta":@}],"_meta":@}}"#;
+    let refused = r#"{"a":1,"headend/refusal":{"reason":"denied"}}"#;
+    let (got, taken) = of_result(&done.replace('@', refused));
+    let moved = r#"{"a":1,"headend/upstream-refusal":{"upstream":"git","refusal":{"reason":"denied"}}}"#;
+    assert_eq!(got, done.replacen('@', r#"{"a":1}"#, 1).replacen('@', moved, 1));
+    assert_eq!(taken, Taken { keys: 2, errors: 0 });
 }
 
 #[test]
