@@ -64,7 +64,7 @@ pub(crate) fn questions(data: &[u8]) {
         }
     }
     if result.is_object() {
-        assert_json(&inlined(&result));
+        inlined(&result).iter().for_each(assert_json);
     }
     if let Some(shown) = log::shown(&result, log::LogLevel::Debug, "up") {
         assert_json(&shown);
@@ -101,14 +101,13 @@ pub(crate) fn projection(data: &[u8]) {
     for from in [Era::Legacy, Era::Modern] {
         for to in Revision::ALL {
             for method in [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead, Method::Complete] {
-                let shown = project::result(method, result.clone(), from, to);
+                let Some(shown) = project::result(method, result.clone(), from, to) else { continue };
                 assert_json(&shown);
                 let Ok(members) = RawObject::parse(&result).and_then(|_| RawObject::parse(&shown)) else { continue };
                 if to.era() == Era::Modern && from == Era::Legacy {
                     assert_eq!(members.string("resultType").as_deref(), Some("complete"));
                 }
-                // A name with escapes is not looked for: the word does a legacy client no harm.
-                if to.era() == Era::Legacy && from == Era::Modern && !result.text().contains("\\u") {
+                if to.era() == Era::Legacy && from == Era::Modern {
                     assert!(members.get("resultType").is_none(), "{}", shown.text());
                 }
             }

@@ -31,8 +31,9 @@ const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
 
 /// Finds the names of those members. To prepare a search costs as much as to search most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
-/// What a name may be spelt with so that it is not found.
-static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u"));
+static RESULT_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resultType"));
+/// How an escape begins that may spell a letter of a name, which then is not found.
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
 /// One definition as a client of `revision` sees it, under its exposed key.
@@ -96,24 +97,42 @@ fn title_into_annotations(out: &mut RawObject) {
 }
 
 /// A result of an upstream as a client of `to` may read it. `from` is the upstream's era. Untouched wherever possible.
-pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
+///
+/// `None` for a result that has a member twice, so that a client may read the one that is not judged here.
+pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
     match (from, to.era()) {
-        (Era::Modern, Era::Modern) => completed(raw),
+        (Era::Modern, Era::Modern) => Some(completed(raw)),
         (Era::Legacy, Era::Modern) => upgrade(method, raw),
         (Era::Legacy | Era::Modern, Era::Legacy) => downgrade(method, raw, from, to),
     }
 }
 
+/// Whether a modern result is final, to every reader: not where the word stands twice. It usually stands first, so the whole
+/// result is rarely parsed for it.
+pub(crate) fn is_complete(raw: &RawJson) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow, default, rename = "resultType")]
+        result_type: Option<Cow<'a, str>>,
+    }
+    if raw.bytes().strip_prefix(COMPLETE).is_some_and(|rest| RESULT_TYPE.find(rest).is_none() && !spells_letters(rest))
+    {
+        return true;
+    }
+    // A member twice is an error here, in any spelling.
+    raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
+}
+
 /// Adds what the modern era demands of every result, in front, without parsing the rest.
-fn upgrade(method: Method, raw: RawJson) -> RawJson {
+fn upgrade(method: Method, raw: RawJson) -> Option<RawJson> {
     // A legacy server has no notion of these members; should it use the names all the same, its own are removed.
-    let raw = if has_modern_member(raw.bytes()) { without_modern_members(&raw) } else { raw };
+    let raw = without_modern_members(raw)?;
     let head: &[u8] = if method == Method::ResourcesRead {
         br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private""#
     } else {
         COMPLETE
     };
-    with_head(head, &raw)
+    Some(with_head(head, &raw))
 }
 
 /// A result without `resultType` is read as complete, and a client of ours is owed the word.
@@ -140,37 +159,47 @@ fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
     RawJson::trusted(out.freeze())
 }
 
-fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> RawJson {
-    let raw = if from == Era::Modern && has_modern_member(raw.bytes()) { without_modern_members(&raw) } else { raw };
-    if method == Method::ToolsCall {
+fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
+    let raw = if from == Era::Modern { without_modern_members(raw)? } else { raw };
+    Some(if method == Method::ToolsCall {
         tool_result(raw, to)
     } else if method == Method::PromptsGet && to < Revision::V2025_06_18 {
         prompt_result(&raw, to).unwrap_or(raw)
     } else {
         raw
+    })
+}
+
+/// Whether a member that only the modern era knows can be in this text, in any spelling.
+fn may_have_modern_member(text: &[u8]) -> bool {
+    MODERN.iter().any(|name| name.find(text).is_some()) || spells_letters(text)
+}
+
+/// Whether an ASCII letter is spelt as an escape, which few programs do.
+fn spells_letters(text: &[u8]) -> bool {
+    ESCAPE.find_iter(text).any(|at| {
+        let digits = text.get(at + 4..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
+        digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).is_some_and(|code| code.is_ascii_alphabetic())
+    })
+}
+
+/// `None` where a member stands twice: what is removed would not be all that a reader may find.
+fn without_modern_members(raw: RawJson) -> Option<RawJson> {
+    if !may_have_modern_member(raw.bytes()) {
+        return Some(raw);
     }
-}
-
-fn has_modern_member(raw: &[u8]) -> bool {
-    MODERN.iter().any(|name| name.find(raw).is_some())
-}
-
-fn without_modern_members(raw: &RawJson) -> RawJson {
     // Nothing is parsed where the one member stands in front of all others.
     if let Some(rest) = raw.bytes().strip_prefix(COMPLETE).and_then(|rest| rest.strip_prefix(b","))
-        && !has_modern_member(rest)
-        && ESCAPE.find(rest).is_none()
+        && !may_have_modern_member(rest)
     {
         let mut out = BytesMut::with_capacity(rest.len() + 1);
         out.put_u8(b'{');
         out.put_slice(rest);
-        return RawJson::trusted(out.freeze());
+        return Some(RawJson::trusted(out.freeze()));
     }
-    let Ok(mut object) = RawObject::parse(raw) else { return raw.clone() };
-    for name in MODERN_RESULT_MEMBERS {
-        object.remove(name);
-    }
-    object.encode()
+    let mut object = RawObject::parse(&raw).ok()?;
+    let removed = MODERN_RESULT_MEMBERS.iter().filter(|name| object.remove(name).is_some()).count();
+    Some(if removed > 0 { object.encode() } else { raw })
 }
 
 fn tool_result(raw: RawJson, to: Revision) -> RawJson {

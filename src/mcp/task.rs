@@ -166,7 +166,7 @@ impl Task {
     /// What the call came to, once the task is completed (the result) or failed (the error object).
     pub(crate) fn outcome(&self) -> Option<Result<RawJson, RawJson>> {
         match self.status {
-            Status::Completed => Some(Ok(self.object.get("result").map(inlined)?)),
+            Status::Completed => Some(Ok(self.object.get("result").and_then(inlined)?)),
             Status::Failed => Some(Err(self.object.get("error").filter(|raw| raw.is_object())?.clone())),
             Status::Working | Status::InputRequired | Status::Cancelled => None,
         }
@@ -200,7 +200,7 @@ impl Task {
     /// because they are declined, by key.
     ///
     /// # Errors
-    /// [`InputError`]: the server asks for what the client did not offer.
+    /// [`InputError`]: the server asks for what the client did not offer, or its result cannot be read.
     pub(crate) fn shown(mut self, id: &str, terms: &Terms) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
         let status = self.status;
         self.object.retain(|name| {
@@ -226,8 +226,8 @@ impl Task {
                 self.object.set("inputRequests", passed);
             }
         }
-        if let Some(result) = self.object.get("result").map(inlined) {
-            self.object.set("result", result);
+        if let Some(result) = self.object.get("result") {
+            self.object.set("result", inlined(result).ok_or(InputError::Malformed)?);
         }
         if let Some(error) = self.object.get("error").map(outward) {
             self.object.set("error", error);
@@ -237,8 +237,10 @@ impl Task {
 }
 
 /// A result that stands in a task, without what belongs to tasks of 2025-11-25.
-pub(crate) fn inlined(result: &RawJson) -> RawJson {
-    let Ok(mut object) = RawObject::parse(result) else { return result.clone() };
+///
+/// `None` for what is no object or has a member twice, of which one would stay.
+pub(crate) fn inlined(result: &RawJson) -> Option<RawJson> {
+    let mut object = RawObject::parse(result).ok()?;
     // It stands for itself here; a task that asks for input or becomes a task does not end.
     object.remove("resultType");
     if let Some(meta) = object.remove("_meta").and_then(|raw| RawObject::parse(&raw).ok()) {
@@ -248,7 +250,7 @@ pub(crate) fn inlined(result: &RawJson) -> RawJson {
             object.set("_meta", meta.encode());
         }
     }
-    object.encode()
+    Some(object.encode())
 }
 
 /// An error that stands in a task, with a code that may pass.
@@ -393,3 +395,16 @@ mod tests {
         );
     }
 }
+
+    #[test]
+    fn a_task_ends_with_no_result_that_readers_understand_differently() {
+        for result in [
+            r#"{"resultType":"complete","resultType":"input_required","inputRequests":{}}"#,
+            r#"{"content":[],"content":[]}"#,
+            "[]",
+        ] {
+            let done = format!(r#"{{"taskId":"t","status":"completed","result":{result}}}"#);
+            assert_eq!(shown(&done, Kinds::default()), Err(InputError::Malformed), "{result}");
+            assert!(Task::got(&raw(&done), "git").unwrap().outcome().is_none(), "{result}");
+        }
+    }

@@ -14,7 +14,7 @@ use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
 use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
-use crate::mcp::project;
+use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Entry, Event, Kind, Permit};
 use crate::runtime::asker::Asker;
@@ -42,9 +42,10 @@ mod recheck;
 mod start;
 mod tasked;
 
+pub(crate) use self::outcome::translate;
 pub(crate) use self::tasked::TaskWay;
 
-use self::outcome::{is_complete, is_tool_error, translate};
+use self::outcome::is_tool_error;
 
 /// What names a call in metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]
@@ -459,8 +460,11 @@ impl LiveCall {
                     return Some(self.fail(&self.too_large()));
                 }
                 let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
+                let Some(shown) = project::result(self.labels.method, raw, era, self.revision) else {
+                    return Some(self.fail(&Failure::malformed()));
+                };
                 self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
-                Answer::ok(project::result(self.labels.method, raw, era, self.revision))
+                Answer::ok(shown)
             }
             Outcome::Error { raw } => {
                 if self.retry_as_task(&raw) {

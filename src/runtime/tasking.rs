@@ -298,7 +298,10 @@ impl TaskExchange {
             }
             (Leg::Result(_), Outcome::Result { raw, era }) => {
                 self.running = None;
-                Err(Outcome::Result { raw: task::inlined(&raw), era })
+                Err(match task::inlined(&raw) {
+                    Some(raw) => Outcome::Result { raw, era },
+                    None => Outcome::Failed(Failure::malformed()),
+                })
             }
             (Leg::Result(_), Outcome::Error { raw }) => {
                 self.running = None;

@@ -37,7 +37,7 @@ fn schemas_become_objects_where_a_revision_demands_it() {
 }
 
 fn call(text: &'static str, from: Era, to: Revision) -> String {
-    result(Method::ToolsCall, RawJson::trusted(text), from, to).text().into_owned()
+    result(Method::ToolsCall, RawJson::trusted(text), from, to).unwrap().text().into_owned()
 }
 
 #[test]
@@ -72,6 +72,59 @@ fn a_modern_client_is_told_that_a_result_is_complete_where_the_server_left_it_ou
     for (label, text, wanted) in cases {
         assert_eq!(call(text, Era::Modern, Revision::V2026_07_28), wanted, "{label}");
     }
+}
+
+#[test]
+fn a_result_is_complete_where_no_reader_finds_another_word() {
+    for (text, want) in [
+        (r#"{"resultType":"complete"}"#, true),
+        (r#"{"resultType":"complete","content":[]}"#, true),
+        (r#"{"content":[]}"#, true),
+        (r#"{"content":[],"result\u0054ype":"complete"}"#, true),
+        (r#"{"resultType":"complete","content":[{"text":"resultType, \u0072esultType"}]}"#, true),
+        (r#"{"resultType":"input_required"}"#, false),
+        (r#"{"resultType":"complete","resultType":"input_required","requestState":"x"}"#, false),
+        (r#"{"resultType":"complete","x":1,"\u0072esultType":"input_required"}"#, false),
+        (r#"{"resultType":"complete","result\u0054yp\u0065":"input_required"}"#, false),
+        (r#"{"result\u0054ype":"complete","resultType":"input_required"}"#, false),
+    ] {
+        assert_eq!(is_complete(&RawJson::trusted(text)), want, "{text}");
+    }
+}
+
+#[test]
+fn what_a_legacy_server_says_in_modern_words_never_reaches_a_modern_client() {
+    let modern = |text: &'static str| {
+        let shown = result(Method::ToolsCall, RawJson::trusted(text), Era::Legacy, Revision::V2026_07_28);
+        shown.map(|raw| raw.text().into_owned())
+    };
+    for (text, want) in [
+        (
+            r#"{"content":[],"resultType":"input_required","inputRequests":{}}"#,
+            Some(r#"{"resultType":"complete","content":[],"inputRequests":{}}"#),
+        ),
+        (
+            r#"{"content":[],"\u0072esultType":"input_required","inputRequests":{}}"#,
+            Some(r#"{"resultType":"complete","content":[],"inputRequests":{}}"#),
+        ),
+        (r#"{"content":[],"cach\u0065Scop\u0065":"public"}"#, Some(r#"{"resultType":"complete","content":[]}"#)),
+        (r#"{"resultType":"a","resultType":"input_required"}"#, None),
+        (r#"{"resultType":"a","r\u0065sultType":"input_required"}"#, None),
+        (
+            r#"{ "content":[{"text":"ttlMs \u0065 \u00e9"}], "b":2.50 }"#,
+            Some(r#"{"resultType":"complete", "content":[{"text":"ttlMs \u0065 \u00e9"}], "b":2.50 }"#),
+        ),
+    ] {
+        assert_eq!(modern(text).as_deref(), want, "{text}");
+    }
+}
+
+#[test]
+fn a_modern_result_with_a_word_twice_reaches_no_legacy_client() {
+    let twice = RawJson::trusted(r#"{"resultType":"complete","ttlMs":1,"ttlMs":2}"#);
+    assert!(result(Method::ToolsCall, twice, Era::Modern, Revision::V2025_11_25).is_none());
+    let text = r#"{ "content":[{"text":"resultType"}], "b":2.50 }"#;
+    assert_eq!(call(text, Era::Modern, Revision::V2025_11_25), text);
 }
 
 #[test]

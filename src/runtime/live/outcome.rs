@@ -13,19 +13,6 @@ use crate::wire::code;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Whether a modern result is final. The member usually stands first, so the whole result is rarely read for it.
-pub(super) fn is_complete(raw: &RawJson) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow, default, rename = "resultType")]
-        result_type: Option<std::borrow::Cow<'a, str>>,
-    }
-    if raw.bytes().starts_with(br#"{"resultType":"complete""#) {
-        return true;
-    }
-    raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
-}
-
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {
     // To prepare a search costs as much as to search most results.
     static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
@@ -37,7 +24,7 @@ pub(super) fn is_tool_error(raw: &RawJson) -> bool {
 /// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
 ///
 /// `wanted`: the pages that an error -32042 wants opened, or why they are not.
-pub(super) fn translate(
+pub(crate) fn translate(
     method: Method,
     raw: &RawJson,
     revision: Revision,
@@ -48,7 +35,8 @@ pub(super) fn translate(
     };
     let code = object.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
     let message = object.string("message").unwrap_or_else(|| "The server gave no message.".to_owned());
-    let not_found = method == Method::ResourcesRead
+    let not_found = matches!(method, Method::ResourcesRead | Method::ResourcesSubscribe)
+        && code != code::URL_ELICITATION_REQUIRED
         && (code == code::RESOURCE_NOT_FOUND || message.to_ascii_lowercase().contains("not found"));
     let outward = match code {
         _ if not_found && revision.era() == Era::Modern => code::INVALID_PARAMS,
@@ -57,12 +45,12 @@ pub(super) fn translate(
             let is_known = revision == Revision::V2025_11_25;
             match wanted {
                 Ok(pages) if is_known => return pages_wanted(&message, pages),
-                // Its own words may hold the address too.
                 Err(why) if why.is_declined() => return Answer::error(code::INTERNAL, &why.to_string(), None),
                 Ok(_) | Err(_) => {}
             }
-            let text = format!("A page must be opened first, which this client cannot be asked for: {message}");
-            return impossible(method, &text, None, revision);
+            // The server's own words may hold the address too.
+            let text = "A page must be opened first, which this client cannot be asked for.";
+            return impossible(method, text, None, revision);
         }
         code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
         code => code::outward(code),
