@@ -38,6 +38,8 @@ pub(crate) fn roots_result(uris: &[String]) -> RawJson {
     RawJson::trusted(format!(r#"{{"roots":[{}]}}"#, roots.join(",")))
 }
 
+/// Questions that one result may hold, and one task over its life; a server that asks more is broken.
+pub(crate) const MAX_QUESTIONS: usize = 64;
 /// Pages that one error may want opened.
 const MAX_PAGES: usize = 8;
 
@@ -199,7 +201,7 @@ pub(crate) fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputE
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
     let mut wanted = Wanted { state: check(&result)?, ..Wanted::default() };
     if let Some(requests) = result.remove("inputRequests") {
-        let requests = RawObject::parse(&requests).map_err(|_| InputError::Malformed)?;
+        let requests = questions(&requests)?;
         for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
             match asked_as(&key, &request, terms) {
                 Ok(request) => wanted.asked.push(InputRequest::read(key, &request)?),
@@ -209,6 +211,12 @@ pub(crate) fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputE
         }
     }
     Ok(wanted)
+}
+
+/// Requests for input by key, of which there are not too many.
+fn questions(requests: &RawJson) -> Result<RawObject, InputError> {
+    let requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
+    if requests.len() > MAX_QUESTIONS { Err(InputError::Malformed) } else { Ok(requests) }
 }
 
 /// One request for input under the server's key for it, checked and labelled.
@@ -227,7 +235,7 @@ pub(crate) fn decline() -> RawJson {
 pub(crate) fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
     let result = RawObject::parse(result).ok()?;
     let state = check(&result).ok()?;
-    let mut requests = RawObject::parse(result.get("inputRequests")?).ok()?;
+    let mut requests = questions(result.get("inputRequests")?).ok()?;
     requests
         .try_map(|request| {
             let method = RawObject::parse(request).ok().and_then(|request| request.string("method"));
@@ -354,7 +362,7 @@ pub(crate) fn passed_on(
 /// # Errors
 /// [`InputError`]: none of them may reach the client then.
 pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
-    let mut requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
+    let mut requests = questions(requests)?;
     let mut verdicts = Vec::new();
     requests.try_map(|request| match asked(request, terms) {
         Ok(passed) => {
@@ -555,5 +563,20 @@ mod tests {
         let several = r#"{"c":{"type":"array","items":{"enum":["x"]}}}"#;
         assert_eq!(form(several, Revision::V2025_06_18), Err(InputError::NotOffered));
         assert!(form(several, Revision::V2025_11_25).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_asks_too_much_at_once_is_not_heard() {
+        let terms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
+        for (number, is_heard) in [(MAX_QUESTIONS, true), (MAX_QUESTIONS + 1, false)] {
+            let questions: Vec<String> = (0..number).map(|n| format!(r#""k{n}":{FORM}"#)).collect();
+            let questions = format!("{{{}}}", questions.join(","));
+            let result = format!(r#"{{"resultType":"input_required","inputRequests":{questions}}}"#);
+            let result = RawJson::trusted(result);
+            assert_eq!(requests(&result, &terms).is_ok(), is_heard, "{number}");
+            assert_eq!(passed_on(&result, &terms, |_| Some(String::new())).is_ok(), is_heard, "{number}");
+            assert_eq!(gated(&RawJson::trusted(questions), &terms).is_ok(), is_heard, "{number}");
+            assert_eq!(declining(&result).is_some(), is_heard, "{number}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::catalog::merge::Entry;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::mcp::elicitation::Terms;
-use crate::mcp::input::{InputError, InputRequest, Kinds, decline};
+use crate::mcp::input::{InputError, InputRequest, Kinds, MAX_QUESTIONS, decline};
 use crate::mcp::method::Method;
 use crate::mcp::task::{self, Status, Task};
 use crate::mcp::version::Era;
@@ -31,8 +31,6 @@ use crate::wire::raw::{RawJson, RawObject};
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Requests about a task that may fail one after the other without having reached the server.
 const MAX_MISSED: u8 = 3;
-/// Questions of one task over its life; a server that asks more is broken.
-const MAX_QUESTIONS: usize = 64;
 
 /// What a call has to do with tasks of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,6 +359,11 @@ impl TaskExchange {
 
     /// Passes new questions on and takes back those that are not asked any more.
     fn questions(&mut self, asked: Vec<(String, RawJson)>) -> Result<(), InputError> {
+        // Before anything is made of them.
+        let new = asked.iter().filter(|(key, _)| !self.known.contains(key)).count();
+        if self.known.len() + new > MAX_QUESTIONS {
+            return Err(InputError::Malformed);
+        }
         let events = &mut self.events;
         self.open.retain(|(key, _)| {
             let stays = asked.iter().any(|(asked, _)| asked == key);
@@ -385,7 +388,7 @@ impl TaskExchange {
             self.open.push((key, method.clone()));
             self.events.push_back(ExchangeEvent::Ask(ServerRequest { id, method, params }));
         }
-        if self.known.len() > MAX_QUESTIONS { Err(InputError::Malformed) } else { Ok(()) }
+        Ok(())
     }
 
     /// The status stands in for progress, which tasks do not have.
@@ -431,5 +434,40 @@ impl Drop for TaskExchange {
             (Leg::Call(call), None) => tasks.spawn("abandoned call", async move { errands.abandon(call).await }),
             (_, None) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_asks_too_much_is_not_heard_at_all() {
+        let form = RawJson::trusted(r#"{"method":"elicitation/create","params":{"message":"Which?"}}"#);
+        let asked = |from: usize, to: usize| -> Vec<(String, RawJson)> {
+            (from..to).map(|n| (format!("k{n:06}"), form.clone())).collect()
+        };
+        let mut task = TaskExchange {
+            errands: None,
+            upstream: "git".to_owned(),
+            terms: Terms::for_tests(Kinds { form: true, ..Kinds::default() }),
+            wants_progress: false,
+            leg: Leg::Ended,
+            running: None,
+            poll: Duration::ZERO,
+            polls: 0,
+            missed: 0,
+            open: Vec::new(),
+            known: HashSet::new(),
+            answers: RawObject::default(),
+            events: VecDeque::new(),
+        };
+        assert_eq!(task.questions(asked(0, 100_000)), Err(InputError::Malformed));
+        assert!(task.open.is_empty() && task.known.is_empty() && task.events.is_empty());
+        assert_eq!(task.questions(asked(0, MAX_QUESTIONS)), Ok(()));
+        assert_eq!(task.questions(asked(0, MAX_QUESTIONS)), Ok(()), "the same once more");
+        assert_eq!((task.open.len(), task.events.len()), (MAX_QUESTIONS, MAX_QUESTIONS));
+        assert_eq!(task.questions(asked(1, MAX_QUESTIONS + 1)), Err(InputError::Malformed), "over its life");
+        assert_eq!((task.open.len(), task.events.len()), (MAX_QUESTIONS, MAX_QUESTIONS));
     }
 }

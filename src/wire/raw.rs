@@ -160,6 +160,11 @@ impl RawObject {
         self.members.is_empty()
     }
 
+    /// The number of members.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
     /// The members by their keys, unescaped and sorted by bytes.
     ///
     /// # Errors
