@@ -257,10 +257,12 @@ pub(crate) fn inlined(result: &RawJson) -> Option<RawJson> {
 fn outward(error: &RawJson) -> RawJson {
     let error = RawObject::parse(error).unwrap_or_default();
     let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
+    if code == code::URL_ELICITATION_REQUIRED {
+        // Pages to open are asked for by a task's own questions; here nothing would judge them, nor the words about them.
+        return error_object(code::INTERNAL, "The server wants a page opened first.", None);
+    }
     let message = error.string("message").unwrap_or_default();
-    // Pages to open are asked for by a task's own questions; here nothing would judge them.
-    let data = error.get("data").filter(|_| code != code::URL_ELICITATION_REQUIRED);
-    error_object(code::outward(code), &message, data)
+    error_object(code::outward(code), &message, error.get("data"))
 }
 
 /// The result of a call whose task was cancelled at its server.
@@ -379,6 +381,14 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_task_names_no_page_that_nothing_judged() {
+        let failed = r#"{"taskId":"t","status":"failed","error":{"code":-32042,"message":"open javascript:alert(1)",
+            "data":{"elicitations":[{"url":"javascript:alert(1)"}]}}}"#;
+        let passed = shown(failed, Kinds { url: true, ..Kinds::default() }).unwrap();
+        assert!(passed.contains(r#""code":-32603"#) && !passed.contains("javascript"), "{passed}");
+    }
+
+    #[test]
     fn an_ended_task_carries_what_its_status_says_and_no_related_task() {
         let done = r#"{"resultType":"complete","taskId":"t","status":"completed","ttlMs":9,"result":{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}},"error":{"code":1}}"#;
         assert_eq!(
@@ -394,7 +404,6 @@ mod tests {
             "no result"
         );
     }
-}
 
     #[test]
     fn a_task_ends_with_no_result_that_readers_understand_differently() {
@@ -408,3 +417,4 @@ mod tests {
             assert!(Task::got(&raw(&done), "git").unwrap().outcome().is_none(), "{result}");
         }
     }
+}

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::call::Failure;
 use crate::engine::route::{RouteError, Routed, route};
+use crate::mcp::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::policy::{Facts, Kind, decide};
 use crate::runtime::clock;
 use crate::runtime::gate::Gate;
+use crate::runtime::live::translate;
 use crate::runtime::service::{Answer, ClientContext, Refusal, Service, unroutable};
 use crate::runtime::upstream::handle::Handle;
 use crate::runtime::upstream::lane::Wants;
@@ -108,7 +110,10 @@ impl Service {
             Unwatched::NotOffered => {
                 Answer::error(code::INVALID_PARAMS, "The server of this resource does not tell of its updates.", None)
             }
-            Unwatched::Refused(error) => Answer { outcome: Err(error), status: None },
+            // Pages to open are for calls; here nothing would judge them.
+            Unwatched::Refused(error) => {
+                translate(Method::ResourcesSubscribe, &error, client.revision, &Err(InputError::NotOffered))
+            }
             Unwatched::Silent => internal("The server of this resource did not answer in time."),
         })
     }

@@ -345,3 +345,17 @@ fn a_gateway_behind_a_gateway_refuses_in_its_own_name_alone() {
         chained(&outer(Setup::new(), &place), &format!("stdio, {era}"));
     }
 }
+
+#[test]
+fn the_error_of_a_subscription_is_judged_like_any_other() {
+    let url = "javascript:alert(1)";
+    let page = json!({"mode": "url", "message": "Go", "url": url, "elicitationId": "e"});
+    let error = json!({"code": -32042, "message": format!("open {url}"), "data": {"elicitations": [page]}});
+    let line = format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"error":{error}}}"#);
+    let (gateway, _server) = gateway(Way::Stdio, "legacy", &json!({"resources/subscribe": [line]}));
+    let mut client =
+        Mcp::http_at(gateway.address, gateway.token(), Era::Legacy, "/mcp", json!({"elicitation": {"url": {}}}));
+    let answer = client.request("resources/subscribe", json!({"uri": "fx://doc/1"}));
+    assert_eq!(answer.code(), Some(-32603), "{}", answer.raw);
+    assert!(!answer.raw.contains(url), "{}", answer.raw);
+}

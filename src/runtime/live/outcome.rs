@@ -87,3 +87,46 @@ fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revi
     }
     Answer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "javascript:alert(1)";
+
+    fn told(method: Method, error: &str, revision: Revision, wanted: &Result<Vec<InputRequest>, InputError>) -> String {
+        let answer = translate(method, &RawJson::trusted(error.to_owned()), revision, wanted);
+        answer.outcome.unwrap_or_else(|error| error).text().into_owned()
+    }
+
+    #[test]
+    fn no_client_reads_an_address_in_an_error_that_nothing_judged() {
+        let data = format!(r#"{{"elicitations":[{{"mode":"url","message":"Go","url":"{URL}"}}]}}"#);
+        for message in [format!("open {URL}"), "not found".to_owned()] {
+            let error = format!(r#"{{"code":-32042,"message":"{message}","data":{data}}}"#);
+            for method in [Method::ToolsCall, Method::ResourcesRead, Method::ResourcesSubscribe] {
+                for revision in Revision::ALL {
+                    for why in [InputError::NotOffered, InputError::Malformed, InputError::Secret] {
+                        let told = told(method, &error, revision, &Err(why));
+                        assert!(!told.contains(URL) && !told.contains("-32042"), "{method:?} {revision} {why}: {told}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_resource_that_is_not_found_has_the_code_of_the_client_s_revision() {
+        for method in [Method::ResourcesRead, Method::ResourcesSubscribe] {
+            for (error, revision, want) in [
+                (r#"{"code":-32002,"message":"gone"}"#, Revision::V2025_11_25, code::RESOURCE_NOT_FOUND),
+                (r#"{"code":-32602,"message":"Not found"}"#, Revision::V2025_11_25, code::RESOURCE_NOT_FOUND),
+                (r#"{"code":-32002,"message":"gone"}"#, Revision::V2026_07_28, code::INVALID_PARAMS),
+                (r#"{"code":"1001","message":"no"}"#, Revision::V2025_11_25, code::INTERNAL),
+            ] {
+                let told = told(method, error, revision, &Err(InputError::NotOffered));
+                assert!(told.contains(&format!(r#""code":{want}"#)), "{method:?} {error}: {told}");
+            }
+        }
+    }
+}
