@@ -293,10 +293,12 @@ impl<P: CallPort> Peer<P> {
     /// flight do.
     pub(crate) fn handle_skipped(&mut self, start: &[u8], failure: &Failure, now: Instant) {
         self.fault(Fault::Oversize);
-        match Start::of(start) {
-            Start::Asks => {}
-            Start::Answer(id) => self.give_up(WireId(id), failure, now),
-            Start::Unknown => {
+        let start = Start::of(start);
+        let ours = |id| std::str::from_utf8(id).ok()?.parse().ok().map(WireId);
+        match start {
+            Start::Request(_) | Start::Notifies | Start::Asks => {}
+            Start::Answer(id) if let Some(id) = ours(id) => self.give_up(id, failure, now),
+            Start::Answer(_) | Start::Unknown => {
                 // Those that are asked for again on the way are not given up a second time.
                 for id in self.pending.find_all(|waiting| matches!(waiting, Waiting::Call(_) | Waiting::List(..))) {
                     self.give_up(id, failure, now);

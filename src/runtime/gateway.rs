@@ -241,6 +241,7 @@ impl Gateway {
             settled: self.supervised.settled.clone(),
             connected: Some(self.service.metrics.connected("stdio")),
             is_here: true,
+            has_room: false,
             max_line_bytes: limits.body_bytes,
             bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
             max_uris: limits.uris_per_stream,

@@ -1,45 +1,53 @@
-//! The start of a message whose rest was not kept: whose answer it was.
+//! The start of a message whose rest was not kept: whose answer it was, or what it asked.
 
-/// The most that a start can say, as far as it was kept.
+/// The most that a start can say, as far as it was kept. Ids are JSON, a number or a string without escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum Start<'a> {
     /// The answer to the request of that id.
-    Answer(u64),
-    /// A request or notification.
+    Answer(&'a [u8]),
+    /// A request of that id.
+    Request(&'a [u8]),
+    Notifies,
+    /// A request or notification whose id, if any, comes later.
     Asks,
-    /// Anything else, or the id comes later.
+    /// Anything else, or an answer whose id comes later.
     Unknown,
 }
 
-impl Start {
+impl<'a> Start<'a> {
     /// Reads the members of the envelope before the first large one. Names with escapes are not looked into.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        Self::read(bytes).unwrap_or(Self::Unknown)
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        let (mut id, mut asks) = (None, false);
+        let found = Self::read(bytes, &mut id, &mut asks);
+        found.unwrap_or(if asks { Self::Asks } else { Self::Unknown })
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn read(bytes: &'a [u8], id: &mut Option<&'a [u8]>, asks: &mut bool) -> Option<Self> {
         let mut rest = bytes.trim_ascii_start().strip_prefix(b"{")?;
-        let mut id = None;
         loop {
             let (name, after) = string(rest.trim_ascii_start())?;
             rest = after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
             match name {
-                b"method" => return Some(Self::Asks),
-                b"result" | b"error" => return id.map(Self::Answer),
-                b"id" | b"jsonrpc" => {}
+                b"result" | b"error" if !*asks => return id.map(Self::Answer),
+                b"id" | b"jsonrpc" | b"method" => {}
                 _ => return None,
             }
-            let (value, after) = match string(rest) {
-                Some((_, after)) => (None, after),
-                None => {
-                    let (number, after) = rest.split_at(rest.iter().position(|byte| !byte.is_ascii_digit())?);
-                    (Some(std::str::from_utf8(number).ok()?.parse::<u64>().ok()?), after)
+            *asks |= name == b"method";
+            let after = match string(rest) {
+                Some((text, _)) if name == b"method" && text.starts_with(b"notifications/") => {
+                    return Some(Self::Notifies);
                 }
+                Some((_, after)) => after,
+                None => rest.get(rest.iter().position(|byte| !byte.is_ascii_digit())?..)?,
             };
-            if name == b"id" {
-                id = value;
-            }
+            let value = rest.get(..rest.len() - after.len()).filter(|value| !value.is_empty())?;
             rest = after.trim_ascii_start().strip_prefix(b",")?;
+            if name == b"id" {
+                *id = Some(value);
+            }
+            if let Some(id) = id.filter(|_| *asks) {
+                return Some(Self::Request(id));
+            }
         }
     }
 }
@@ -56,17 +64,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_of_an_answer_names_its_request() {
+    fn the_start_of_a_message_names_its_request() {
         for (text, start) in [
-            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, Start::Answer(7)),
-            (r#"{"id":7,"jsonrpc":"2.0","result":{"content":["#, Start::Answer(7)),
-            (" {\t\"id\" : 7 , \"error\" :", Start::Answer(7)),
-            (r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage""#, Start::Asks),
-            (r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"id":7"#, Start::Asks),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, Start::Answer(b"7")),
+            (r#"{"id":7,"jsonrpc":"2.0","result":{"content":["#, Start::Answer(b"7")),
+            (" {\t\"id\" : 7 , \"error\" :", Start::Answer(b"7")),
+            (r#"{"jsonrpc":"2.0","id":"ask-7","result":"#, Start::Answer(b"\"ask-7\"")),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params""#, Start::Request(b"7")),
+            (r#"{"method":"tools/call","jsonrpc":"2.0","id":"a b","params":"#, Start::Request(b"\"a b\"")),
+            (r#"{"method":"tools/call","params":{"id":7,"#, Start::Asks),
+            (r#"{"method":"tools/call","id":"\u0061","params":{"#, Start::Asks),
+            (r#"{"method":"tools/call","id":7"#, Start::Asks),
+            (r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"id":7"#, Start::Notifies),
             (r#"{"jsonrpc":"2.0","result":{"id":7},"id":"#, Start::Unknown),
-            (r#"{"jsonrpc":"2.0","id":"7","result":"#, Start::Unknown),
-            (r#"{"jsonrpc":"2.0","id":99999999999999999999999,"result":"#, Start::Unknown),
             (r#"{"jsonrpc":"2.0","id":7.5,"result":"#, Start::Unknown),
+            (r#"{"jsonrpc":"2.0","id":,"result":"#, Start::Unknown),
             (r#"{"jsonrpc":"2.0","i\u0064":7,"result":"#, Start::Unknown),
             (r#"{"x":1,"id":7,"result":"#, Start::Unknown),
             (r#"{"id":7"#, Start::Unknown),

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
-use futures_util::{Stream, stream};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
 use http::request::Parts;
 use http::{Method as HttpMethod, Response, StatusCode};
 use hyper::body::Incoming;
@@ -116,6 +116,7 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
         settled: front.settled.clone(),
         connected: None,
         is_here: session.client.is_here,
+        has_room: true,
         max_line_bytes: front.max_body_bytes,
         bounds: front.bounds,
         max_uris: front.limits.uris_per_stream,
@@ -125,18 +126,20 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
     front.service.tasks.spawn("session", serving);
 }
 
-/// What was posted, as lines, until the session ends.
+/// What was posted, as lines, until the session ends. The end of a line comes apart: a reader that has it holds the message, and
+/// the room of it, no more.
 fn messages(
     inbound: mpsc::Receiver<Bytes>,
     session: Arc<Session>,
-) -> impl Stream<Item = std::io::Result<impl bytes::Buf>> + Send {
-    stream::unfold((inbound, session), |(mut inbound, session)| async move {
+) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
+    let messages = stream::unfold((inbound, session), |(mut inbound, session)| async move {
         let message = tokio::select! {
             message = inbound.recv() => message?,
             () = session.ended.cancelled() => return None,
         };
-        Some((Ok(message.chain(Bytes::from_static(b"\n"))), (inbound, session)))
-    })
+        Some((message, (inbound, session)))
+    });
+    messages.flat_map(|message| stream::iter([Ok(message), Ok(Bytes::from_static(b"\n"))]))
 }
 
 /// The stream of a session. Dropped when the client goes away, which ends the session and cancels its calls.

@@ -2,10 +2,11 @@
 //! [`super::legacy_sse`] makes of a stream and its POSTs.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{BufMut as _, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
@@ -37,8 +38,9 @@ use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::ClientId;
 use crate::wire::lines::{Line, LineDecoder};
-use crate::wire::message::{self, Message, MessageError, Notification, Request};
+use crate::wire::message::{self, Message, MessageError, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::start::Start;
 
 /// Messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
@@ -57,6 +59,8 @@ pub(crate) struct LineClient {
     pub(crate) connected: Option<Connected>,
     /// On this machine.
     pub(crate) is_here: bool,
+    /// What it says has room already, so that it is not asked for twice.
+    pub(crate) has_room: bool,
     pub(crate) max_line_bytes: usize,
     pub(crate) bounds: Bounds,
     /// URIs that one subscription may name.
@@ -101,6 +105,9 @@ pub(crate) async fn serve_to(
     let tasks = TaskGroup::default();
     let connected = client.connected;
     let mut room = Room::new(&client.service.budget);
+    let has_room = client.has_room;
+    // The line that is read is given up for want of room, not for its size.
+    let mut no_room = false;
     let mut decoder = LineDecoder::new(client.max_line_bytes);
     let connection = Arc::new(Connection {
         service: client.service,
@@ -121,16 +128,21 @@ pub(crate) async fn serve_to(
         watched: Arc::default(),
         last_complaint: Mutex::new(None),
     });
-    loop {
+    'serving: loop {
         while let Some(line) = decoder.next_line() {
-            let line = match line {
-                Line::Full(line) => Line::Full(room.keep(line)),
-                oversize @ Line::Oversize { .. } => oversize,
-            };
-            connection.line(line).await;
+            match line {
+                Line::Full(line) => connection.line(room.keep(line)).await,
+                Line::Oversize { prefix, .. } => {
+                    if connection.skipped(&prefix, std::mem::take(&mut no_room)).await.is_break() {
+                        break 'serving;
+                    }
+                }
+            }
         }
-        room.set(decoder.held());
-        if decoder.held() >= COUNTED_FROM {
+        if !has_room {
+            room.set(decoder.held());
+        }
+        if !has_room && decoder.held() >= COUNTED_FROM {
             let grown = tokio::select! {
                 grown = room.grow_to(decoder.held() + READ_CHUNK) => grown,
                 () = stop.cancelled() => break,
@@ -140,6 +152,7 @@ pub(crate) async fn serve_to(
                 connection.service.metrics.limit_hit("max-buffered");
                 room.set(0);
                 decoder.discard();
+                no_room = true;
             }
         }
         let mut free = decoder.buffer().limit(READ_CHUNK);
@@ -222,18 +235,39 @@ struct Connection {
 }
 
 impl Connection {
-    async fn line(self: &Arc<Self>, line: Line) {
-        match line {
-            Line::Full(line) => match Frame::from_client(line, self.bounds) {
-                Ok(frame) if frame.bytes().first() == Some(&b'[') => self.batch(&frame).await,
-                Ok(frame) => self.message(&frame).await,
-                Err(FrameError::NotUtf8 | FrameError::Syntax) => {
-                    self.complain(code::PARSE_ERROR, "not valid JSON").await
+    async fn line(self: &Arc<Self>, line: Bytes) {
+        match Frame::from_client(line, self.bounds) {
+            Ok(frame) if frame.bytes().first() == Some(&b'[') => self.batch(&frame).await,
+            Ok(frame) => self.message(&frame).await,
+            Err(FrameError::NotUtf8 | FrameError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
+            Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
+        }
+    }
+
+    /// Answers a message of which only the start was kept. Where that does not name a request that waits for its answer, the
+    /// connection ends, which its client notices.
+    async fn skipped(&self, start: &[u8], no_room: bool) -> ControlFlow<()> {
+        let (code, text) = match no_room {
+            true => (code::INTERNAL, "the gateway holds as many bytes as it may; try again"),
+            false => (code::INVALID_REQUEST, "the message is too large"),
+        };
+        let id = |raw: &[u8]| RawJson::trusted(Bytes::copy_from_slice(raw));
+        match Start::of(start) {
+            Start::Request(raw) if let Some(id) = ClientId::from_raw(id(raw)) => {
+                self.answer(&id, Answer::error(code, text, None)).await;
+                ControlFlow::Continue(())
+            }
+            Start::Answer(raw) => {
+                if let Some(asker) = self.asker() {
+                    let outcome = Err(message::error_object(code, text, None));
+                    asker.answered(Response { id: Some(id(raw)), outcome, broken: None });
                 }
-                Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
-            },
-            Line::Oversize { .. } => {
-                self.complain(code::INVALID_REQUEST, "the message is too large, or finds no room").await
+                ControlFlow::Continue(())
+            }
+            Start::Notifies => ControlFlow::Continue(()),
+            Start::Request(_) | Start::Asks | Start::Unknown => {
+                self.complain(code, text).await;
+                ControlFlow::Break(())
             }
         }
     }
