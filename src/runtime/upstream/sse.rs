@@ -135,7 +135,7 @@ fn endpoint(stream: &Url, named: &str) -> Result<Uri, String> {
 struct Events {
     body: Incoming,
     decoder: SseDecoder,
-    /// For the event that is being read.
+    /// For the event that is being read, or of which so much has not gone through the pipe.
     room: Room,
     /// What there may be no room for.
     next: Option<Bytes>,
@@ -149,7 +149,13 @@ enum Dropped {
 }
 
 impl Events {
-    /// The next event, or the one that had to be dropped.
+    /// So many bytes of the last event are still to go through the pipe. Its other end takes room for what it gets, and a
+    /// message must not take it twice.
+    fn passing(&mut self, left: usize) {
+        self.room.set(left + self.decoder.held());
+    }
+
+    /// The next event, or the one that had to be dropped. It has room until the next one is asked for.
     ///
     /// # Errors
     /// The stream has ended, and why.
@@ -157,9 +163,8 @@ impl Events {
         loop {
             match self.decoder.next_event() {
                 Some(Ok(event)) => {
-                    let data = self.room.keep(event.data);
-                    self.room.set(self.decoder.held());
-                    return Ok(Ok(SseEvent { data, ..event }));
+                    self.passing(event.data.len());
+                    return Ok(Ok(event));
                 }
                 Some(Err(SseError::TooLarge { .. })) => return Ok(Err(Dropped::TooLarge(Bytes::new()))),
                 Some(Err(SseError::Utf8)) => return Ok(Err(Dropped::NotText)),
@@ -198,7 +203,7 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
             Ok(Ok(event)) if event.name.as_deref().is_some_and(|name| name != "message") || event.data.is_empty() => {
                 Ok(())
             }
-            Ok(Ok(event)) => on_one_line(&event.data, &mut lines).await,
+            Ok(Ok(event)) => on_one_line(&event.data, &mut lines, |left| events.passing(left)).await,
             Ok(Err(Dropped::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
             // No message, which is what the other side makes of it.
             Ok(Err(Dropped::NotText)) => lines.write_all(b"!\n").await,
@@ -209,13 +214,24 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
     }
 }
 
-/// Writes the data of an event as one line.
-async fn on_one_line(data: &[u8], lines: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+/// Writes the data of an event as one line, and says how many bytes are left as it goes.
+async fn on_one_line(
+    data: &[u8],
+    lines: &mut (impl AsyncWrite + Unpin),
+    mut passing: impl FnMut(usize),
+) -> std::io::Result<()> {
+    let mut left = data.len();
     for (n, part) in data.split(|byte| *byte == b'\n').enumerate() {
         if n > 0 {
             lines.write_all(b" ").await?;
+            left -= 1;
         }
-        lines.write_all(part).await?;
+        for piece in part.chunks(PIPE_BYTES / 2) {
+            // Given back before the other end can want it.
+            left -= piece.len();
+            passing(left);
+            lines.write_all(piece).await?;
+        }
     }
     lines.write_all(b"\n").await
 }
