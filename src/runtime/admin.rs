@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -19,13 +20,15 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::policy::Policy;
+use crate::runtime::budget::{Budget, Room};
 use crate::runtime::clock;
 use crate::runtime::gateway::Gateway;
 use crate::runtime::live::LiveEvent;
 use crate::runtime::server::lines;
 use crate::runtime::server::lobby::{Guest, Lobby, LobbyLimits};
+use crate::runtime::server::pieces::Pieces;
 use crate::runtime::server::press::Pressed;
-use crate::runtime::service::{ClientContext, Handled};
+use crate::runtime::service::{Answer, ClientContext, Handled};
 use crate::runtime::shares::Good;
 use crate::runtime::tally::Tally;
 use crate::runtime::upstream::handle::LinkState;
@@ -46,6 +49,8 @@ use self::access::operator;
 /// Version of the hello; a newer major one is refused.
 const HELLO: u64 = 1;
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
+/// One request of the operator.
+const MAX_LINE_BYTES: usize = 4 << 20;
 /// From the connection to the end of the hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 /// Connections that have not said their hello, by user.
@@ -208,43 +213,89 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
             return write.write_all(refuse(&text).as_bytes()).await;
         }
     }
+    let write = Pressed::new(write, Arc::clone(&gateway.service.budget));
     if hello.want == "mcp" {
         let client = gateway.line_client(caller, hello.profile.map(Arc::from));
-        let write = Pressed::new(write, Arc::clone(&gateway.service.budget));
         lines::serve(client, read, write, gateway.service.draining.clone()).await;
         return Ok(());
     }
     admin(gateway, read, write, &caller).await
 }
 
+/// The next request line without its end, with room for it; `None` at the end of the connection.
+///
+/// # Errors
+/// [`io::ErrorKind::QuotaExceeded`] where there is no room for the line, or it is too large.
+async fn next_line(read: &mut (impl AsyncBufRead + Unpin), budget: &Arc<Budget>) -> io::Result<Option<Bytes>> {
+    let mut room = Room::new(budget);
+    let mut line = BytesMut::new();
+    loop {
+        let part = read.fill_buf().await?;
+        let end = memchr::memchr(b'\n', part);
+        let taken = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
+        let length = line.len() + taken.len();
+        if length > MAX_LINE_BYTES || room.grow_to(length).await.is_err() {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        line.extend_from_slice(taken);
+        let (is_over, used) = (part.is_empty(), taken.len() + usize::from(end.is_some()));
+        read.consume(used);
+        if end.is_some() || is_over && !line.is_empty() {
+            return Ok(Some(room.keep(line.freeze())));
+        }
+        if is_over {
+            return Ok(None);
+        }
+    }
+}
+
+/// Writes one answer from where its bytes are.
+///
+/// # Errors
+/// The client takes nothing for [`Limits::write_timeout`](crate::config::Limits), or too little while room is short.
+async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Duration) -> io::Result<()> {
+    for slice in answer.slices().chain([Bytes::from_static(b"\n")]) {
+        let mut left = slice;
+        while !left.is_empty() {
+            let written = tokio::time::timeout(limit, write.write(&left)).await??;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            left.advance(written);
+        }
+    }
+    Ok(())
+}
+
 async fn admin(
     gateway: &Arc<Gateway>,
     mut read: BufReader<OwnedReadHalf>,
-    mut write: OwnedWriteHalf,
+    mut write: Pressed<OwnedWriteHalf>,
     caller: &Arc<str>,
 ) -> io::Result<()> {
-    let mut line = Vec::new();
+    let budget = &gateway.service.budget;
     loop {
-        line.clear();
-        if (&mut read).take(4 << 20).read_until(b'\n', &mut line).await? == 0 {
-            return Ok(());
-        }
-        let frame = Frame::from_client(bytes::Bytes::copy_from_slice(&line), Bounds::CLIENT);
+        let limit = gateway.service.snapshots.load().config.server.limits.write_timeout;
+        let line = match next_line(&mut read, budget).await {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                let text = "the request is too large, or finds no room";
+                let error = message::error_object(crate::wire::code::INVALID_REQUEST, text, None);
+                return answer(&mut write, message::encode_error(None, &error).into(), limit).await;
+            }
+            Err(error) => return Err(error),
+        };
+        let frame = Frame::from_client(line, Bounds::CLIENT);
         let Ok(Ok(Message::Request(request))) = frame.map(|frame| Message::parse(&frame)) else {
             let error = message::error_object(crate::wire::code::INVALID_REQUEST, "not a request", None);
-            write.write_all(&message::encode_error(None, &error)).await?;
-            write.write_all(b"\n").await?;
+            answer(&mut write, message::encode_error(None, &error).into(), limit).await?;
             continue;
         };
         let outcome = operate(gateway, caller, &request).await;
-        let bytes = match &outcome {
-            Ok(result) => message::encode_result(request.id.raw(), result.bytes()),
-            Err((code, text)) => {
-                message::encode_error(Some(request.id.raw()), &message::error_object(*code, text, None))
-            }
-        };
-        write.write_all(&bytes).await?;
-        write.write_all(b"\n").await?;
+        let outcome = outcome.map_err(|(code, text)| message::error_object(code, &text, None));
+        let done = Pieces::answer(request.id.raw(), Answer { outcome, status: None });
+        answer(&mut write, done, limit).await?;
     }
 }
 
