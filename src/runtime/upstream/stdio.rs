@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::BufMut as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -156,9 +157,11 @@ pub(crate) async fn run(
         let may_read = decoder.held() < COUNTED_FROM || room.try_grow_to(wanted).is_ok();
         let buffer = decoder.buffer();
         buffer.reserve(READ_CHUNK);
+        // There may be more space than room was taken for.
+        let mut buffer = buffer.limit(READ_CHUNK);
         let event = tokio::select! {
             written = stdin.write_buf(peer.outgoing()), if waiting > 0 => Event::Wrote(written),
-            read = stdout.read_buf(buffer), if may_read => Event::Read(read),
+            read = stdout.read_buf(&mut buffer), if may_read => Event::Read(read),
             room = room.grow_to(wanted), if !may_read => Event::Room(room),
             call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
             Some(signal) = signals.recv() => Event::Signal(signal),
@@ -247,7 +250,11 @@ impl Connection<'_> {
         // Bounded by the size of one read, after which the writer has its turn again.
         while let Some(line) = self.decoder.next_line() {
             match line {
-                Line::Full(line) => self.peer.handle_line(self.room.keep(line), now),
+                Line::Full(line) if self.room.try_grow_to(line.len()).is_ok() => {
+                    self.peer.handle_line(self.room.keep(line), now);
+                }
+                // It came whole, before its size was known.
+                Line::Full(line) => self.peer.handle_skipped(&line, &NoRoom.failure(Executed::Unknown), now),
                 Line::Oversize { prefix, .. } => {
                     let no_room = std::mem::take(&mut self.no_room);
                     let failure = if no_room { NoRoom.failure(Executed::Unknown) } else { Failure::too_large() };
