@@ -54,6 +54,8 @@ pub(crate) struct LineDecoder {
     /// The largest capacity seen since the last allocation was given back, in bytes. The buffer alone cannot tell: it
     /// reports only the room behind its start.
     peak: usize,
+    /// Bytes of lines that have left this allocation, which a slice of it keeps alive.
+    passed: usize,
     max_line_bytes: usize,
     discard: Option<Discard>,
 }
@@ -61,7 +63,7 @@ pub(crate) struct LineDecoder {
 impl LineDecoder {
     /// A decoder that refuses lines longer than `max_line_bytes` (without the LF; a CR before it counts).
     pub(crate) fn new(max_line_bytes: usize) -> Self {
-        Self { buffer: BytesMut::new(), scanned: 0, peak: 0, max_line_bytes, discard: None }
+        Self { buffer: BytesMut::new(), scanned: 0, peak: 0, passed: 0, max_line_bytes, discard: None }
     }
 
     /// The buffer to append to, with spare room for one read.
@@ -75,6 +77,10 @@ impl LineDecoder {
         }
         if length <= READ_BYTES {
             self.buffer.reserve(READ_BYTES);
+            // A large allocation may have been taken up again from its beginning.
+            if self.buffer.capacity() <= KEEP_BYTES {
+                self.passed = 0;
+            }
         } else {
             // Doubling, but never beyond what one line may need: a stream without newlines must not cost twice the limit.
             let ceiling = self.max_line_bytes.saturating_add(READ_BYTES);
@@ -84,6 +90,7 @@ impl LineDecoder {
             let mut grown = BytesMut::with_capacity(capacity);
             grown.extend_from_slice(&self.buffer);
             self.buffer = grown;
+            self.passed = 0;
         }
         &mut self.buffer
     }
@@ -131,6 +138,8 @@ impl LineDecoder {
 
     /// Takes `length` bytes and the newline after them off the buffer. `None` for a blank line.
     fn take(&mut self, length: usize) -> Option<Line> {
+        let passed = self.passed;
+        self.passed += length + 1;
         if let Some(discard) = self.discard.take() {
             self.buffer.advance(length + 1);
             return Some(Line::Oversize { prefix: discard.prefix, bytes: discard.bytes + length as u64 });
@@ -149,7 +158,8 @@ impl LineDecoder {
             return None;
         }
         // A short line after a long one must not keep the long one's memory.
-        let apart = self.peak > KEEP_BYTES && line.len() < PREFIX_BYTES;
+        let is_short = line.len() < PREFIX_BYTES || passed / 4 > line.len();
+        let apart = self.peak > KEEP_BYTES && is_short;
         Some(Line::Full(if apart { Bytes::copy_from_slice(&line) } else { line.freeze() }))
     }
 
@@ -191,6 +201,7 @@ impl LineDecoder {
     fn replace(&mut self, buffer: BytesMut) {
         self.peak = buffer.capacity();
         self.scanned = buffer.len();
+        self.passed = 0;
         self.buffer = buffer;
     }
 }

@@ -116,6 +116,20 @@ fn a_line_is_a_slice_of_the_read_buffer() {
 }
 
 #[test]
+fn a_line_after_a_much_longer_one_does_not_keep_its_memory() {
+    let mut decoder = LineDecoder::new(16 * 1024 * 1024);
+    let mut input = Vec::new();
+    for length in [3 << 20, 20 * 1024, 2 << 20] {
+        input.extend(std::iter::repeat_n(b'a', length).chain([b'\n']));
+    }
+    decoder.buffer().extend_from_slice(&input);
+    let range = decoder.buffer.as_ptr_range();
+    let lines: Vec<Line> = std::iter::from_fn(|| decoder.next_line()).collect();
+    let within = lines.iter().map(|line| matches!(line, Line::Full(bytes) if range.contains(&bytes.as_ptr())));
+    assert_eq!(within.collect::<Vec<bool>>(), [true, false, true], "large lines are not copied");
+}
+
+#[test]
 fn short_lines_reuse_one_allocation() {
     let mut decoder = LineDecoder::new(1024);
     decoder.buffer().extend_from_slice(b"x\n");
