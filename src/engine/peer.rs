@@ -26,7 +26,8 @@ use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject, elements};
-use crate::wire::start::Start;
+
+mod skipped;
 
 /// News between two drains; a flood of them is cut.
 const MAX_EVENTS: usize = 64;
@@ -287,54 +288,6 @@ impl<P: CallPort> Peer<P> {
             Message::Notification(notification) => self.handle_notification(notification, now),
             Message::Request(request) => self.handle_request(&request),
         }
-    }
-
-    /// A line was skipped. Its call or the reading of its list ends; where its start does not tell whose it is, all that are in
-    /// flight do.
-    pub(crate) fn handle_skipped(&mut self, start: &[u8], failure: &Failure, now: Instant) {
-        self.fault(Fault::Oversize);
-        let start = Start::of(start);
-        let ours = |id| std::str::from_utf8(id).ok()?.parse().ok().map(WireId);
-        match start {
-            Start::Request(_) | Start::Notifies | Start::Asks => {}
-            Start::Answer(id) if let Some(id) = ours(id) => self.give_up(id, failure, now),
-            Start::Answer(_) | Start::Unknown => {
-                // Those that are asked for again on the way are not given up a second time.
-                for id in self.pending.find_all(|waiting| matches!(waiting, Waiting::Call(_) | Waiting::List(..))) {
-                    self.give_up(id, failure, now);
-                }
-            }
-        }
-    }
-
-    /// Ends a call or the reading of a list without its answer; other requests of our own go on waiting.
-    fn give_up(&mut self, id: WireId, failure: &Failure, now: Instant) {
-        if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
-            return;
-        }
-        match self.pending.take(id) {
-            Lookup::Found(Waiting::Call(port)) => port.done(Outcome::Failed(failure.clone())),
-            Lookup::Found(Waiting::List(reading, _)) if failure.reason == Reason::Busy => {
-                self.list_unread(reading.list, now);
-            }
-            Lookup::Found(Waiting::List(reading, _)) => {
-                self.inventory.skipped.push(format!("{}: {}", reading.list.member(), failure.detail));
-                self.fault(Fault::BadList);
-                self.list_done(reading.list, None, now);
-            }
-            _ => {}
-        }
-    }
-
-    /// The gateway had no room for the answer, of which the server knows nothing: the list is read again when it is due.
-    fn list_unread(&mut self, list: List, now: Instant) {
-        self.reading.retain(|reading| *reading != list);
-        for lists in [&mut self.stale, &mut self.unread] {
-            if !lists.contains(&list) {
-                lists.push(list);
-            }
-        }
-        self.read_stale(now);
     }
 
     /// The process or its pipe has ended. Every call in flight ends; whether it was executed is not known.

@@ -354,7 +354,7 @@ fn the_error_of_a_subscription_is_judged_like_any_other() {
     let line = format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"error":{error}}}"#);
     let (gateway, _server) = gateway(Way::Stdio, "legacy", &json!({"resources/subscribe": [line]}));
     let mut client =
-        Mcp::http_at(gateway.address, gateway.token(), Era::Legacy, "/mcp", json!({"elicitation": {"url": {}}}));
+        Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({"elicitation": {"url": {}}}));
     let answer = client.request("resources/subscribe", json!({"uri": "fx://doc/1"}));
     assert_eq!(answer.code(), Some(-32603), "{}", answer.raw);
     assert!(!answer.raw.contains(url), "{}", answer.raw);
