@@ -19,7 +19,8 @@ impl<'a> Start<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         let (mut id, mut asks) = (None, false);
         let found = Self::read(bytes, &mut id, &mut asks);
-        found.unwrap_or(if asks { Self::Asks } else { Self::Unknown })
+        // Its method may be what is too large.
+        found.unwrap_or(if asks { id.map_or(Self::Asks, Self::Request) } else { Self::Unknown })
     }
 
     fn read(bytes: &'a [u8], id: &mut Option<&'a [u8]>, asks: &mut bool) -> Option<Self> {
@@ -75,6 +76,7 @@ mod tests {
             (r#"{"method":"tools/call","params":{"id":7,"#, Start::Asks),
             (r#"{"method":"tools/call","id":"\u0061","params":{"#, Start::Asks),
             (r#"{"method":"tools/call","id":7"#, Start::Asks),
+            (r#"{"id":7,"method":"tools/aaaaaaaaaaaaaaaa"#, Start::Request(b"7")),
             (r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"id":7"#, Start::Notifies),
             (r#"{"jsonrpc":"2.0","result":{"id":7},"id":"#, Start::Unknown),
             (r#"{"jsonrpc":"2.0","id":7.5,"result":"#, Start::Unknown),

@@ -352,7 +352,9 @@ fn the_error_of_a_subscription_is_judged_like_any_other() {
     let page = json!({"mode": "url", "message": "Go", "url": url, "elicitationId": "e"});
     let error = json!({"code": -32042, "message": format!("open {url}"), "data": {"elicitations": [page]}});
     let line = format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"error":{error}}}"#);
-    let (gateway, _server) = gateway(Way::Stdio, "legacy", &json!({"resources/subscribe": [line]}));
+    let greeting = r#"{"jsonrpc":"2.0","id":${ID},"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"x","version":"1"},"capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true}}}}"#;
+    let script = json!({"initialize": [greeting], "resources/subscribe": [line]});
+    let (gateway, _server) = gateway(Way::Stdio, "legacy", &script);
     let mut client =
         Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({"elicitation": {"url": {}}}));
     let answer = client.request("resources/subscribe", json!({"uri": "fx://doc/1"}));

@@ -265,6 +265,11 @@ impl Connection {
                 ControlFlow::Continue(())
             }
             Start::Notifies => ControlFlow::Continue(()),
+            // Nobody is known to wait for an answer to a line that says nothing before it is too large.
+            Start::Unknown if !no_room => {
+                self.complain(code, text).await;
+                ControlFlow::Continue(())
+            }
             Start::Request(_) | Start::Asks | Start::Unknown => {
                 self.complain(code, text).await;
                 ControlFlow::Break(())
