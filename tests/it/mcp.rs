@@ -256,9 +256,11 @@ impl Mcp {
         Open { id: id.clone(), conn, head: None, events: Events::default() }
     }
 
-    /// The stream of a legacy session for what belongs to no request.
+    /// The stream of a legacy session for what belongs to no request, once it is open: before that nothing is told on it.
     pub(crate) fn listen(&self) -> Open {
-        self.get(&[])
+        let mut stream = self.get(&[]);
+        stream.head();
+        stream
     }
 
     /// The stream that an event of that id was on, after it.
