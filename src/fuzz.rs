@@ -1,4 +1,4 @@
-//! What has to hold for any bytes at all: one property for each door by which others send them.
+//! Properties that hold for any bytes at all: one for each door by which others send them.
 //!
 //! A property takes the bytes, lets the real functions read them and asserts what must be true of the outcome; a panic is a
 //! finding. `tests/fuzz` runs each under `libFuzzer`, and the unit tests run its kept corpus and mutations of that. Compiled for

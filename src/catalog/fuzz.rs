@@ -1,4 +1,4 @@
-//! What has to hold for names, templates and cursors.
+//! Properties of names, templates and cursors.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use std::collections::BTreeSet;

@@ -31,7 +31,7 @@ impl Template {
     }
 }
 
-/// What the expression between two braces may stand for. `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}` and exploded variables cross path
+/// The texts that an expression between two braces matches. `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}` and exploded variables cross path
 /// segments; `{#x}`, `{.x}`, `{/x}`, `{;x}`, `{?x}` and `{&x}` may expand to nothing.
 fn expression(inner: &str) -> &'static str {
     let operator = inner.chars().next().unwrap_or(' ');

@@ -1,4 +1,4 @@
-//! What has to hold for any text of a configuration.
+//! Properties of the configuration, for any text.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Config, doubts, parse, secret, show};
 use crate::policy::Policy;
 
-/// What every variable and file holds.
+/// The value of every variable and file.
 const CANARY: &str = "canary-7f3a91c4e2b8d605-canary";
 
 fn read(text: &str) -> Option<Config> {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 /// Bits of the mode by which others write.
 const WRITE: u32 = 0o022;
-/// Whoever may write to a directory with this bit can remove and rename nothing of ours in it.
+/// In a directory with this bit other users can make files, but cannot remove or rename ours.
 const STICKY: u32 = 0o1000;
 
 /// Bits that a file must not have which others may read.

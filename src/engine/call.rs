@@ -170,7 +170,7 @@ impl Executed {
 }
 
 impl Outcome {
-    /// What an upstream's answer means for the call that it answers.
+    /// The outcome of the call that an upstream's response answers.
     pub(crate) fn of(response: Response, era: Era) -> Self {
         match response.outcome {
             _ if response.broken.is_some() => Self::Failed(Failure::too_large()),

@@ -1,4 +1,4 @@
-//! What has to hold for states that clients carry, and for whatever a server says on its pipe.
+//! Properties of states that clients carry, and of the peer of a server that may say anything.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use std::cell::Cell;
@@ -27,7 +27,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 const NOW: Duration = Duration::from_secs(100);
 
-/// What was sealed opens as it was, for its scope alone, and no other text opens at all.
+/// A sealed state opens unchanged and for its scope alone; no other text opens.
 pub(crate) fn states(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let arguments = value(data);

@@ -1,4 +1,4 @@
-//! What foreign bytes cost: sixteen times as many may cost about sixteen times as much, whatever they say.
+//! The cost of foreign bytes: sixteen times as many may cost about sixteen times as much, for any content.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What has to hold for whatever an upstream lists, asks and answers.
+//! Properties of the lists, questions and answers of an upstream.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use super::elicitation::Terms;

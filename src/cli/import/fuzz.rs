@@ -1,4 +1,4 @@
-//! What has to hold for any file of a host.
+//! Properties of the import, for any file of a host.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::convert_for;
 use crate::config;
 
-/// What is imported is a configuration, and everything else in it is a comment.
+/// The import of any file is a configuration; everything else in it is a comment.
 pub(crate) fn import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let path = PathBuf::from("/home/a/project/.vscode/mcp.json");

@@ -265,7 +265,7 @@ impl Connection {
                 ControlFlow::Continue(())
             }
             Start::Notifies => ControlFlow::Continue(()),
-            // Nobody is known to wait for an answer to a line that says nothing before it is too large.
+            // The start of this line names no request, so no caller is known to wait for an answer.
             Start::Unknown if !no_room => {
                 self.complain(code, text).await;
                 ControlFlow::Continue(())
