@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
@@ -78,6 +79,8 @@ pub(super) struct Bench {
     peers: Peers,
     pub(super) gateway: Gateway,
     pub(super) calls: Vec<Call>,
+    /// How many runs of the inspector there were.
+    inspections: AtomicUsize,
     /// The servers that listen, which end with this.
     _listening: Vec<Listening>,
 }
@@ -130,7 +133,7 @@ impl Bench {
         ];
         let names: Vec<&str> = calls.iter().map(|call| call.name).collect();
         gateway.wait_for_tools_within(Duration::from_secs(90), &names);
-        Some(Self { peers, gateway, calls, _listening: vec![old, new] })
+        Some(Self { peers, gateway, calls, inspections: AtomicUsize::new(0), _listening: vec![old, new] })
     }
 
     /// A gateway before `server-everything` alone, and a record of what that is told.
@@ -211,7 +214,9 @@ impl Bench {
                 json!({"command": command[0], "args": command[1..], "env": self.environment()})
             }
         };
-        let file = format!("work/inspector-{face:?}.json");
+        // One file a run: two run at a time, and a file that is written anew is empty for a moment.
+        let run = self.inspections.fetch_add(1, Ordering::Relaxed);
+        let file = format!("work/inspector-{run}.json");
         let file = self.gateway.world.write(&file, &json!({"mcpServers": {"gateway": server}}).to_string());
         let mut command = Command::new(self.peers.node());
         command.arg(self.peers.package("inspector").join("clients/launcher/build/index.js"));
