@@ -82,17 +82,21 @@ fn ended(gateway: &Gateway) -> u64 {
     calls.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// Waits until so many calls have ended, and holds the memory against the budget all the while. Another client is answered.
+/// Waits until so many calls have ended, and holds the memory against the budget all the while. Another client is answered;
+/// where the budget is spent at that moment it is told to come again, and is answered in the end.
 fn stays_within(gateway: &Gateway, calls: u64, what: &str) {
     let mut other = gateway.modern();
     let (mut most, mut said) = (0, 0);
     let deadline = Instant::now() + Duration::from_secs(300);
-    while ended(gateway) < calls + said {
+    while said == 0 || ended(gateway) < calls + said {
         most = most.max(anonymous(gateway));
+        assert!(Instant::now() < deadline, "{what}: {} of {calls} calls ended", ended(gateway) - said);
         let answer = other.call("other__echo", json!({"text": "still here"}));
+        if answer.message["error"]["message"] == "too many calls in flight" {
+            continue;
+        }
         assert_eq!(answer.message["result"]["content"][0]["text"], "still here", "{what}: {}", answer.raw);
         said += 1;
-        assert!(Instant::now() < deadline, "{what}: {} of {calls} calls ended", ended(gateway) - said);
     }
     most = most.max(anonymous(gateway));
     let (most, bound) = (most / MIB, (BUDGET + BESIDE) / MIB);
