@@ -31,6 +31,8 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     eras.iter().flat_map(|era| play(era).into_iter().map(move |why| format!("{era}: {why}"))).collect()
 }
 
+const PATIENCE: &str = "call-timeout = \"10m\"\ncall-max = \"10m\"";
+
 /// A gateway with the upstream `bad` and beside it `fx`, which is to notice nothing.
 struct Scene {
     gateway: Gateway,
@@ -47,7 +49,9 @@ impl Scene {
         let path = setup.world.write("work/script.json", &script.to_string());
         let log = Log::new(&setup.world.path("work"), "bad");
         let fake = change(Fake::stdio(era).with("--script", path.to_str().unwrap()).logging(&log));
-        let gateway = setup.fake("fx", &Fake::stdio("both")).fake("bad", &fake).start();
+        // What floods the gateway may keep a busy machine for minutes.
+        let setup = setup.fake("fx", &Fake::stdio("both")).fake("bad", &fake).toml(PATIENCE);
+        let gateway = setup.start();
         gateway.wait_for_tools(&["fx__echo"]);
         Self { gateway, log }
     }
@@ -85,7 +89,7 @@ impl Scene {
     /// What is listed of the upstream, once all its lists have been read: the prompts are listed then too.
     fn listed(&self) -> Vec<Value> {
         let mut client = self.client();
-        within(Duration::from_secs(180), "the lists of `bad` are read", || {
+        within(Duration::from_secs(600), "the lists of `bad` are read", || {
             client.list("prompts/list", "prompts").iter().any(|prompt| prompt["name"] == "bad__p")
         });
         let mut tools = client.list("tools/list", "tools");
