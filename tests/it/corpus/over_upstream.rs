@@ -202,7 +202,7 @@ fn storm(_case: &Case, era: &str) -> Vec<String> {
     let list = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private",
         "tools": [tool("echo"), tool("sleep"), tool("t${N}")]});
     let list = format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{list}}}"#);
-    let flood = json!({"storm": CHANGED, "count": 20_000});
+    let flood = json!({"storm": CHANGED, "count": 10_000});
     let scene = Scene::called(era, &json!({"tools/call/echo": [flood, GOOD], "tools/list": [list]}));
     let mut client = scene.client();
     let wanted = json!({"notifications": {"toolsListChanged": true}});
