@@ -31,7 +31,8 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     eras.iter().flat_map(|era| play(era).into_iter().map(move |why| format!("{era}: {why}"))).collect()
 }
 
-const PATIENCE: &str = "call-timeout = \"10m\"\ncall-max = \"10m\"";
+/// What floods the gateway may keep a busy machine for minutes.
+const PATIENCE: &str = "start-timeout = \"10m\"\ncall-timeout = \"10m\"\ncall-max = \"10m\"";
 
 /// A gateway with the upstream `bad` and beside it `fx`, which is to notice nothing.
 struct Scene {
@@ -49,7 +50,6 @@ impl Scene {
         let path = setup.world.write("work/script.json", &script.to_string());
         let log = Log::new(&setup.world.path("work"), "bad");
         let fake = change(Fake::stdio(era).with("--script", path.to_str().unwrap()).logging(&log));
-        // What floods the gateway may keep a busy machine for minutes.
         let setup = setup.fake("fx", &Fake::stdio("both")).fake("bad", &fake).toml(PATIENCE);
         let gateway = setup.start();
         gateway.wait_for_tools(&["fx__echo"]);
