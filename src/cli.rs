@@ -26,7 +26,7 @@ mod tools;
 
 use output::{Failure, print};
 
-use crate::runtime::upstream::process;
+use crate::upstream::process;
 
 /// Everything went well.
 const OK: u8 = 0;

@@ -32,7 +32,7 @@ pub const TARGETS: &[Target] = &[
     ("audit", crate::policy::fuzz::audit),
     ("configuration", crate::config::fuzz::configuration),
     ("import", crate::cli::import::fuzz::import),
-    ("text", crate::runtime::console::fuzz::text),
+    ("text", crate::console::fuzz::text),
 ];
 
 /// Checks one property.

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::output::{Failure, complain, print};
 use super::{CONFIG, Common, NO, OK, UNAVAILABLE, USAGE, daemon, source};
-use crate::runtime::db::Db;
-use crate::runtime::ledger::{Wish, beside, json};
+use crate::store::approvals::{Wish, beside, json};
+use crate::store::db::Db;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::output::{Failure, print};
 use super::{CONFIG, Common, NO, OK, SOFTWARE, USAGE, source};
 use crate::config;
-use crate::runtime::audit::verify::{Anchor, Report, verify};
-use crate::runtime::audit::{Folder, kept_in, tail::Tail};
+use crate::store::audit::verify::{Anchor, Report, verify};
+use crate::store::audit::{Folder, kept_in, tail::Tail};
 use crate::wire::foreign;
 
 /// How often `tail -f` looks for new records.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::output::Failure;
 use super::{Common, NO, UNAVAILABLE, source};
-use crate::runtime::admin::{Hello, hello_line};
+use crate::daemon::admin::{Hello, hello_line};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// A daemon that does not answer for so long hangs.

@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use super::approvals::{Place, field, one, print_json};
 use super::output::{Failure, print, table};
 use super::{CONFIG, Common, NO, OK, source};
-use crate::runtime::audit::Journal;
-use crate::runtime::ledger::beside;
+use crate::store::approvals::beside;
+use crate::store::audit::Journal;
 use crate::wire::raw::{RawJson, RawObject};
 
 #[derive(Clone, Debug, Default, Args)]

@@ -8,9 +8,9 @@ use similar::{ChangeTag, TextDiff};
 
 use super::output::{Failure, print, table};
 use super::{CONFIG, Common, NO, OK, SOFTWARE, UNAVAILABLE, daemon, source};
-use crate::runtime::audit::Journal;
-use crate::runtime::db::Db;
-use crate::runtime::pins::{PinChange, PinKind, PinView, Pins};
+use crate::store::audit::Journal;
+use crate::store::db::Db;
+use crate::store::pins::{PinChange, PinKind, PinView, Pins};
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -221,7 +221,7 @@ impl Book {
     fn list(&mut self) -> Result<RawObject, Failure> {
         match self {
             Self::Daemon(daemon) => daemon.ask("pins.list", None),
-            Self::Disk(disk) => parsed(&crate::runtime::admin::listed(&disk.pins.list())),
+            Self::Disk(disk) => parsed(&crate::daemon::admin::listed(&disk.pins.list())),
         }
     }
 

@@ -4,10 +4,10 @@ use clap::Args;
 
 use super::output::{Failure, print};
 use super::{Common, NO, OK, USAGE, source};
+use crate::gateway::dry_run::{Trial, Verdict, decide_once};
+use crate::gateway::service::LOCAL;
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;
-use crate::runtime::service::LOCAL;
-use crate::runtime::trial::{Trial, Verdict, decide_once};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 

@@ -11,11 +11,11 @@ use super::output::{Failure, print};
 use super::source::{self, Loaded};
 use super::{CONFIG, Common, LogFormat, OK, SOFTWARE, ServeArgs, USAGE};
 use crate::config::{self, Auth};
-use crate::runtime::admin::{self, Access};
-use crate::runtime::audit::MAIN;
-use crate::runtime::gateway::{Addresses, Gateway, StartError};
-use crate::runtime::systemd;
-use crate::runtime::watch::{FileWatch, QUIET};
+use crate::daemon::admin::{self, Access};
+use crate::daemon::file_watch::{FileWatch, QUIET};
+use crate::daemon::gateway::{Addresses, Gateway, StartError};
+use crate::daemon::systemd;
+use crate::store::audit::MAIN;
 use crate::telemetry::logs;
 
 pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {

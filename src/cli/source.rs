@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use super::output::Failure;
 use super::{CONFIG, Common, USAGE};
 use crate::config::{self, Config, Located, Target, Warning, guard};
-use crate::runtime::gateway::ConfigSource;
-use crate::runtime::seal::KeySource;
-use crate::runtime::store::Store;
+use crate::daemon::gateway::ConfigSource;
+use crate::store::directory::Store;
+use crate::store::seal::KeySource;
 
 /// The configuration that is built in.
 const EMBEDDED: &str = include_str!("../../config/embedded.toml");

@@ -9,10 +9,10 @@ use super::output::Failure;
 use super::source::{self, Loaded};
 use super::{CONFIG, Common, OK, SOFTWARE, StdioArgs, USAGE, daemon, relay, serve};
 use crate::config::{Filter, Profile};
-use crate::runtime::audit::chain_of_its_own;
-use crate::runtime::gateway::Gateway;
-use crate::runtime::server::lines;
-use crate::runtime::service::LOCAL;
+use crate::daemon::gateway::Gateway;
+use crate::gateway::service::LOCAL;
+use crate::serve::lines;
+use crate::store::audit::chain_of_its_own;
 
 /// The view that `--transparent` makes.
 const TRANSPARENT: &str = "transparent";

@@ -1,0 +1,181 @@
+//! A future that wakes itself while it is polled is polled again at once.
+//!
+//! A connection of hyper does that with every request: its service asks the connection for the body, and both are one task. To the
+//! runtime this is a task that yields: it goes to the end of the queue, and another thread is woken that may take it to another
+//! core. That took longer than the call.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::task::AtomicWaker;
+
+/// Polls in a row, after which others have their turn.
+const ROUNDS: usize = 4;
+
+/// It is being polled. Else, to wake it is the task's business.
+const POLLED: u8 = 1;
+/// It was woken since its poll began.
+const WOKEN: u8 = 2;
+
+#[derive(Debug, Default)]
+struct State {
+    phase: AtomicU8,
+    task: AtomicWaker,
+}
+
+impl Wake for State {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Both sides swap or set bits in one step: whichever of this and the next poll's beginning comes second sees the other.
+        if self.phase.fetch_or(WOKEN, Ordering::AcqRel) & POLLED == 0 {
+            self.task.wake();
+        }
+    }
+}
+
+/// The future, polled as the module says. It is boxed: in a future of its own it would stand twice.
+pub(crate) fn repolled<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let mut future = Box::pin(future);
+    let state = Arc::new(State::default());
+    let waker = Waker::from(Arc::clone(&state));
+    poll_fn(move |cx| {
+        state.task.register(cx.waker());
+        for _ in 0..ROUNDS {
+            state.phase.swap(POLLED, Ordering::AcqRel);
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Poll::Ready(output);
+            }
+            if state.phase.compare_exchange(POLLED, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Poll::Pending;
+            }
+        }
+        // Others have their turn; whoever wakes it from here on wakes the task.
+        state.phase.swap(0, Ordering::AcqRel);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use std::pin::pin;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes itself in its first `times` polls and is ready after `ready`.
+    fn restless(times: usize, ready: usize) -> (Arc<AtomicUsize>, impl Future<Output = ()>) {
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&polls);
+        let future = poll_fn(move |cx: &mut Context<'_>| {
+            let poll = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            if poll <= times {
+                cx.waker().wake_by_ref();
+            }
+            if poll > ready { Poll::Ready(()) } else { Poll::Pending }
+        });
+        (polls, future)
+    }
+
+    #[test]
+    fn what_wakes_itself_is_polled_again_and_its_task_is_not_woken() {
+        for (label, times, ready, polls, wakes, is_ready) in [
+            ("rests", 0, 9, 1, 0, false),
+            ("twice", 2, 9, 3, 0, false),
+            ("until it is ready", 9, 2, 3, 0, true),
+            ("without end", 9, 9, ROUNDS, 1, false),
+        ] {
+            let (polled, future) = restless(times, ready);
+            let task = Arc::new(Count::default());
+            let waker = Waker::from(Arc::clone(&task));
+            let mut future = pin!(repolled(future));
+            let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
+            assert_eq!(poll.is_ready(), is_ready, "{label}");
+            let got = (polled.load(Ordering::Relaxed), task.0.load(Ordering::Relaxed));
+            assert_eq!(got, (polls, wakes), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_wake_between_polls_wakes_the_task() {
+        let (kept, mut first) = (Arc::new(AtomicWaker::new()), true);
+        let of_future = Arc::clone(&kept);
+        let future = poll_fn(move |cx: &mut Context<'_>| {
+            of_future.register(cx.waker());
+            if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
+        });
+        let task = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&task));
+        let mut future = pin!(repolled(future));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        kept.wake();
+        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    }
+
+    #[test]
+    fn the_task_that_polled_last_is_woken() {
+        let kept = Arc::new(AtomicWaker::new());
+        let of_future = Arc::clone(&kept);
+        let future = poll_fn(move |cx: &mut Context<'_>| {
+            of_future.register(cx.waker());
+            Poll::<()>::Pending
+        });
+        let mut future = pin!(repolled(future));
+        let tasks = [Arc::new(Count::default()), Arc::new(Count::default())];
+        for task in &tasks {
+            let waker = Waker::from(Arc::clone(task));
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        kept.wake();
+        assert_eq!(tasks.map(|task| task.0.load(Ordering::Relaxed)), [0, 1]);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_wake_is_lost() {
+        const MESSAGES: u32 = 100_000;
+        let (there, mut comes) = tokio::sync::mpsc::channel::<tokio::sync::oneshot::Sender<u32>>(1);
+        let tasks = crate::base::task_group::TaskGroup::default();
+        let answering = async move {
+            let mut number = 0;
+            while let Some(reply) = comes.recv().await {
+                if reply.send(number).is_err() {
+                    return;
+                }
+                number += 1;
+            }
+        };
+        let (done, ended) = tokio::sync::oneshot::channel();
+        let asking = async move {
+            let mut got = 0;
+            for number in 0..MESSAGES {
+                let (reply, answer) = tokio::sync::oneshot::channel();
+                if there.send(reply).await.is_err() || answer.await != Ok(number) {
+                    break;
+                }
+                got = number + 1;
+            }
+            done.send(got).unwrap_or_default();
+        };
+        tasks.spawn("answering", repolled(answering));
+        tasks.spawn("asking", repolled(asking));
+        let got = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
+        assert_eq!(got.expect("a wake was lost"), Ok(MESSAGES));
+        tasks.join().await;
+    }
+}

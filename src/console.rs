@@ -1,0 +1,183 @@
+//! The console: server-rendered pages for the operator, on a loopback listener of their own.
+//!
+//! # Who gets in
+//! The file `console-token` in the state directory, or a link from `headend console`, which the daemon makes for the local
+//! user and root alone. Either shows the operator, so whoever is signed in may answer approvals (evidence L2) *and* approve
+//! pins and launches, which otherwise are the command line's. The token of MCP clients opens nothing here, and an address that
+//! a client is shown (`/approvals/<id>`) carries no authority: it leads to the door.
+//!
+//! # What a page can do
+//! Reading changes nothing. Every change is a POST with the session's cookie, the CSRF token of that session, and, where the
+//! browser says it, from a page of this very origin. A one-time link is used up by the POST behind its button, not by looking
+//! at it, so programs that fetch links burn nothing.
+//!
+//! # What is shown
+//! Everything is escaped by the templates; of text that is not ours hidden characters are spelled out besides, and longer
+//! texts stand in a labelled block. Pages work without scripts; with scripts `console.js` follows `/events`.
+//!
+//! `desk` is the seam to the gateway, `live_desk` the gateway behind it.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use self::desk::Desk;
+use self::session::Doors;
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::config::Limits;
+use crate::listener::address::Network;
+use crate::listener::body::Attended;
+use crate::listener::coded::Coded;
+use crate::listener::guard::Guard;
+use crate::listener::lobby::{Guest, Lobby, LobbyLimits, Standing};
+use crate::listener::pace::{Paced, Patience};
+use crate::serve::http_server::close_if_dismissed;
+
+pub(crate) mod desk;
+mod events;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+pub(crate) mod live_desk;
+mod page;
+mod reply;
+mod route;
+mod session;
+mod text;
+
+/// Connections of signed-in browsers at one time; each opens six.
+const MAX_CONNECTIONS: usize = 128;
+/// Connections that are not signed in.
+pub(crate) const ANONYMOUS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
+/// File descriptors that the console takes at most.
+pub(crate) const DESCRIPTORS: usize = MAX_CONNECTIONS + ANONYMOUS.descriptors();
+/// A head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a program on another
+/// port must not be able to sign the operator out with those.
+const MAX_HEAD: usize = 768 * 1024;
+/// Pages that follow what happens.
+const MAX_STREAMS: usize = 48;
+const PATIENCE: Patience = Patience {
+    first_byte: Duration::from_secs(10),
+    head: Duration::from_secs(10),
+    idle: Duration::from_secs(60),
+    write: Duration::from_secs(30),
+};
+
+/// A console that can be served.
+pub(crate) struct Console {
+    desk: Arc<dyn Desk>,
+    doors: Doors,
+    guard: Guard,
+    base: Arc<str>,
+    places: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl std::fmt::Debug for Console {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Console({})", self.base)
+    }
+}
+
+impl Console {
+    /// `token` is the operator's; streams end when `stop` fires.
+    pub(crate) fn new(desk: Arc<dyn Desk>, token: &str, local: SocketAddr, stop: CancellationToken) -> Self {
+        Self {
+            desk,
+            doors: Doors::new(token),
+            // No host and no origin but its own, whatever other listeners are configured to take.
+            guard: Guard::new(local, &[], &[], None, &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
+            base: format!("http://{local}").into(),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            stop,
+        }
+    }
+
+    /// Where the console is, without a slash at the end.
+    pub(crate) fn base(&self) -> &Arc<str> {
+        &self.base
+    }
+
+    /// A link that signs in once, for the operator, and how long it is good for.
+    pub(crate) fn link(&self) -> (String, Duration) {
+        (format!("{}/open/{}", self.base, self.doors.make_link(clock::uptime())), session::LINK_LIFE)
+    }
+}
+
+/// Binds the listener. Where the default address is taken, for one by the console of another user, any free port will do; an
+/// address that the operator chose (`chosen`) must be had.
+///
+/// # Errors
+/// When there is no address to be had.
+pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = match TcpListener::bind(address).await {
+        Err(error) if !chosen && error.kind() == io::ErrorKind::AddrInUse => {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let other = listener.local_addr()?;
+            tracing::info!(address = %address, instead = %other, "the console's address is taken, another port is used");
+            listener
+        }
+        bound => bound?,
+    };
+    let local = listener.local_addr()?;
+    Ok((listener, local))
+}
+
+/// Accepts browsers until the console stops.
+pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: Arc<Lobby<Network>>, tasks: TaskGroup) {
+    loop {
+        let (stream, _, guest) = tokio::select! {
+            accepted = lobby.accept(&listener) => accepted,
+            () = console.stop.cancelled() => return,
+        };
+        let console = Arc::clone(&console);
+        tasks.spawn("console", async move { connection(&console, stream, guest).await });
+    }
+}
+
+/// Where a browser's connection stands: anonymous until a request with the cookie of a session.
+type Seat = Standing<Network, OwnedSemaphorePermit>;
+
+async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Network>) {
+    let phase = guest.phase().clone();
+    let seat = Seat::new(guest);
+    let paced = Paced::new(stream, PATIENCE, phase.clone());
+    let service = service_fn(|request| {
+        let busy = phase.busy();
+        let (phase, seat) = (&phase, &seat);
+        async move {
+            let mut response = reply::finish(route::handle(console, request, seat).await);
+            close_if_dismissed(&mut response, phase);
+            Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // The stream has its own, finer limits.
+        .header_read_timeout(None)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(Coded::new(paced)), service);
+    tokio::pin!(connection);
+    // A browser that goes away is no news.
+    tokio::select! {
+        ended = connection.as_mut() => drop(ended),
+        () = console.stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            drop(connection.await);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

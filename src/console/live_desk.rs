@@ -1,0 +1,258 @@
+//! The gateway as the console sees it.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::desk::{
+    Approval, DecisionView, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply,
+    UpstreamView, Wall,
+};
+use super::text::indented;
+use crate::gateway::service::Service;
+use crate::gateway::supervisor::Order;
+use crate::mcp::method::List;
+use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId};
+use crate::policy::{self, Digest, Evidence};
+use crate::store::pins::{self, PinKind, Pins};
+use crate::upstream::handle::LinkState;
+
+/// Who answers, in grants and in the audit log.
+const BY: &str = "console";
+
+/// The desk of a running gateway.
+#[derive(Debug)]
+pub(crate) struct LiveDesk {
+    service: Arc<Service>,
+    pins: Pins,
+    orders: mpsc::Sender<Order>,
+}
+
+impl LiveDesk {
+    /// `orders` are the supervisor's.
+    pub(crate) fn new(service: Arc<Service>, pins: Pins, orders: mpsc::Sender<Order>) -> Self {
+        Self { service, pins, orders }
+    }
+
+    /// Decides about a pin as it was shown, and waits until lists and calls go by it.
+    async fn judge(&self, pin: &PinKey, digest: &str, approve: bool) -> Result<(), String> {
+        let kind = PinKind::parse(&pin.kind);
+        let (Some(kind), Some(shown)) = (kind, Digest::from_hex(digest)) else {
+            return Err("The form is not of this page.".to_owned());
+        };
+        let decided = if approve {
+            self.pins.approve(&pin.name, Some(kind), shown, BY).await
+        } else {
+            self.pins.reject(&pin.name, Some(kind), shown, BY).await
+        };
+        decided.map_err(|error| sentence(&error))?;
+        let (reply, done) = oneshot::channel();
+        // Both fail only when the gateway ends.
+        drop(self.orders.send(Order::Review { reply }).await);
+        drop(done.await);
+        Ok(())
+    }
+}
+
+impl Desk for LiveDesk {
+    fn now(&self) -> Wall {
+        self.service.ledger.wall()
+    }
+
+    fn approvals(&self) -> Vec<Approval> {
+        let now = self.now();
+        let open = self.service.ledger.prompts().into_iter().filter(|prompt| prompt.until > now);
+        open.map(approval).collect()
+    }
+
+    fn approval(&self, id: &str) -> Found {
+        let Some(id) = PromptId::parse(id) else { return Found::Unknown };
+        let ledger = &self.service.ledger;
+        if let Some(prompt) = ledger.prompt(&id).filter(|prompt| prompt.until > self.now()) {
+            return Found::Open(Box::new(approval(prompt)));
+        }
+        // What is not open is settled at once.
+        ledger.settled(&id).now_or_never().map_or(Found::Closed(Ending::TimedOut), |how| Found::Closed(ending(how)))
+    }
+
+    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>> {
+        Box::pin(async move {
+            let id = PromptId::parse(id).ok_or_else(|| sentence(&CannotAnswer::Unknown))?;
+            let answer = match reply {
+                Reply::Deny => Answer::Deny,
+                Reply::Once => Answer::Allow(Lifetime::Once),
+                Reply::Session => Answer::Allow(Lifetime::Session),
+                Reply::Hour => Answer::Allow(Lifetime::Until(self.now() + 3600)),
+                Reply::UntilChanged => Answer::Allow(Lifetime::UntilChanged),
+            };
+            let answered = self.service.ledger.answer(&id, answer, Evidence::Page, BY).await;
+            answered.map(ending).map_err(|error| sentence(&error))
+        })
+    }
+
+    fn grants(&self) -> Vec<GrantView> {
+        let now = self.now();
+        let grants = self.service.ledger.grants();
+        let live = grants.iter().filter(|grant| grant.lifetime().until().is_none_or(|until| until > now));
+        let mut views: Vec<GrantView> = live.map(|grant| granted(grant)).collect();
+        views.sort_by(|a, b| (b.granted_at, &a.item).cmp(&(a.granted_at, &b.item)));
+        views
+    }
+
+    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let revoked = self.service.ledger.revoke(Some(id)).await;
+            revoked.map(|count| count > 0).map_err(|error| sentence(&error))
+        })
+    }
+
+    fn pins(&self) -> BoxFuture<'_, Vec<PinView>> {
+        Box::pin(async { self.pins.list().into_iter().map(pinned).collect() })
+    }
+
+    fn approve_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(self.judge(pin, digest, true))
+    }
+
+    fn reject_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(self.judge(pin, digest, false))
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamView> {
+        let snapshot = self.service.snapshots.load_full();
+        let view = |(index, handle): (usize, &Arc<crate::upstream::handle::Handle>)| {
+            let state = handle.main.state();
+            let mine = |lists: &[List]| {
+                let entries = snapshot.whole.catalog.entries().iter();
+                entries.filter(|entry| entry.upstream == index && lists.contains(&entry.list)).count()
+            };
+            let error = handle.last_error.load_full();
+            UpstreamView {
+                name: handle.name.as_str().to_owned(),
+                state: state.as_str(),
+                revision: match &*state {
+                    LinkState::Ready(link) => Some(link.agreed().revision.as_str()),
+                    LinkState::Idle | LinkState::Starting | LinkState::Down { .. } | LinkState::Stopped => None,
+                },
+                tools: mine(&[List::Tools]),
+                prompts: mine(&[List::Prompts]),
+                resources: mine(&[List::Resources, List::Templates]),
+                in_flight: handle.in_flight.load(Ordering::Relaxed),
+                restarts: handle.main.restarts.load(Ordering::Relaxed),
+                last_error: (!error.is_empty()).then_some(error),
+            }
+        };
+        snapshot.handles.iter().enumerate().map(view).collect()
+    }
+
+    fn decisions(&self, at_most: usize) -> Vec<DecisionView> {
+        self.service.recent.last(at_most)
+    }
+
+    fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
+        let generation = self.service.generation.clone();
+        let ledger = self.service.ledger.changed();
+        vec![
+            (Part::Approvals, ledger.clone()),
+            (Part::Grants, ledger),
+            (Part::Upstreams, generation),
+            (Part::Pins, self.pins.changes()),
+        ]
+    }
+
+    fn counts(&self) -> Vec<(Part, u64)> {
+        // An upstream that goes down tells nobody but its own calls.
+        let mut states = DefaultHasher::new();
+        for handle in &self.service.snapshots.load_full().handles {
+            (handle.name.as_str(), handle.main.state().as_str()).hash(&mut states);
+        }
+        vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
+    }
+}
+
+/// An error as a sentence for a person.
+fn sentence(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let mut chars = text.chars();
+    let first: String = chars.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
+}
+
+fn approval(prompt: Prompt) -> Approval {
+    let (asked, shown) = (prompt.asked, prompt.shown);
+    Approval {
+        id: prompt.id.to_string(),
+        caller: asked.caller.to_string(),
+        upstream: asked.upstream.to_string(),
+        kind: asked.kind.as_str(),
+        exposed: shown.exposed,
+        canonical: asked.item.to_string(),
+        rule: asked.rule.to_string(),
+        annotations: shown.annotations,
+        arguments: shown.arguments,
+        is_cut: !shown.complete,
+        hidden_characters: shown.hidden_characters,
+        arguments_digest: asked.arguments.short(),
+        definition_digest: asked.definition.short(),
+        has_session: asked.session.is_some(),
+        need: asked.need,
+        opened_at: prompt.opened_at,
+        until: prompt.until,
+    }
+}
+
+const fn ending(how: Closed) -> Ending {
+    match how {
+        Closed::Granted => Ending::Granted,
+        Closed::Denied => Ending::Denied,
+        Closed::Dismissed => Ending::Dismissed,
+        Closed::TimedOut => Ending::TimedOut,
+        Closed::Superseded => Ending::Superseded,
+    }
+}
+
+fn granted(grant: &Grant) -> GrantView {
+    let asked = grant.asked();
+    GrantView {
+        id: grant.id().to_string(),
+        caller: asked.caller.to_string(),
+        kind: asked.kind.as_str(),
+        item: asked.item.to_string(),
+        rule: asked.rule.to_string(),
+        lifetime: match grant.lifetime() {
+            Lifetime::Once => LifetimeView::Once,
+            Lifetime::Session => LifetimeView::Session,
+            Lifetime::Until(until) => LifetimeView::Until(until),
+            Lifetime::UntilChanged => LifetimeView::UntilChanged,
+        },
+        exact: grant.arguments() == Arguments::Exact,
+        destructive: asked.destructive,
+        evidence: grant.evidence(),
+        by: grant.by().to_string(),
+        granted_at: grant.granted_at(),
+        last_used: (grant.uses() > 0).then(|| grant.last_used()),
+        uses: grant.uses(),
+    }
+}
+
+fn pinned(pin: pins::PinView) -> PinView {
+    let text = |json: Option<String>| json.map(|json| indented(&json));
+    PinView {
+        key: PinKey { upstream: pin.upstream, kind: pin.kind.as_str().to_owned(), name: pin.name },
+        state: match pin.state {
+            policy::PinState::Pinned => PinState::Pinned,
+            policy::PinState::Quarantined => PinState::New,
+            policy::PinState::Changed => PinState::Changed,
+            policy::PinState::Rejected => PinState::Rejected,
+        },
+        approved: text(pin.approved),
+        waiting: text(pin.waiting),
+        why: pin.by,
+        waiting_digest: pin.waiting_digest.map(|digest| digest.hex()).unwrap_or_default(),
+        since: pin.since,
+    }
+}

@@ -1,0 +1,447 @@
+//! The pages as values: what the templates in `pages/` show. Foreign text is made visible here and escaped there.
+
+use askama::Template;
+
+use super::desk::{Approval, DecisionView, Ending, GrantView, LifetimeView, PinState, PinView, UpstreamView, Wall};
+use super::session::Notice;
+use super::text::{Piece, PieceKind, ago, block, counted, diff, json, moment, span, visible};
+use crate::policy::{Annotations, Evidence};
+use crate::wire::foreign::hidden_in;
+
+/// The page that is looked at, for the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Overview,
+    Grants,
+    Pins,
+    Upstreams,
+    Decisions,
+    Other,
+}
+
+/// What all pages of somebody who is signed in have in common.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) section: Section,
+    pub(crate) csrf: String,
+    pub(crate) notice: Option<Notice>,
+    /// Approvals that wait, and pins.
+    pub(crate) waiting: usize,
+    pub(crate) pins_waiting: usize,
+}
+
+impl Frame {
+    fn is(&self, section: &str) -> bool {
+        let own = match self.section {
+            Section::Overview => "overview",
+            Section::Grants => "grants",
+            Section::Pins => "pins",
+            Section::Upstreams => "upstreams",
+            Section::Decisions => "decisions",
+            Section::Other => "",
+        };
+        own == section
+    }
+}
+
+/// A moment, as people and machines read it.
+#[derive(Debug)]
+pub(crate) struct When {
+    pub(crate) words: String,
+    pub(crate) moment: String,
+}
+
+impl When {
+    fn past(now: Wall, at: Wall) -> Self {
+        Self { words: ago(now, at), moment: moment(at) }
+    }
+}
+
+/// What an item may do, in words, and how it is marked.
+#[derive(Debug)]
+pub(crate) struct Effect {
+    pub(crate) tone: &'static str,
+    pub(crate) text: &'static str,
+}
+
+fn effects(annotations: Annotations) -> Vec<Effect> {
+    let Annotations { read_only, destructive, open_world, known_destructive, .. } = annotations;
+    let first = match () {
+        () if read_only => Effect { tone: "calm", text: "Only reads" },
+        () if known_destructive => Effect { tone: "danger", text: "Destroys or overwrites" },
+        () if destructive => Effect { tone: "warn", text: "May change or destroy: its server does not say" },
+        () => Effect { tone: "warn", text: "Adds or changes" },
+    };
+    let mut out = vec![first];
+    if open_world {
+        out.push(Effect { tone: "calm", text: "Reaches outside" });
+    }
+    out
+}
+
+/// An approval that is open.
+#[derive(Debug)]
+pub(crate) struct Card {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    pub(crate) upstream: String,
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) canonical: Option<String>,
+    pub(crate) rule: String,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) destructive: bool,
+    pub(crate) arguments: Vec<Piece>,
+    pub(crate) no_arguments: bool,
+    pub(crate) lines: usize,
+    pub(crate) is_cut: bool,
+    pub(crate) hidden: Option<String>,
+    pub(crate) arguments_digest: String,
+    pub(crate) definition_digest: String,
+    pub(crate) has_session: bool,
+    /// Somebody who signed in here may allow it.
+    pub(crate) answerable: bool,
+    pub(crate) asked: When,
+    pub(crate) left: String,
+}
+
+impl Card {
+    pub(crate) fn new(approval: &Approval, now: Wall) -> Self {
+        let hidden = approval.hidden_characters;
+        Self {
+            id: approval.id.clone(),
+            caller: visible(&approval.caller),
+            upstream: visible(&approval.upstream),
+            kind: approval.kind,
+            name: visible(&approval.exposed),
+            canonical: (approval.canonical != approval.exposed).then(|| visible(&approval.canonical)),
+            rule: visible(&approval.rule),
+            effects: effects(approval.annotations),
+            destructive: approval.annotations.known_destructive && !approval.annotations.read_only,
+            arguments: json(&approval.arguments),
+            is_cut: approval.is_cut,
+            lines: approval.arguments.lines().count(),
+            no_arguments: matches!(approval.arguments.trim(), "" | "{}"),
+            hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
+            arguments_digest: approval.arguments_digest.clone(),
+            definition_digest: approval.definition_digest.clone(),
+            has_session: approval.has_session,
+            answerable: approval.need <= Evidence::Page,
+            asked: When::past(now, approval.opened_at),
+            left: span(approval.until.saturating_sub(now)),
+        }
+    }
+}
+
+/// An upstream's tile.
+#[derive(Debug)]
+pub(crate) struct Tile {
+    pub(crate) name: String,
+    pub(crate) state: &'static str,
+    /// How the state is marked.
+    pub(crate) tone: &'static str,
+    pub(crate) offers: String,
+    pub(crate) revision: &'static str,
+    pub(crate) in_flight: usize,
+    pub(crate) restarts: u64,
+    pub(crate) error: Option<String>,
+}
+
+impl Tile {
+    pub(crate) fn new(upstream: &UpstreamView) -> Self {
+        let UpstreamView { state, tools, prompts, resources, in_flight, restarts, .. } = *upstream;
+        let offered = [(tools, "tool"), (prompts, "prompt"), (resources, "resource")];
+        let offers: Vec<String> =
+            offered.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| counted(n, word)).collect();
+        let down = matches!(state, "down" | "stopped");
+        Self {
+            name: visible(&upstream.name),
+            state,
+            tone: match state {
+                "ready" => "good",
+                "starting" => "warn",
+                "idle" => "calm",
+                _ => "danger",
+            },
+            offers: if offers.is_empty() { "offers nothing yet".to_owned() } else { offers.join(", ") },
+            revision: upstream.revision.unwrap_or("–"),
+            in_flight,
+            restarts,
+            // What was wrong before it came up again is history.
+            error: upstream.last_error.as_ref().filter(|_| down).map(|error| visible(error)),
+        }
+    }
+}
+
+/// A decision's row.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) at: When,
+    pub(crate) decision: &'static str,
+    pub(crate) tone: &'static str,
+    pub(crate) caller: String,
+    pub(crate) kind: &'static str,
+    pub(crate) item: String,
+    pub(crate) rule: String,
+    pub(crate) why: &'static str,
+}
+
+impl Row {
+    pub(crate) fn new(decision: &DecisionView, now: Wall) -> Self {
+        let (word, tone) = match decision.decision {
+            "allow" => ("allowed", "good"),
+            "deny" => ("denied", "danger"),
+            "ask" => ("asked", "warn"),
+            _ => ("limited", "warn"),
+        };
+        Self {
+            at: When::past(now, decision.at),
+            decision: word,
+            tone,
+            caller: visible(&decision.caller),
+            kind: decision.kind,
+            item: visible(&decision.item),
+            rule: visible(&decision.rule),
+            why: decision.why,
+        }
+    }
+}
+
+/// A grant's row.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    pub(crate) kind: &'static str,
+    pub(crate) item: String,
+    pub(crate) destructive: bool,
+    pub(crate) lifetime: String,
+    pub(crate) scope: &'static str,
+    pub(crate) by: String,
+    pub(crate) level: &'static str,
+    pub(crate) rule: String,
+    pub(crate) at: When,
+    pub(crate) used: String,
+}
+
+impl Granted {
+    pub(crate) fn new(grant: &GrantView, now: Wall) -> Self {
+        let lifetime = match grant.lifetime {
+            LifetimeView::Once => "once".to_owned(),
+            LifetimeView::Session => "this session".to_owned(),
+            LifetimeView::Until(end) => format!("{} more", span(end.saturating_sub(now))),
+            LifetimeView::UntilChanged => "until it changes".to_owned(),
+        };
+        let used = match (grant.uses, grant.last_used) {
+            (0, _) | (_, None) => "not yet".to_owned(),
+            (uses, Some(last)) => {
+                format!("{}, {}", counted(usize::try_from(uses).unwrap_or(usize::MAX), "time"), ago(now, last))
+            }
+        };
+        Self {
+            id: grant.id.clone(),
+            caller: visible(&grant.caller),
+            kind: grant.kind,
+            item: visible(&grant.item),
+            destructive: grant.destructive,
+            lifetime,
+            scope: if grant.exact { "these arguments only" } else { "any arguments" },
+            by: visible(&grant.by),
+            level: match grant.evidence {
+                Evidence::Client => "asked in the client",
+                Evidence::Page => "in the console",
+                Evidence::Operator => "on the command line",
+            },
+            rule: visible(&grant.rule),
+            at: When::past(now, grant.granted_at),
+            used,
+        }
+    }
+}
+
+/// A pin that waits for a person.
+#[derive(Debug)]
+pub(crate) struct Review {
+    pub(crate) upstream: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    /// As the form sends them back: unchanged.
+    pub(crate) key: super::desk::PinKey,
+    pub(crate) digest: String,
+    pub(crate) short: String,
+    pub(crate) anchor: String,
+    pub(crate) new: bool,
+    pub(crate) rejected: bool,
+    pub(crate) launch: bool,
+    pub(crate) since: When,
+    pub(crate) why: String,
+    pub(crate) hidden: Option<String>,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+impl Review {
+    /// Whether a person should look at it: what was rejected was looked at.
+    pub(crate) fn is_due(pin: &PinView) -> bool {
+        pin.waiting.is_some() && pin.state != PinState::Rejected
+    }
+
+    /// `None` where nothing waits.
+    pub(crate) fn new(pin: &PinView, now: Wall) -> Option<Self> {
+        let waiting = pin.waiting.as_ref()?;
+        let pieces = match &pin.approved {
+            Some(approved) => diff(approved, waiting),
+            None => block(waiting),
+        };
+        let hidden = hidden_in(waiting);
+        let short: String = pin.waiting_digest.chars().take(8).collect();
+        Some(Self {
+            upstream: visible(&pin.key.upstream),
+            kind: visible(&pin.key.kind),
+            name: visible(&pin.key.name),
+            anchor: format!("pin-{short}"),
+            digest: pin.waiting_digest.clone(),
+            short,
+            new: pin.approved.is_none(),
+            rejected: pin.state == PinState::Rejected,
+            launch: pin.key.kind == "launch",
+            key: pin.key.clone(),
+            since: When::past(now, pin.since),
+            why: visible(&pin.why),
+            hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
+            pieces,
+        })
+    }
+}
+
+/// The pins of one upstream that are as approved.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    pub(crate) upstream: String,
+    pub(crate) count: String,
+    pub(crate) names: Vec<String>,
+}
+
+impl Pinned {
+    pub(crate) fn all(pins: &[PinView]) -> Vec<Self> {
+        let mut out: Vec<(String, Vec<String>)> = Vec::new();
+        for pin in pins.iter().filter(|pin| pin.state == PinState::Pinned) {
+            let (upstream, kind) = (visible(&pin.key.upstream), visible(&pin.key.kind));
+            let name = if kind == "launch" { kind } else { format!("{} ({kind})", visible(&pin.key.name)) };
+            match out.iter_mut().find(|(known, _)| *known == upstream) {
+                Some((_, names)) => names.push(name),
+                None => out.push((upstream, vec![name])),
+            }
+        }
+        out.into_iter()
+            .map(|(upstream, names)| Self { upstream, count: counted(names.len(), "definition"), names })
+            .collect()
+    }
+}
+
+impl Ending {
+    /// What became of an approval, as a heading and a sentence.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Granted => {
+                ("Allowed", "Somebody allowed it. The grant is on the page of grants as long as it is in force.")
+            }
+            Self::Denied => ("Denied", "Somebody denied it. The call was not made."),
+            Self::Dismissed => ("Dismissed", "The question was closed without an answer. The call was not made."),
+            Self::TimedOut => {
+                ("Timed out", "Nobody answered in time. The call was not made; the client may ask again.")
+            }
+            Self::Superseded => (
+                "Superseded",
+                "The tool, its upstream or the rule changed meanwhile, or the gateway was started again, so the question is void. The client may ask again.",
+            ),
+        }
+    }
+}
+
+#[derive(Debug, Template)]
+#[template(path = "overview.html", config = "src/console/askama.toml")]
+pub(crate) struct Overview {
+    pub(crate) frame: Frame,
+    pub(crate) cards: Vec<Card>,
+    pub(crate) tiles: Vec<Tile>,
+    pub(crate) troubled: usize,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "approval.html", config = "src/console/askama.toml")]
+pub(crate) struct OneApproval {
+    pub(crate) frame: Frame,
+    pub(crate) card: Card,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "closed.html", config = "src/console/askama.toml")]
+pub(crate) struct Closed {
+    pub(crate) frame: Frame,
+    pub(crate) title: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) id: String,
+}
+
+impl Closed {
+    /// `None` for an id that is not known.
+    pub(crate) fn new(frame: Frame, id: &str, ending: Option<Ending>) -> Self {
+        let unknown = (
+            "Not known",
+            "There is no open approval of this name. It may have been answered before the gateway was started again.",
+        );
+        let (title, text) = ending.map_or(unknown, Ending::words);
+        Self { frame, title, text, id: id.to_owned() }
+    }
+}
+
+#[derive(Debug, Template)]
+#[template(path = "grants.html", config = "src/console/askama.toml")]
+pub(crate) struct Grants {
+    pub(crate) frame: Frame,
+    pub(crate) grants: Vec<Granted>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "pins.html", config = "src/console/askama.toml")]
+pub(crate) struct Pins {
+    pub(crate) frame: Frame,
+    pub(crate) reviews: Vec<Review>,
+    pub(crate) pinned: Vec<Pinned>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "upstreams.html", config = "src/console/askama.toml")]
+pub(crate) struct Upstreams {
+    pub(crate) frame: Frame,
+    pub(crate) tiles: Vec<Tile>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "decisions.html", config = "src/console/askama.toml")]
+pub(crate) struct Decisions {
+    pub(crate) frame: Frame,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "sign_in.html", config = "src/console/askama.toml")]
+pub(crate) struct SignIn {
+    pub(crate) then: String,
+    pub(crate) problem: Option<String>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "open.html", config = "src/console/askama.toml")]
+pub(crate) struct Open {
+    pub(crate) link: String,
+}
+
+/// A page with a few words, for everybody.
+#[derive(Debug, Template)]
+#[template(path = "plain.html", config = "src/console/askama.toml")]
+pub(crate) struct Plain {
+    pub(crate) title: String,
+    pub(crate) text: String,
+}

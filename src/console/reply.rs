@@ -1,0 +1,113 @@
+//! The console's responses. Each carries the same headers, whatever it is.
+
+use askama::Template;
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, SET_COOKIE};
+use http::{HeaderValue, Response, StatusCode};
+
+use super::page::Plain;
+use crate::listener::body::ReplyBody;
+
+/// The name of the session's cookie. `__Host-` needs TLS, which a loopback listener has not.
+pub(crate) const COOKIE: &str = "headend-console";
+
+/// Nothing from elsewhere, nothing inline, framed by nobody.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// What every response carries.
+///
+/// The referrer stays on this origin. It is not switched off altogether, because browsers then send `Origin: null` with forms,
+/// which is what a foreign page could send as well.
+const HEADERS: [(&str, &str); 8] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "same-origin"),
+    ("cache-control", "no-store"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("x-frame-options", "DENY"),
+    ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
+];
+
+/// Adds what every response carries.
+pub(crate) fn finish(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A page.
+pub(crate) fn page(status: StatusCode, page: &impl Template) -> Response<ReplyBody> {
+    match page.render() {
+        Ok(text) => with(status, "text/html; charset=utf-8", text.into()),
+        Err(error) => {
+            tracing::error!(error = %error, "page not rendered");
+            with(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", "the page cannot be shown\n".into())
+        }
+    }
+}
+
+/// A file of the program.
+pub(crate) fn file(kind: &'static str, text: &'static str) -> Response<ReplyBody> {
+    with(StatusCode::OK, kind, bytes::Bytes::from_static(text.as_bytes()))
+}
+
+/// A page that says what is wrong.
+pub(crate) fn wrong(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
+    page(status, &Plain { title: title.to_owned(), text: text.to_owned() })
+}
+
+pub(crate) fn not_found() -> Response<ReplyBody> {
+    wrong(StatusCode::NOT_FOUND, "Not found", "There is no such page in the console.")
+}
+
+pub(crate) fn forbidden(text: &str) -> Response<ReplyBody> {
+    wrong(StatusCode::FORBIDDEN, "Refused", text)
+}
+
+pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
+    let text = "This address does not take such a request.";
+    let mut response = wrong(StatusCode::METHOD_NOT_ALLOWED, "Not possible", text);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+pub(crate) fn retry_later(mut response: Response<ReplyBody>, seconds: u64) -> Response<ReplyBody> {
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// A response after which the connection is closed.
+pub(crate) fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// To another page of ours, with GET.
+pub(crate) fn see(path: &str) -> Response<ReplyBody> {
+    let mut response = with(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", bytes::Bytes::new());
+    let location = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
+/// Sets the session's cookie, or takes it away.
+pub(crate) fn with_cookie(mut response: Response<ReplyBody>, value: Option<&str>) -> Response<ReplyBody> {
+    let text = match value {
+        Some(value) => format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/"),
+        None => format!("{COOKIE}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0"),
+    };
+    if let Ok(text) = HeaderValue::from_str(&text) {
+        response.headers_mut().insert(SET_COOKIE, text);
+    }
+    response
+}
+
+fn with(status: StatusCode, kind: &'static str, body: bytes::Bytes) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::whole(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,449 @@
+//! The admin socket: a hello in each direction, then MCP itself or the operator's methods. No method carries a command line.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::base::budget::{Budget, Room};
+use crate::base::clock;
+use crate::base::tally::Tally;
+use crate::config::guard;
+use crate::daemon::gateway::Gateway;
+use crate::engine::route::Params;
+use crate::gateway::call::LiveEvent;
+use crate::gateway::quota::Good;
+use crate::gateway::service::{Answer, ClientContext, Handled};
+use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
+use crate::listener::press::Pressed;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::Revision;
+use crate::policy::Policy;
+use crate::serve::lines;
+use crate::serve::pieces::Pieces;
+use crate::upstream::handle::LinkState;
+use crate::wire::frame::{Bounds, Frame};
+use crate::wire::id::ClientId;
+use crate::wire::message::{self, Message, Request};
+use crate::wire::raw::{RawJson, RawObject};
+
+mod access;
+mod consents;
+mod pins;
+
+pub(crate) use self::access::Access;
+pub(crate) use self::pins::listed;
+
+use self::access::operator;
+
+/// Version of the hello; a newer major one is refused.
+const HELLO: u64 = 1;
+const MAX_HELLO_BYTES: u64 = 64 * 1024;
+/// One request of the operator.
+const MAX_LINE_BYTES: usize = 4 << 20;
+/// From the connection to the end of the hello.
+const HELLO_TIME: Duration = Duration::from_secs(10);
+/// Connections that have not said their hello, by user.
+const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
+/// File descriptors of connections before their hello. Those of our own user afterwards are not limited, and other users have
+/// the share of their caller.
+pub(crate) const DESCRIPTORS: usize = UNGREETED.descriptors();
+
+/// What users of the socket may do who are not the operator: what its clients may.
+const FOR_EVERYBODY: [&str; 2] = ["tools", "call"];
+
+/// Binds the socket, replacing one that nobody answers.
+///
+/// # Errors
+/// When another daemon answers there, or the directory cannot be written, or others could replace the socket.
+pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        // A bare name is in the working directory.
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+        let foul = |why| {
+            io::Error::new(io::ErrorKind::PermissionDenied, format!("its directory {} {why}", directory.display()))
+        };
+        guard::directory(directory, true).map_err(foul)?;
+    }
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way"));
+        }
+        if UnixStream::connect(path).await.is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another headend daemon answers there"));
+        }
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    access.open(path)?;
+    Ok(listener)
+}
+
+/// Serves the socket until the gateway drains.
+pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: PathBuf, access: Access) {
+    let draining = gateway.service.draining.clone();
+    let lobby = Lobby::new("admin", UNGREETED, Some(gateway.service.metrics.clone()));
+    let foreign = Tally::default();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &lobby) => accepted,
+            () = draining.cancelled() => break,
+        };
+        let Some((stream, room)) = accepted else { continue };
+        let user = stream.peer_cred().ok().map(|peer| peer.uid());
+        let known = user.and_then(|user| Some((user, access.caller(user)?)));
+        let Some((user, caller)) = known else {
+            if let Some(count) = foreign.count(clock::uptime()) {
+                tracing::warn!(count, "admin connection of a foreign user refused");
+            }
+            let why = "this user may not connect; see `[admin] users` and `group`";
+            // A peer that takes no answer gets none.
+            drop(stream.try_write(hello_line("", None, None, Some(why)).as_bytes()));
+            continue;
+        };
+        let guest = lobby.enter(user, room);
+        let gateway = Arc::clone(&gateway);
+        gateway.service.tasks.clone().spawn("admin", async move {
+            if let Err(error) = connection(&gateway, stream, caller, guest).await {
+                tracing::debug!(error = %error, "admin connection ended");
+            }
+        });
+    }
+    // The path may be gone already.
+    drop(std::fs::remove_file(path));
+}
+
+/// The next connection, `None` where there is none to be had just now.
+async fn accept(listener: &UnixListener, lobby: &Lobby<u32>) -> Option<(UnixStream, OwnedSemaphorePermit)> {
+    let room = lobby.room().await?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, room)),
+        Err(error) => {
+            lobby.not_accepted(&error).await;
+            None
+        }
+    }
+}
+
+/// The first line of either side.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) headend: u64,
+    #[serde(default)]
+    pub(crate) want: String,
+    #[serde(default)]
+    pub(crate) config: Option<String>,
+    #[serde(default)]
+    pub(crate) profile: Option<String>,
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+}
+
+/// A hello as a line.
+pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
+    let member = |name: &str, value: Option<&str>| {
+        value.map(|v| format!(r#","{name}":{}"#, RawJson::string(v).text())).unwrap_or_default()
+    };
+    format!(
+        r#"{{"headend":{HELLO},"want":{},"version":"{}"{}{}{}}}"#,
+        RawJson::string(want).text(),
+        env!("CARGO_PKG_VERSION"),
+        member("config", config),
+        member("profile", profile),
+        member("error", error),
+    ) + "\n"
+}
+
+async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>, guest: Guest<u32>) -> io::Result<()> {
+    let phase = guest.phase().clone();
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    let mut first = String::new();
+    let mut limited = (&mut read).take(MAX_HELLO_BYTES);
+    let refused = tokio::select! {
+        // A hello that has come goes before the end of its connection.
+        biased;
+        read = limited.read_line(&mut first) => {
+            read?;
+            None
+        }
+        () = poll_fn(|cx| phase.poll_dismissed(cx)) => Some("too many connections that say no hello; try again"),
+        () = tokio::time::sleep(HELLO_TIME) => Some("the hello did not come in time"),
+    };
+    phase.known();
+    drop(guest);
+    let share = gateway.service.shares.take(&caller, Good::Connection);
+    let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
+    if let Some(why) = refused.or_else(full) {
+        // A peer that takes no answer gets none.
+        drop(write.try_write(hello_line("", None, None, Some(why)).as_bytes()));
+        return Ok(());
+    }
+    let config = gateway.source.path.as_ref().map(|path| path.display().to_string());
+    let refuse = |error: &str| hello_line("", config.as_deref(), None, Some(error));
+    let hello: Hello = match serde_json::from_str(&first) {
+        Ok(hello) => hello,
+        Err(_) => return write.write_all(refuse("the first line must be a hello").as_bytes()).await,
+    };
+    if hello.headend > HELLO {
+        return write.write_all(refuse("this daemon is older than its client; restart it").as_bytes()).await;
+    }
+    let unknown_profile = |name: &String| !gateway.service.snapshots.load().profiles.contains_key(name);
+    if hello.profile.as_ref().is_some_and(unknown_profile) {
+        return write.write_all(refuse("there is no profile of that name").as_bytes()).await;
+    }
+    match hello.want.as_str() {
+        "mcp" | "admin" => {
+            let line = hello_line(&hello.want, config.as_deref(), hello.profile.as_deref(), None);
+            write.write_all(line.as_bytes()).await?;
+        }
+        other => {
+            let text = format!("this daemon serves \"mcp\" and \"admin\", not {other:?}");
+            return write.write_all(refuse(&text).as_bytes()).await;
+        }
+    }
+    let write = Pressed::new(write, Arc::clone(&gateway.service.budget));
+    if hello.want == "mcp" {
+        let client = gateway.line_client(caller, hello.profile.map(Arc::from));
+        lines::serve(client, read, write, gateway.service.draining.clone()).await;
+        return Ok(());
+    }
+    admin(gateway, read, write, &caller).await
+}
+
+/// The next request line without its end, with room for it; `None` at the end of the connection.
+///
+/// # Errors
+/// [`io::ErrorKind::QuotaExceeded`] where there is no room for the line, or it is too large.
+async fn next_line(read: &mut (impl AsyncBufRead + Unpin), budget: &Arc<Budget>) -> io::Result<Option<Bytes>> {
+    let mut room = Room::new(budget);
+    let mut line = BytesMut::new();
+    loop {
+        let part = read.fill_buf().await?;
+        let end = memchr::memchr(b'\n', part);
+        let taken = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
+        let length = line.len() + taken.len();
+        if length > MAX_LINE_BYTES || room.grow_to(length).await.is_err() {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        line.extend_from_slice(taken);
+        let (is_over, used) = (part.is_empty(), taken.len() + usize::from(end.is_some()));
+        read.consume(used);
+        if end.is_some() || is_over && !line.is_empty() {
+            return Ok(Some(room.keep(line.freeze())));
+        }
+        if is_over {
+            return Ok(None);
+        }
+    }
+}
+
+/// Writes one answer from where its bytes are.
+///
+/// # Errors
+/// The client takes nothing for [`Limits::write_timeout`](crate::config::Limits), or too little while room is short.
+async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Duration) -> io::Result<()> {
+    for slice in answer.slices().chain([Bytes::from_static(b"\n")]) {
+        let mut left = slice;
+        while !left.is_empty() {
+            let written = tokio::time::timeout(limit, write.write(&left)).await??;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            left.advance(written);
+        }
+    }
+    Ok(())
+}
+
+async fn admin(
+    gateway: &Arc<Gateway>,
+    mut read: BufReader<OwnedReadHalf>,
+    mut write: Pressed<OwnedWriteHalf>,
+    caller: &Arc<str>,
+) -> io::Result<()> {
+    let budget = &gateway.service.budget;
+    loop {
+        let limit = gateway.service.snapshots.load().config.server.limits.write_timeout;
+        let line = match next_line(&mut read, budget).await {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                let text = "the request is too large, or finds no room";
+                let error = message::error_object(crate::wire::code::INVALID_REQUEST, text, None);
+                return answer(&mut write, message::encode_error(None, &error).into(), limit).await;
+            }
+            Err(error) => return Err(error),
+        };
+        let frame = Frame::from_client(line, Bounds::CLIENT);
+        let Ok(Ok(Message::Request(request))) = frame.map(|frame| Message::parse(&frame)) else {
+            let error = message::error_object(crate::wire::code::INVALID_REQUEST, "not a request", None);
+            answer(&mut write, message::encode_error(None, &error).into(), limit).await?;
+            continue;
+        };
+        let outcome = operate(gateway, caller, &request).await;
+        let outcome = outcome.map_err(|(code, text)| message::error_object(code, &text, None));
+        let done = Pieces::answer(request.id.raw(), Answer { outcome, status: None });
+        answer(&mut write, done, limit).await?;
+    }
+}
+
+async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+    let by = match operator(caller) {
+        Some(by) => by,
+        None if FOR_EVERYBODY.contains(&request.method.as_str()) => String::new(),
+        None => return Err((1, "only the user that headend runs as, and root, may do that".to_owned())),
+    };
+    if let Some(outcome) = consents::operate(gateway, &by, request).await {
+        return outcome;
+    }
+    match request.method.as_str() {
+        "status" => Ok(status(gateway)),
+        "tools" => Ok(tools(gateway, caller)),
+        "reload" => gateway.reload().await.map(|plan| object(&[("plan", &plan)])).map_err(|why| (1, why)),
+        "call" => call(gateway, caller, request).await,
+        "console.link" => console_link(gateway),
+        method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,
+        other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
+    }
+}
+
+fn object(members: &[(&str, &str)]) -> RawJson {
+    let mut object = RawObject::default();
+    for (name, value) in members {
+        object.set(name, RawJson::string(value));
+    }
+    object.encode()
+}
+
+fn number(value: impl std::fmt::Display) -> RawJson {
+    RawJson::trusted(value.to_string())
+}
+
+fn status(gateway: &Gateway) -> RawJson {
+    let service = &gateway.service;
+    let snapshot = service.snapshots.load_full();
+    let upstreams: Vec<String> = snapshot
+        .handles
+        .iter()
+        .enumerate()
+        .map(|(index, handle)| {
+            let state = handle.main.state();
+            let items = |list: List| {
+                let mine = |e: &&crate::catalog::merge::Entry| e.upstream == index && e.list == list;
+                number(snapshot.whole.catalog.entries().iter().filter(mine).count())
+            };
+            let mut out = RawObject::default();
+            out.set("name", RawJson::string(handle.name.as_str()));
+            out.set("state", RawJson::string(state.as_str()));
+            if let LinkState::Ready(link) = &*state {
+                out.set("revision", RawJson::string(link.agreed().revision.as_str()));
+            }
+            out.set("incarnation", number(handle.incarnation.load(Ordering::Relaxed)));
+            out.set("sessions", number(handle.lanes.len() as u64));
+            out.set("one-at-a-time", RawJson::trusted(if handle.main.turns.are_taken() { "true" } else { "false" }));
+            out.set("restarts", number(handle.main.restarts.load(Ordering::Relaxed)));
+            out.set("in-flight", number(handle.in_flight.load(Ordering::Relaxed)));
+            out.set("tools", items(List::Tools));
+            out.set("prompts", items(List::Prompts));
+            out.set("resources", items(List::Resources));
+            out.set("resource-templates", items(List::Templates));
+            let error = handle.last_error.load();
+            if !error.is_empty() {
+                out.set("last-error", RawJson::string(&error));
+            }
+            out.encode().text().into_owned()
+        })
+        .collect();
+    let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();
+    let mut out = RawObject::default();
+    out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
+    if let Some(path) = &gateway.source.path {
+        out.set("config", RawJson::string(&path.display().to_string()));
+    }
+    out.set("uptime-seconds", number(service.started.elapsed().as_secs()));
+    out.set("generation", number(snapshot.generation));
+    out.set("sessions", number(gateway.sessions.len()));
+    out.set("in-flight", number(in_flight));
+    out.set("withheld-items", number(snapshot.dropped.len()));
+    out.set("upstreams", RawJson::trusted(format!("[{}]", upstreams.join(","))));
+    out.encode()
+}
+
+/// The tools, and for users who are not the operator those that they may know of.
+fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
+    let snapshot = gateway.service.snapshots.load_full();
+    let view = &snapshot.whole;
+    let viewer = ClientContext::new(Arc::clone(caller), None, Revision::LATEST_LEGACY);
+    let is_shown = |at: &usize| operator(caller).is_some() || view.visible(&snapshot.policy, *at, viewer.viewer());
+    let rows: Vec<String> = view
+        .catalog
+        .entries()
+        .iter()
+        .enumerate()
+        .filter(|(at, entry)| entry.list == List::Tools && is_shown(at))
+        .filter_map(|(at, _)| view.item(at))
+        .map(|(entry, rules)| {
+            let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry.annotations);
+            object(&[
+                ("name", &entry.exposed),
+                ("upstream", entry.upstream_name.as_str()),
+                ("original", &entry.original),
+                ("canonical", &entry.canonical),
+                // What is not pinned is not in the catalog.
+                ("pin", "pinned"),
+                ("effect", effect.as_str()),
+            ])
+            .text()
+            .into_owned()
+        })
+        .collect();
+    RawJson::trusted(format!(r#"{{"tools":[{}]}}"#, rows.join(",")))
+}
+
+/// A link that signs in to the console. Whoever has it is the operator.
+fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
+    let off = || (1, "the console is off; see `[console] listen`".to_owned());
+    let (link, life) = gateway.console.get().ok_or_else(off)?.link();
+    let mut out = RawObject::default();
+    out.set("link", RawJson::string(&link));
+    out.set("seconds", number(life.as_secs()));
+    Ok(out.encode())
+}
+
+/// One tool call through the same service as any client's.
+async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+    let mut settled = gateway.supervised.settled.clone();
+    // The sender lives as long as the gateway.
+    drop(settled.wait_for(|settled| *settled).await);
+    let client = ClientContext::new(Arc::clone(caller), None, Revision::LATEST_LEGACY);
+    let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
+    let method = Method::ToolsCall.as_str().to_owned();
+    let asked = Request { id, method, params: request.params.clone() };
+    debug_assert!(!Meta::default().has_claim());
+    let answer = match gateway.service.handle(&client, &asked, Params::read(asked.params.as_ref())) {
+        Handled::Answer(answer) => answer,
+        Handled::Later(answer) => answer.await,
+        Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
+        Handled::Call(mut call) => loop {
+            if let LiveEvent::Done(answer) = call.next().await {
+                break answer;
+            }
+        },
+    };
+    answer.outcome.map_err(|error| {
+        let message = RawObject::parse(&error).ok().and_then(|e| e.string("message"));
+        (1, message.unwrap_or_else(|| "the call failed".to_owned()))
+    })
+}

@@ -1,0 +1,57 @@
+//! The operator's methods about consent: open prompts and grants.
+
+use super::object;
+use crate::daemon::gateway::Gateway;
+use crate::policy::consent::GrantRow;
+use crate::store::approvals::{Wish, json};
+use crate::wire::code;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Does what the operator `by` asks for; `None` where that is nothing of ours.
+pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
+    let method = request.method.as_str();
+    if !["approvals.list", "approvals.answer", "grants.list", "grants.revoke"].contains(&method) {
+        return None;
+    }
+    let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
+    Some(match method {
+        "approvals.list" => prompts(gateway).await,
+        "approvals.answer" => answer(gateway, &params, by).await,
+        "grants.list" => Ok(grants(gateway)),
+        _ => revoke(gateway, &params).await,
+    })
+}
+
+async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
+    let rows = gateway.service.ledger.all_prompts().await.map_err(|error| (1, error.to_string()))?;
+    Ok(json::list("approvals", rows.iter().map(json::prompt)))
+}
+
+async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
+    let wrong = |what: &str| (code::INVALID_PARAMS, what.to_owned());
+    let id = params.string("id").ok_or_else(|| wrong("`id` is missing"))?;
+    let wish = params.string("answer").as_deref().and_then(Wish::parse);
+    let wish = wish.ok_or_else(|| wrong("`answer` must be deny, once, session, always or a time such as 8h"))?;
+    let outcome = gateway.service.ledger.operator_answers(&id, wish, by).await.map_err(|why| (1, why))?;
+    Ok(object(&[("outcome", &outcome)]))
+}
+
+fn grants(gateway: &Gateway) -> RawJson {
+    let grants = gateway.service.ledger.grants();
+    let mut rows: Vec<GrantRow> = grants.iter().map(|grant| grant.row()).collect();
+    rows.sort_by(|a, b| (a.granted_at, &a.id).cmp(&(b.granted_at, &b.id)));
+    json::list("grants", rows.iter().map(json::grant))
+}
+
+async fn revoke(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
+    let id = params.string("id");
+    let all = params.get("all").is_some_and(|all| all.text() == "true");
+    if id.is_some() == all {
+        return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
+    }
+    let revoked = gateway.service.ledger.revoke(id.as_deref()).await.map_err(|error| (1, error.to_string()))?;
+    let mut out = RawObject::default();
+    out.set("revoked", RawJson::trusted(revoked.to_string()));
+    Ok(out.encode())
+}

@@ -1,0 +1,383 @@
+//! A call that somebody has to agree to first, and what every client's call is: being asked about, or permitted.
+//!
+//! Whoever agrees, the call is then decided again from the start, against the snapshot of that moment: the consent is a grant
+//! that this decision finds. Whoever does not, in time or at all, has it refused.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::base::clock;
+use crate::engine::ask::ClientAnswer;
+use crate::engine::call::{Executed, Failure, Reason};
+use crate::gateway::call::{CallLabels, LiveCall, LiveEvent};
+use crate::gateway::question::client_requests::{Asker, Question};
+use crate::gateway::quota::Place;
+use crate::gateway::service::{Answer, ClientContext, Handled, Service, refused};
+use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::version::Revision;
+use crate::policy::Evidence;
+use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, Lifetime, PromptId};
+use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
+use crate::wire::message::encode_notification;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// The name of our own question among those of `inputRequests`; no upstream's question has it.
+pub(crate) const CONSENT_KEY: &str = "gw.consent";
+/// How long the repeated request of a modern client waits for what happens on the page, before it is asked again.
+const PAGE_WAIT: Duration = Duration::from_secs(20);
+
+/// One call of a client. Dropping it before the answer cancels it.
+#[expect(clippy::large_enum_variant, reason = "nearly every call is of the large kind, and in a box already")]
+pub(crate) enum ClientCall {
+    Asking(Box<Asking>),
+    Permitted(LiveCall),
+}
+
+impl std::fmt::Debug for ClientCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Asking(asking) => write!(f, "Asking({})", asking.prompt),
+            Self::Permitted(call) => call.fmt(f),
+        }
+    }
+}
+
+impl ClientCall {
+    /// The next thing for the client. Cancel-safe in the way of [`LiveCall::next`].
+    pub(crate) async fn next(&mut self) -> LiveEvent {
+        loop {
+            match self {
+                Self::Permitted(call) => return call.next().await,
+                // Seldom, and it must not make every call's future larger.
+                Self::Asking(asking) => match Box::pin(asking.next()).await {
+                    Step::Event(event) => return event,
+                    Step::Permitted(call) => *self = *call,
+                },
+            }
+        }
+    }
+
+    /// The client has withdrawn its request.
+    pub(crate) fn withdraw(self) {
+        if let Self::Permitted(call) = self {
+            call.withdraw();
+        }
+    }
+
+    /// Lets a permitted call run on without its client: a legacy client that went away did not cancel. Nobody is left to ask
+    /// otherwise.
+    pub(crate) fn detach(self) {
+        if let Self::Permitted(call) = self {
+            call.detach();
+        }
+    }
+}
+
+enum Step {
+    Event(LiveEvent),
+    Permitted(Box<ClientCall>),
+}
+
+/// How the client is asked.
+pub(crate) enum Channel {
+    /// By a request on the call's own stream: the form itself.
+    Form(Arc<Asker>),
+    /// By a request on the call's own stream to open the prompt's page.
+    Page(Arc<Asker>, String),
+    /// A modern client has answered our question.
+    Answered(RawJson),
+    /// A modern client was asked to open the page; it is asked again with this result.
+    Waiting(RawJson),
+}
+
+/// A request as it came, to be decided again.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) client: ClientContext,
+    pub(crate) method: Method,
+    pub(crate) params: RawObject,
+    pub(crate) meta: Meta,
+    pub(crate) labels: CallLabels,
+    /// Of the upstream that it is for.
+    pub(crate) metrics: UpstreamMetrics,
+}
+
+/// A call with an open prompt.
+pub(crate) struct Asking {
+    service: Arc<Service>,
+    request: Request,
+    prompt: PromptId,
+    /// What the person is told.
+    message: String,
+    channel: Channel,
+    until: Instant,
+    question: Option<Question>,
+    asked: bool,
+    answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
+    settled: Option<BoxFuture<'static, Closed>>,
+    concluded: Option<Closed>,
+    /// The caller's place among its calls, and that among all that wait for a person. Given back before the call is decided.
+    places: Option<(Place, OwnedSemaphorePermit)>,
+    /// The page's question, whose end a client of 2025-11-25 is told.
+    page_id: String,
+}
+
+impl Asking {
+    pub(crate) fn new(
+        service: Arc<Service>,
+        request: Request,
+        prompt: PromptId,
+        message: String,
+        channel: Channel,
+        patience: Duration,
+        places: (Place, OwnedSemaphorePermit),
+    ) -> Self {
+        let settled = {
+            let (ledger, prompt) = (service.ledger.clone(), prompt);
+            Box::pin(async move { ledger.settled(&prompt).await })
+        };
+        let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT.min(patience) } else { patience };
+        Self {
+            service,
+            request,
+            page_id: prompt.to_string(),
+            prompt,
+            message,
+            channel,
+            until: clock::now() + patience,
+            question: None,
+            asked: false,
+            answering: None,
+            settled: Some(settled),
+            concluded: None,
+            places: Some(places),
+        }
+    }
+
+    async fn next(&mut self) -> Step {
+        loop {
+            if !self.asked {
+                self.asked = true;
+                if let Some(event) = self.ask() {
+                    return Step::Event(event);
+                }
+            }
+            if let Some(closed) = self.concluded {
+                if let Some(notice) = self.withdrawal() {
+                    return Step::Event(LiveEvent::Notice(notice));
+                }
+                return self.conclude(closed).await;
+            }
+            if let Some(answering) = &mut self.answering {
+                let closed = answering.await;
+                self.answering = None;
+                match closed {
+                    Ok(closed) => self.concluded = Some(closed),
+                    // Another answer came first, and that one counts; or this one does not suffice.
+                    Err(CannotAnswer::Unknown) => {}
+                    Err(why) => {
+                        self.service.ledger.unanswered(&self.prompt);
+                        return Step::Event(
+                            self.refuse(Reason::Denied, &format!("The approval does not count: {why}.")),
+                        );
+                    }
+                }
+                continue;
+            }
+            let Some(settled) = &mut self.settled else { return Step::Event(self.refuse(Reason::Denied, "")) };
+            let question = async {
+                match &mut self.question {
+                    Some(question) => question.answer().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                closed = settled => { self.concluded = Some(closed); self.settled = None; }
+                answer = question => self.answered(answer),
+                () = clock::sleep_until(Some(self.until)) => return Step::Event(self.late()),
+                () = self.service.giving_up.cancelled() => {
+                    return Step::Event(self.refuse(Reason::ShuttingDown, "The gateway is shutting down."));
+                }
+            }
+        }
+    }
+
+    /// Sends the question, or takes the answer that is there already.
+    fn ask(&mut self) -> Option<LiveEvent> {
+        let (asker, params) = match &self.channel {
+            Channel::Form(asker) => {
+                (asker, form(&self.message, self.request.client.revision, self.request.client.tag.is_some()))
+            }
+            Channel::Page(asker, url) => (asker, page(&self.message, url, &self.page_id)),
+            Channel::Answered(answer) => {
+                self.answer(Ok(answer.clone()));
+                return None;
+            }
+            Channel::Waiting(_) => return None,
+        };
+        let Some((message, question)) = asker.ask("elicitation/create", Some(&params)) else {
+            return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
+        };
+        self.question = Some(question);
+        Some(LiveEvent::Question(message))
+    }
+
+    /// The client's response to our question on the stream.
+    fn answered(&mut self, answer: Option<ClientAnswer>) {
+        self.question = None;
+        let answer = answer.and_then(Result::ok).ok_or(());
+        let opened = matches!(&answer, Ok(raw) if action(raw).as_deref() == Some("accept"));
+        if opened && matches!(self.channel, Channel::Page(..)) {
+            // That it will be opened is all that the client said.
+            return;
+        }
+        self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: Result<RawJson, ()>) {
+        let (ledger, prompt) = (self.service.ledger.clone(), self.prompt);
+        let answer = answer.map_or(Agreed::Dismiss, |raw| read(&raw));
+        self.answering =
+            Some(Box::pin(async move { ledger.answer(&prompt, answer, Evidence::Client, "client").await }));
+    }
+
+    /// Takes a question back that nobody needs to answer any more.
+    fn withdrawal(&mut self) -> Option<Bytes> {
+        if let Some(question) = self.question.take() {
+            return Some(question.withdrawal("answered elsewhere"));
+        }
+        let has_page = matches!(self.channel, Channel::Page(..)) && !self.page_id.is_empty();
+        if !has_page || self.request.client.revision != Revision::V2025_11_25 {
+            return None;
+        }
+        let id = RawJson::string(&std::mem::take(&mut self.page_id));
+        let params = RawJson::trusted(format!(r#"{{"elicitationId":{}}}"#, id.text()));
+        Some(encode_notification("notifications/elicitation/complete", Some(&params)))
+    }
+
+    /// Nobody answered while the client waited.
+    fn late(&mut self) -> LiveEvent {
+        if let Channel::Waiting(again) = &self.channel {
+            self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
+            return LiveEvent::Done(Answer::ok(again.clone()));
+        }
+        // It may just have been answered, which then counts for the next call.
+        self.service.ledger.unanswered(&self.prompt);
+        self.refuse(Reason::Denied, "Nobody approved this call in time, so it was not made.")
+    }
+
+    async fn conclude(&mut self, closed: Closed) -> Step {
+        let text = match closed {
+            Closed::Granted => return self.decide_again().await,
+            Closed::Denied => "This call was denied by the person who was asked.",
+            Closed::Dismissed => "The question whether to make this call was dismissed, so it was not made.",
+            Closed::TimedOut => "Nobody approved this call in time, so it was not made.",
+            Closed::Superseded => "What this call was about has changed meanwhile; make it again.",
+        };
+        Step::Event(self.refuse(Reason::Denied, text))
+    }
+
+    /// Somebody agreed: the grant is there for the decision to find.
+    async fn decide_again(&mut self) -> Step {
+        self.places = None;
+        let Request { client, method, params, meta, labels, .. } = self.request.clone();
+        let done = |answer| Step::Event(LiveEvent::Done(answer));
+        match self.service.call(&client, method, &params, meta, labels.arrived) {
+            Handled::Call(call) => Step::Permitted(call),
+            Handled::Answer(answer) => done(answer),
+            Handled::Later(answer) => done(answer.await),
+            Handled::Overloaded => Step::Event(self.refuse(Reason::Busy, "The gateway is busy.")),
+        }
+    }
+
+    fn refuse(&self, reason: Reason, text: &str) -> LiveEvent {
+        let outcome = if reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::Busy };
+        self.request.metrics.count(self.request.labels.label, outcome);
+        let failure = Failure::new(reason, Executed::No, text);
+        LiveEvent::Done(refused(&failure, &self.request.labels, self.request.client.revision))
+    }
+}
+
+fn action(result: &RawJson) -> Option<String> {
+    RawObject::parse(result).ok()?.string("action")
+}
+
+/// What a client's answer to our form says. Whatever is not clearly a yes is a no.
+fn read(result: &RawJson) -> Agreed {
+    let Ok(result) = RawObject::parse(result) else { return Agreed::Dismiss };
+    let decision = || RawObject::parse(result.get("content")?).ok()?.string(DECISION);
+    match result.string("action").as_deref() {
+        Some("accept") => match decision().as_deref() {
+            Some(ONCE) => Agreed::Allow(Lifetime::Once),
+            Some(SESSION) => Agreed::Allow(Lifetime::Session),
+            _ => Agreed::Deny,
+        },
+        Some("decline") => Agreed::Deny,
+        _ => Agreed::Dismiss,
+    }
+}
+
+/// Our form, as `params` of an elicitation. A refusal is what it says unless somebody chooses otherwise.
+///
+/// `has_session` says whether what is allowed for a session ends with one.
+pub(crate) fn form(message: &str, revision: Revision, has_session: bool) -> RawJson {
+    let session = if has_session {
+        "Allow for this session"
+    } else {
+        "Allow for a day, to all clients of this caller without a session"
+    };
+    let mode = if revision >= Revision::V2025_11_25 { r#""mode":"form","# } else { "" };
+    let decision = if revision >= Revision::V2025_11_25 {
+        format!(
+            r#"{{"type":"string","title":"Decision","oneOf":[{{"const":"{DENY}","title":"Deny"}},{{"const":"{ONCE}","title":"{ALLOW_ONCE}"}},{{"const":"{SESSION}","title":"{session}"}}],"default":"{DENY}"}}"#
+        )
+    } else {
+        format!(
+            r#"{{"type":"string","title":"Decision","enum":["{DENY}","{ONCE}","{SESSION}"],"enumNames":["Deny","{ALLOW_ONCE}","{session}"]}}"#
+        )
+    };
+    RawJson::trusted(format!(
+        r#"{{{mode}"message":{},"requestedSchema":{{"type":"object","properties":{{"{DECISION}":{decision}}},"required":["{DECISION}"]}}}}"#,
+        RawJson::string(message).text()
+    ))
+}
+
+/// The request to open the prompt's page, as `params` of an elicitation. Revisions that know no `elicitationId` get none.
+pub(crate) fn page(message: &str, url: &str, id: &str) -> RawJson {
+    let id = if id.is_empty() { String::new() } else { format!(r#","elicitationId":{}"#, RawJson::string(id).text()) };
+    RawJson::trusted(format!(
+        r#"{{"mode":"url","message":{},"url":{}{id}}}"#,
+        RawJson::string(message).text(),
+        RawJson::string(url).text()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_a_yes() {
+        for (label, result, want) in [
+            ("once", r#"{"action":"accept","content":{"decision":"once"}}"#, Agreed::Allow(Lifetime::Once)),
+            ("session", r#"{"action":"accept","content":{"decision":"session"}}"#, Agreed::Allow(Lifetime::Session)),
+            ("the default", r#"{"action":"accept","content":{"decision":"deny"}}"#, Agreed::Deny),
+            ("accepted without a decision", r#"{"action":"accept"}"#, Agreed::Deny),
+            ("an unknown decision", r#"{"action":"accept","content":{"decision":"always"}}"#, Agreed::Deny),
+            ("a wrong type", r#"{"action":"accept","content":{"decision":true}}"#, Agreed::Deny),
+            ("declined", r#"{"action":"decline","content":{"decision":"once"}}"#, Agreed::Deny),
+            ("cancelled", r#"{"action":"cancel"}"#, Agreed::Dismiss),
+            ("no action", "{}", Agreed::Dismiss),
+            ("no object", "[]", Agreed::Dismiss),
+        ] {
+            assert_eq!(read(&RawJson::trusted(result)), want, "{label}");
+        }
+    }
+}

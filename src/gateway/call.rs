@@ -1,0 +1,659 @@
+//! A permitted call on its way: slot, upstream, progress, deadline, exactly one answer.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::base::clock;
+use crate::base::queue::Queued;
+use crate::engine::ask::{ServerRequest, refused as refused_question, unable};
+use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
+use crate::engine::fault::Fault;
+use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
+use crate::gateway::gate::Gate;
+use crate::gateway::question::as_result::{Inquiry, input_required};
+use crate::gateway::question::client_requests::Asker;
+use crate::gateway::question::forwarded::{Relay, Relayable};
+use crate::gateway::question::on_stream::{Dialogue, Step};
+use crate::gateway::quota::Place;
+use crate::gateway::service::{Answer, Service, refused};
+use crate::gateway::snapshot::View;
+use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
+use crate::mcp::log::{LogLevel, shown};
+use crate::mcp::method::Method;
+use crate::mcp::project::{self, is_complete};
+use crate::mcp::version::{Era, Revision};
+use crate::policy::{Entry, Event, Kind, Permit};
+use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
+use crate::upstream::exchange::{Exchange, ExchangeEvent};
+use crate::upstream::handle::{Handle, Slot};
+use crate::upstream::parked::ParkId;
+use crate::upstream::session::{LaneUse, Wants};
+use crate::wire::digest::Digest;
+use crate::wire::message::encode_notification;
+use crate::wire::raw::RawJson;
+
+mod declined;
+mod outcome;
+mod recheck;
+mod start;
+mod tasked;
+
+pub(crate) use self::outcome::translate;
+pub(crate) use self::tasked::TaskWay;
+
+use self::outcome::is_tool_error;
+
+/// What names a call in metrics, logs and refusals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallLabels {
+    pub(crate) method: Method,
+    pub(crate) label: MethodLabel,
+    pub(crate) call: u64,
+    pub(crate) arrived: Instant,
+}
+
+/// What a call yields.
+#[derive(Debug)]
+pub(crate) enum LiveEvent {
+    /// A whole notification for the client.
+    Notice(Bytes),
+    /// A whole request to the client, which must reach it: the call waits for the answer.
+    Question(Bytes),
+    Done(Answer),
+}
+
+/// One call. Dropping it before the answer cancels it upstream.
+pub(crate) struct LiveCall {
+    service: Arc<Service>,
+    handle: Arc<Handle>,
+    wants: Wants,
+    view: Arc<View>,
+    entry: usize,
+    permit: Permit,
+    /// What has to be on disk before the call is sent.
+    gate: Option<Gate>,
+    action: Action,
+    waiting: Option<Outgoing>,
+    running: Option<Running>,
+    /// The client is being asked; nothing is in flight upstream meanwhile.
+    dialogue: Option<(Box<Dialogue>, Outgoing)>,
+    /// What was sent, for clients that may be asked.
+    kept: Option<Outgoing>,
+    progress: Option<Progress>,
+    revision: Revision,
+    labels: CallLabels,
+    done: bool,
+    place: InFlight,
+    _share: Place,
+    /// The level from which on the client is shown log messages.
+    log_from: Option<LogLevel>,
+    /// For clients that can be asked for input.
+    input: Option<Box<InputContext>>,
+    /// Questions of a legacy server that a legacy client has before it.
+    relay: Relay,
+    /// What a legacy client is told before the answer: the questions that nobody wants answered any more.
+    closing: Vec<Bytes>,
+    answer: Option<Answer>,
+    /// Questions of a legacy server that a modern client is about to get.
+    inquiry: Inquiry,
+    /// Questions that were declined in the person's name.
+    declines: AtomicU32,
+}
+
+/// What the service has decided and prepared for one call.
+pub(crate) struct Permitted {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) wants: Wants,
+    pub(crate) view: Arc<View>,
+    /// Place in the view's catalog.
+    pub(crate) entry: usize,
+    pub(crate) permit: Permit,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) progress: Option<Progress>,
+    pub(crate) revision: Revision,
+    pub(crate) labels: CallLabels,
+    pub(crate) place: InFlight,
+    pub(crate) share: Place,
+    pub(crate) input: Option<Box<InputContext>>,
+    pub(crate) action: Action,
+}
+
+/// What was decided about, to decide about it again.
+#[derive(Debug)]
+pub(crate) struct Action {
+    pub(crate) kind: Kind,
+    /// As rules know it.
+    pub(crate) canonical: Arc<str>,
+    pub(crate) definition: Digest,
+    pub(crate) arguments: Option<RawJson>,
+    /// The snapshot that it was decided in.
+    pub(crate) generation: u64,
+}
+
+/// What it takes to pass a server's request for input on, and to recognise the call when it goes on.
+#[derive(Debug)]
+pub(crate) struct InputContext {
+    pub(crate) caller: Arc<str>,
+    pub(crate) profile: Option<Arc<str>>,
+    /// Canonical name.
+    pub(crate) item: Arc<str>,
+    pub(crate) arguments: Option<RawJson>,
+    /// Of the item's definition.
+    pub(crate) definition: Digest,
+    /// Of the upstream's launch.
+    pub(crate) launch: Digest,
+    pub(crate) offered: Kinds,
+    /// The client is on this machine.
+    pub(crate) is_here: bool,
+    /// Rounds so far.
+    pub(crate) round: u8,
+    /// For legacy clients, which are asked by requests.
+    pub(crate) asker: Option<Arc<Asker>>,
+    /// The parked call that this request goes on with, and the client's answers.
+    pub(crate) parked: Option<(ParkId, Option<RawJson>)>,
+    /// For clients that know tasks.
+    pub(crate) task: Option<TaskWay>,
+}
+
+impl InputContext {
+    pub(crate) fn scope<'a>(&'a self, method: Method, upstream: &'a str) -> StateScope<'a> {
+        let (caller, profile, item) = (&*self.caller, self.profile.as_deref().unwrap_or_default(), &*self.item);
+        let (arguments, definition, launch) = (self.arguments.as_ref(), self.definition, self.launch);
+        StateScope { caller, profile, upstream, method, item, arguments, definition, launch }
+    }
+}
+
+/// A call's place among all calls in flight, or its turn to get one. Held, not read.
+#[derive(Debug)]
+pub(crate) enum InFlight {
+    Running(#[expect(dead_code, reason = "given back on drop")] OwnedSemaphorePermit),
+    Queued(#[expect(dead_code, reason = "given back on drop")] Queued),
+}
+
+enum Turn {
+    Event(ExchangeEvent),
+    Answered(Relayable),
+    TimeOut,
+    GivingUp,
+}
+
+struct Running {
+    exchange: Exchange,
+    deadline: Deadline,
+    sent: Instant,
+    /// The lane that the call takes, which stays open for it. A parked call holds it elsewhere.
+    lane: LaneUse,
+    _turn: Option<OwnedSemaphorePermit>,
+    _slot: Slot,
+}
+
+impl std::fmt::Debug for LiveCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LiveCall({} {:x})", self.handle.name, self.labels.call)
+    }
+}
+
+impl LiveCall {
+    pub(crate) fn new(service: Arc<Service>, permitted: Permitted) -> Self {
+        let Permitted {
+            handle,
+            wants,
+            view,
+            entry,
+            permit,
+            gate,
+            outgoing,
+            progress,
+            revision,
+            labels,
+            place,
+            share,
+            input,
+            action,
+        } = permitted;
+        Self {
+            service,
+            handle,
+            wants,
+            view,
+            entry,
+            permit,
+            gate,
+            action,
+            log_from: outgoing.log_level,
+            // Whoever joins a call that is parked here must never make a second one of it.
+            waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
+            running: None,
+            dialogue: None,
+            kept: None,
+            progress,
+            revision,
+            labels,
+            done: false,
+            place,
+            _share: share,
+            input,
+            relay: Relay::default(),
+            closing: Vec::new(),
+            answer: None,
+            inquiry: Inquiry::default(),
+            declines: AtomicU32::new(0),
+        }
+    }
+
+    /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
+    pub(crate) async fn next(&mut self) -> LiveEvent {
+        loop {
+            if let Some(event) = self.part() {
+                return event;
+            }
+            if self.running.is_none() {
+                if self.dialogue.is_some()
+                    && let Some(event) = Box::pin(self.talk()).await
+                {
+                    return event;
+                }
+                if let Err(failure) = self.start().await {
+                    return self.fail(&failure);
+                }
+            }
+            match self.listen().await {
+                Some(LiveEvent::Done(answer)) if !self.relay.is_empty() => {
+                    self.closing = self.relay.close();
+                    self.answer = Some(answer);
+                }
+                Some(event) => return event,
+                None => {}
+            }
+        }
+    }
+
+    /// What is left to say once the call has ended with questions open.
+    fn part(&mut self) -> Option<LiveEvent> {
+        let withdrawal = self.closing.pop().map(LiveEvent::Notice);
+        withdrawal.or_else(|| self.answer.take().map(LiveEvent::Done))
+    }
+
+    /// The next thing from upstream; `None` when the call goes on in another way.
+    async fn listen(&mut self) -> Option<LiveEvent> {
+        loop {
+            let Some(running) = &mut self.running else { return Some(self.fail(&Failure::down())) };
+            let due = self.inquiry.due();
+            // A person may take longer than a server.
+            let until = due.or_else(|| self.relay.is_empty().then(|| running.deadline.at()));
+            let turn = tokio::select! {
+                biased;
+                event = running.exchange.next() => Turn::Event(event),
+                answer = Box::pin(self.relay.next()), if !self.relay.is_empty() => Turn::Answered(answer),
+                () = clock::sleep_until(until) => if due.is_some() { return self.inquire() } else { Turn::TimeOut },
+                () = self.service.giving_up.cancelled() => Turn::GivingUp,
+            };
+            let event = match turn {
+                Turn::Event(ExchangeEvent::Progress(params)) => self.progress(&params),
+                Turn::Event(ExchangeEvent::Log(params)) => self.log(&params),
+                Turn::Event(ExchangeEvent::Ask(request)) => self.asked(request),
+                Turn::Event(ExchangeEvent::Withdrawn(id)) => {
+                    self.inquiry.withdraw(&id);
+                    let withdrawal = self.relay.withdraw(&id).map(LiveEvent::Notice);
+                    self.settle();
+                    withdrawal
+                }
+                Turn::Event(ExchangeEvent::Alive) => {
+                    running.deadline.progressed(clock::now());
+                    None
+                }
+                // Only streams that were asked for as a whole have these.
+                Turn::Event(ExchangeEvent::Notice(_)) => None,
+                Turn::Event(ExchangeEvent::Done(outcome)) => return self.ended(outcome),
+                Turn::Answered(Relayable { id, answer, withdrawal }) => {
+                    running.exchange.reply(&id, answer);
+                    self.settle();
+                    withdrawal.map(LiveEvent::Notice)
+                }
+                Turn::TimeOut => {
+                    running.exchange.give_up();
+                    let text =
+                        format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
+                    Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)))
+                }
+                Turn::GivingUp => {
+                    let text = "The gateway is shutting down.";
+                    Some(self.fail(&Failure::new(Reason::ShuttingDown, Executed::Unknown, text)))
+                }
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    /// The server's time runs on when the client has no question open any more.
+    fn settle(&mut self) {
+        let now = clock::now();
+        if let (Some(asked), Some(running)) = (self.relay.settled(now), &mut self.running) {
+            running.deadline.asked_for(asked, now);
+        }
+    }
+
+    fn progress(&mut self, params: &RawJson) -> Option<LiveEvent> {
+        if let Some(running) = &mut self.running {
+            running.deadline.progressed(clock::now());
+        }
+        let relayed = self.progress.as_mut().and_then(|progress| progress.relay(params));
+        if relayed.is_none() {
+            self.handle.metrics.fault(Fault::BadProgress.as_str());
+        }
+        self.notice("notifications/progress", &relayed?)
+    }
+
+    /// A notification for the client; one that finds no room is missed.
+    fn notice(&self, method: &str, params: &RawJson) -> Option<LiveEvent> {
+        self.service.budget.try_count(encode_notification(method, Some(params))).ok().map(LiveEvent::Notice)
+    }
+
+    fn log(&self, params: &RawJson) -> Option<LiveEvent> {
+        let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
+        self.notice("notifications/message", &message)
+    }
+
+    /// A legacy server wants to know something of the client.
+    fn asked(&mut self, request: ServerRequest) -> Option<LiveEvent> {
+        let (id, method) = (request.id.clone(), request.method.clone());
+        let judged = InputRequest::of_legacy(String::new(), &method, request.params.as_ref(), &self.terms());
+        let taken = match (self.input.as_deref(), judged) {
+            (Some(_), Err(why)) if why.is_declined() => {
+                self.declined(why);
+                if let Some(running) = &mut self.running {
+                    running.exchange.reply(&id, refused_question(&method));
+                }
+                return None;
+            }
+            (Some(InputContext { asker: Some(asker), .. }), Ok(judged)) => {
+                match self.relay.ask(asker, request, judged, self.revision) {
+                    Some(question) => return Some(LiveEvent::Question(self.service.budget.count(question))),
+                    None => false,
+                }
+            }
+            (Some(_), Ok(judged)) => {
+                let is_parked = self.running.as_ref().is_some_and(|r| matches!(r.exchange, Exchange::Held(_)));
+                if is_parked { self.inquiry.add(&id, judged) } else { self.park(request) }
+            }
+            (Some(_), Err(_)) | (None, _) => false,
+        };
+        if !taken {
+            self.handle.metrics.fault(Fault::RefusedRequest.as_str());
+            if let Some(running) = &mut self.running {
+                running.exchange.reply(&id, unable(&method));
+            }
+        }
+        None
+    }
+
+    /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
+    fn park(&mut self, question: ServerRequest) -> bool {
+        let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
+        let (lane, permit) = (running.lane.clone(), Some(self.permit.onward()));
+        let (exchange, parked) = match self.service.parks.park(&input.caller, running.exchange, lane, permit, question)
+        {
+            Ok(held) => (Exchange::Held(held), true),
+            Err(exchange) => (exchange, false),
+        };
+        self.running = Some(Running { exchange, ..running });
+        parked
+    }
+
+    /// Ends this request with the questions that have gathered; the call stays parked.
+    fn inquire(&mut self) -> Option<LiveEvent> {
+        let (Some(Running { exchange: Exchange::Held(held), .. }), Some(input)) = (&self.running, &self.input) else {
+            return Some(self.misasked(InputError::NotOffered));
+        };
+        let scope = input.scope(self.labels.method, self.handle.name.as_str());
+        let round = input.round.saturating_add(1);
+        let state = Opened { round, carried: Carried::Parked(held.id) };
+        let sealed = (round <= MAX_ROUNDS)
+            .then(|| self.service.states.seal(&scope, &state, clock::uptime(), clock::random()))
+            .flatten();
+        let Some(sealed) = sealed else {
+            held.give_up();
+            return Some(self.misasked(InputError::Malformed));
+        };
+        let result = self.inquiry.result(&sealed);
+        held.parked();
+        self.count(OutcomeLabel::InputRequired);
+        self.end();
+        let result = Answer::ok(result).counted(&self.service.budget);
+        Some(LiveEvent::Done(result.unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision))))
+    }
+
+    /// What the outcome is to the client. What was written anew for it takes room of its own.
+    fn ended(&mut self, outcome: Outcome) -> Option<LiveEvent> {
+        let received = match &outcome {
+            Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
+            Outcome::Failed(_) => std::ptr::null(),
+        };
+        match self.finish(outcome)? {
+            LiveEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(LiveEvent::Done(
+                answer
+                    .counted(&self.service.budget)
+                    .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
+            )),
+            event @ (LiveEvent::Done(_) | LiveEvent::Notice(_) | LiveEvent::Question(_)) => Some(event),
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> Option<LiveEvent> {
+        let answer = match outcome {
+            Outcome::Failed(failure) => return Some(self.fail(&failure)),
+            Outcome::Result { raw, .. } if matches!(self.task_way(), Some(TaskWay::Named { .. })) => {
+                return Some(self.about_task(&raw));
+            }
+            Outcome::Result { raw, era } => {
+                if era == Era::Modern && !is_complete(&raw) {
+                    return if self.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
+                }
+                if raw.bytes().len() > self.service.max_result_bytes {
+                    return Some(self.fail(&self.too_large()));
+                }
+                let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
+                let Some(shown) = project::result(self.labels.method, raw, era, self.revision) else {
+                    return Some(self.fail(&Failure::malformed()));
+                };
+                self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
+                Answer::ok(shown)
+            }
+            Outcome::Error { raw } => {
+                if self.retry_as_task(&raw) {
+                    return None;
+                }
+                let wanted = self.pages_of(&raw);
+                if let Some(answer) = self.pages(&wanted) {
+                    self.count(OutcomeLabel::InputRequired);
+                    answer
+                } else {
+                    self.count(OutcomeLabel::Error);
+                    translate(self.labels.method, &raw, self.revision, &wanted)
+                }
+            }
+        };
+        self.end();
+        Some(LiveEvent::Done(answer))
+    }
+
+    /// Asks a legacy client what the server wants to know. `None` when the call can go on upstream, or was not asked at all.
+    async fn talk(&mut self) -> Option<LiveEvent> {
+        let (dialogue, _) = self.dialogue.as_mut()?;
+        let step = tokio::select! {
+            step = dialogue.step() => step,
+            () = self.service.giving_up.cancelled() => Step::Over("the gateway is shutting down"),
+        };
+        match step {
+            Step::Send(question) => Some(LiveEvent::Question(self.service.budget.count(question))),
+            Step::Over(why) => {
+                self.dialogue = None;
+                Some(self.fail(&Failure::new(
+                    Reason::UpstreamProtocol,
+                    Executed::Unknown,
+                    format!("The call was not finished: {why}."),
+                )))
+            }
+            Step::Answered { responses, state } => {
+                let (_, outgoing) = self.dialogue.take()?;
+                self.go_on(outgoing, responses, state);
+                None
+            }
+        }
+    }
+
+    /// Starts to ask a legacy client.
+    fn open_dialogue(&mut self, raw: &RawJson, asker: &Arc<Asker>) -> Result<(), InputError> {
+        let outgoing = self.kept.take().ok_or(InputError::NotOffered)?;
+        let input = self.input.as_mut().ok_or(InputError::NotOffered)?;
+        input.round += 1;
+        if input.round > MAX_ROUNDS {
+            return Err(InputError::Malformed);
+        }
+        let wanted = requests(raw, &self.terms())?;
+        wanted.declined.iter().for_each(|(_, why)| self.declined(*why));
+        let dialogue = Dialogue::open(wanted, self.revision, asker);
+        self.running = None;
+        self.dialogue = Some((Box::new(dialogue), outgoing));
+        Ok(())
+    }
+
+    /// Passes a request for input on, bound to this caller and this call.
+    fn ask(&mut self, raw: &RawJson) -> Option<LiveEvent> {
+        let method = self.labels.method;
+        if let Some(asker) = self.input.as_ref().and_then(|input| input.asker.clone()) {
+            return match self.open_dialogue(raw, &asker) {
+                Ok(()) => None,
+                Err(why) => Some(self.misasked(why)),
+            };
+        }
+        let passed = self.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
+            let scope = input.scope(method, self.handle.name.as_str());
+            let round = input.round.saturating_add(1);
+            passed_on(raw, &self.terms(), |inner| {
+                let state = Opened { round, carried: inner.map_or(Carried::Nothing, Carried::Upstream) };
+                let nonce = clock::random();
+                (round <= MAX_ROUNDS)
+                    .then(|| self.service.states.seal(&scope, &state, clock::uptime(), nonce))
+                    .flatten()
+            })
+        });
+        match passed {
+            Ok(result) => {
+                self.count(OutcomeLabel::InputRequired);
+                self.end();
+                Some(LiveEvent::Done(Answer::ok(result)))
+            }
+            Err(why) if why.is_declined() => {
+                self.declined(why);
+                if self.decline_all(raw) { None } else { Some(self.misasked(why)) }
+            }
+            Err(why) => Some(self.misasked(why)),
+        }
+    }
+
+    fn too_large(&self) -> Failure {
+        let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
+        Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)
+    }
+
+    /// Asks a modern client to open the pages without which the server did not take the call.
+    fn pages(&self, wanted: &Result<Vec<InputRequest>, InputError>) -> Option<Answer> {
+        let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
+        let pages = wanted.as_ref().ok()?;
+        let keys = pages.iter().map(|page| page.key.as_str()).collect::<Vec<_>>().join(" ");
+        let scope = input.scope(self.labels.method, self.handle.name.as_str());
+        let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
+        let state = Opened { round, carried: Carried::Pages(keys) };
+        let sealed = self.service.states.seal(&scope, &state, clock::uptime(), clock::random())?;
+        Some(Answer::ok(input_required(pages.iter(), &sealed)))
+    }
+
+    /// The server asked what it must not ask.
+    fn misasked(&mut self, why: InputError) -> LiveEvent {
+        self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
+        self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
+    }
+
+    fn fail(&mut self, failure: &Failure) -> LiveEvent {
+        let outcome = match failure.reason {
+            Reason::UpstreamDown | Reason::ShuttingDown => OutcomeLabel::UpstreamDown,
+            Reason::UpstreamCrashed => OutcomeLabel::Crashed,
+            Reason::UpstreamTimeout => OutcomeLabel::Timeout,
+            Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
+            Reason::Busy => OutcomeLabel::Busy,
+            Reason::Denied => OutcomeLabel::Denied,
+            Reason::Limited => OutcomeLabel::Limited,
+            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            Reason::Unrecorded => OutcomeLabel::Unrecorded,
+        };
+        self.count(outcome);
+        self.end();
+        let answer = if failure.reason == Reason::UpstreamProtocol {
+            // What the server said wrongly is no tool's result.
+            Answer { outcome: Err(failure.error_object(self.labels.call)), status: None }
+        } else {
+            refused(failure, &self.labels, self.revision)
+        };
+        LiveEvent::Done(answer)
+    }
+
+    /// Counts and records the end of the call.
+    fn count(&self, outcome: OutcomeLabel) {
+        let now = clock::now();
+        let total = now.duration_since(self.labels.arrived);
+        let upstream = self.running.as_ref().map(|running| now.duration_since(running.sent));
+        self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
+        let entry = Entry {
+            call: Some(self.labels.call),
+            caller: Some(Arc::clone(&self.wants.caller)),
+            kind: Some(self.action.kind),
+            item: Some(Arc::clone(&self.action.canonical)),
+            result: outcome.as_str(),
+            duration: Some(total),
+            ..Entry::new(Event::Outcome)
+        };
+        // The call has ended: nobody can wait for this record, and nothing hangs on it.
+        drop(self.service.audit.record(entry, false));
+    }
+
+    /// Ends the exchange: one that has not answered is cancelled by being dropped.
+    fn end(&mut self) {
+        self.done = true;
+        self.running = None;
+        self.permit.leave();
+    }
+
+    /// The client has withdrawn its request.
+    pub(crate) fn withdraw(mut self) {
+        if let Some(running) = &mut self.running {
+            running.exchange.give_up();
+        }
+    }
+
+    /// Lets the call run on without its client: a legacy client that went away did not cancel.
+    pub(crate) fn detach(mut self) {
+        if self.done || self.service.draining.is_cancelled() {
+            return;
+        }
+        // Whatever is asked from here on would reach nobody.
+        self.input = None;
+        let tasks = self.service.tasks.clone();
+        tasks.spawn("detached call", async move { while !matches!(self.next().await, LiveEvent::Done(_)) {} });
+    }
+}
+
+impl Drop for LiveCall {
+    fn drop(&mut self) {
+        if !self.done {
+            self.count(OutcomeLabel::Cancelled);
+        }
+    }
+}

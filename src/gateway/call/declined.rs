@@ -1,0 +1,79 @@
+//! Questions that no person is shown: on which terms a server asks, and how its call goes on without an answer.
+
+use std::sync::atomic::Ordering;
+
+use crate::engine::call::Outgoing;
+use crate::engine::fault::Fault;
+use crate::engine::state::MAX_ROUNDS;
+use crate::gateway::call::LiveCall;
+use crate::mcp::elicitation::Terms;
+use crate::mcp::input::{InputError, InputRequest, declining, pages};
+use crate::wire::code;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Declined questions of one call that are logged.
+const MAX_TOLD: u32 = 8;
+
+impl LiveCall {
+    /// Goes on with the call as if the person had declined every question of this result, so that what a server asks for
+    /// beside a forged question profits from nothing. `false` where that cannot be said.
+    pub(super) fn decline_all(&mut self, raw: &RawJson) -> bool {
+        let (Some((responses, state)), Some(input)) = (declining(raw), &mut self.input) else { return false };
+        input.round = input.round.saturating_add(1);
+        if input.round > MAX_ROUNDS {
+            return false;
+        }
+        let Some(outgoing) = self.kept.take() else { return false };
+        self.running = None;
+        self.go_on(outgoing, responses, state);
+        true
+    }
+
+    /// Makes the call once more, with the answers to the server's questions.
+    pub(super) fn go_on(&mut self, mut outgoing: Outgoing, responses: RawJson, state: Option<String>) {
+        outgoing.body.set("inputResponses", responses);
+        outgoing.body.remove("requestState");
+        if let Some(state) = state {
+            outgoing.body.set("requestState", RawJson::string(&state));
+        }
+        outgoing.resumed = true;
+        self.waiting = Some(outgoing);
+    }
+
+    /// The terms on which this call's server asks this call's client.
+    pub(super) fn terms(&self) -> Terms {
+        let spec = self.handle.spec.load();
+        let (offered, is_here) = self.input.as_ref().map(|input| (input.offered, input.is_here)).unwrap_or_default();
+        Terms {
+            upstream: self.handle.name.shared(),
+            offered,
+            elicit: spec.elicit.clone(),
+            on_this_machine: is_here && spec.target.is_here(),
+            own: self.service.own(),
+        }
+    }
+
+    /// The operator learns why a person was not asked: by the metric each time, by the log as often as is worth reading.
+    pub(super) fn declined(&self, why: InputError) {
+        self.handle.metrics.fault(Fault::from(why).as_str());
+        if self.declines.fetch_add(1, Ordering::Relaxed) >= MAX_TOLD {
+            return;
+        }
+        let (upstream, call) = (self.handle.name.as_str(), self.labels.call);
+        tracing::warn!(upstream, call, item = &*self.action.canonical, why = %why, "question declined");
+    }
+
+    /// The pages that an error wants opened before the call.
+    pub(super) fn pages_of(&self, raw: &RawJson) -> Result<Vec<InputRequest>, InputError> {
+        let error = RawObject::parse(raw).map_err(|_| InputError::Malformed)?;
+        let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok());
+        if code != Some(code::URL_ELICITATION_REQUIRED) {
+            return Err(InputError::Malformed);
+        }
+        pages(&error, &self.terms()).inspect_err(|why| {
+            if why.is_declined() {
+                self.declined(*why);
+            }
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! From a permit to a call on its way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock;
+use crate::engine::call::{Deadline, Executed, Failure, Reason};
+use crate::gateway::call::{InFlight, LiveCall, Running, TaskWay};
+use crate::mcp::version::Era;
+use crate::upstream::exchange::Exchange;
+use crate::upstream::handle::Slot;
+use crate::upstream::parked::{ParkId, ended};
+use crate::upstream::task::{Manner, TaskExchange};
+use crate::wire::raw::RawJson;
+
+impl LiveCall {
+    /// Sends the call, as soon as there is a place, a slot and a way for it, and everything is on disk that has to be. Waiting
+    /// may be broken off and begun again until it is sent.
+    pub(super) async fn start(&mut self) -> Result<(), Failure> {
+        let asked = clock::now();
+        if !matches!(self.place, InFlight::Running(..)) {
+            Box::pin(self.admit()).await?;
+        }
+        let slot = match self.handle.free_slot() {
+            Some(slot) => slot,
+            None => Box::pin(self.handle.slot()).await?,
+        };
+        if let Some((id, answers)) = self.input.as_ref().and_then(|input| input.parked.clone()) {
+            return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await;
+        }
+        // What seldom waits must not make every call's future larger.
+        let (lane, link) = match self.handle.open_lane(&self.wants) {
+            Some(open) => open,
+            None => Box::pin(self.handle.lane(&self.wants)).await?,
+        };
+        let turn = if lane.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
+        // Until the call is taken out, a wait that is cancelled changes nothing.
+        if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
+            Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
+        }
+        self.pass().await?;
+        let Some(outgoing) = self.waiting.take() else { return Err(Failure::down()) };
+        let Some((entry, _)) = self.view.item(self.entry) else { return Err(Failure::down()) };
+        if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
+            let text = "The server that asked for input was replaced; start the call again.";
+            return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+        }
+        let sent = clock::now();
+        let spec = self.handle.spec.load();
+        self.handle.metrics.queued(sent.duration_since(asked));
+        let manner = Manner::of(&link, self.labels.method, entry, self.task_way() == Some(&TaskWay::Passes));
+        // What may ask for input may have to go on without the client having been asked.
+        let keeps = manner == Manner::Perhaps
+            || self.input.as_ref().is_some_and(|input| input.asker.is_some() || input.offered.any());
+        self.kept = keeps.then(|| outgoing.clone());
+        let exchange = if manner == Manner::Required {
+            TaskExchange::start(self.way(link, lane.clone()), self.terms(), outgoing, &entry.headers)
+        } else {
+            self.handle.call(&link, &self.permit, outgoing, &entry.headers)
+        };
+        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
+        self.running = Some(Running { exchange, deadline, sent, lane, _turn: turn, _slot: slot });
+        Ok(())
+    }
+
+    /// Waits for what has to be on disk, then looks a last time.
+    async fn pass(&mut self) -> Result<(), Failure> {
+        if let Some(gate) = &mut self.gate {
+            gate.pass().await?;
+            self.gate = None;
+        }
+        self.recheck()
+    }
+
+    /// Goes on with a parked call. Broken off, it is begun again: to attach twice does no harm.
+    async fn rejoin(&mut self, id: &ParkId, answers: Option<&RawJson>, slot: Slot) -> Result<(), Failure> {
+        let caller = self.input.as_ref().map(|input| Arc::clone(&input.caller)).unwrap_or_default();
+        // The call runs again, so it takes its turn again.
+        let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
+        let turn = lane.turn(self.handle.spec.load_full()).await?;
+        Box::pin(self.pass()).await?;
+        let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
+        let (sent, spec) = (clock::now(), self.handle.spec.load());
+        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
+        self.running = Some(Running { exchange: Exchange::Held(held), deadline, sent, lane, _turn: turn, _slot: slot });
+        if let Some(input) = &mut self.input {
+            input.parked = None;
+        }
+        Ok(())
+    }
+
+    /// Waits for a place among all calls, where there was none at once.
+    async fn admit(&mut self) -> Result<(), Failure> {
+        let free = Arc::clone(&self.service.in_flight).acquire_owned();
+        match tokio::time::timeout(self.service.queue_time, free).await {
+            Ok(Ok(permit)) => {
+                self.place = InFlight::Running(permit);
+                Ok(())
+            }
+            Ok(Err(_)) | Err(_) => {
+                let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
+                Err(busy.retry_after(self.service.queue_time.max(Duration::from_secs(1))))
+            }
+        }
+    }
+}

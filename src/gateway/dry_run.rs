@@ -1,0 +1,217 @@
+//! What the policy would say of one call, without a daemon and without a server.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock;
+use crate::catalog::filter::Filter;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::merge::{Annotate as _, Catalog, Filters, NamingRules, Source, merge};
+use crate::catalog::name::UpstreamName;
+use crate::config::{self, Config, Uris};
+use crate::mcp::method::List;
+use crate::policy::{
+    Annotations, Annotator, Considered, Decision, Evidence, Facts, Hints, Kind, Limiter, Policy, considered, decide,
+};
+use crate::store::directory::Store;
+use crate::wire::raw::RawJson;
+
+/// A call that nobody makes.
+#[derive(Debug)]
+pub(crate) struct Trial<'a> {
+    pub(crate) caller: &'a str,
+    pub(crate) profile: Option<&'a str>,
+    pub(crate) list: List,
+    /// The exposed or the canonical name.
+    pub(crate) name: &'a str,
+    pub(crate) arguments: Option<RawJson>,
+    /// How often to decide it, to measure the time.
+    pub(crate) repeat: usize,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) kind: &'static str,
+    pub(crate) upstream: String,
+    pub(crate) canonical: String,
+    /// An earlier run has seen the item.
+    pub(crate) known: bool,
+    pub(crate) annotations: Annotations,
+    /// `allow`, `ask` or `deny`.
+    pub(crate) decision: &'static str,
+    pub(crate) rule: Arc<str>,
+    /// The least evidence of a consent.
+    pub(crate) need: Option<&'static str>,
+    /// Denied whatever the arguments are, and not listed.
+    pub(crate) hidden: bool,
+    /// All rules about the item, caller and view, in the order in which they count.
+    pub(crate) rules: Vec<Considered>,
+    /// Median time of one decision, where several were made.
+    pub(crate) took: Option<Duration>,
+}
+
+/// An item as far as it is known.
+struct Found {
+    upstream: String,
+    canonical: String,
+    annotations: Annotations,
+    known: bool,
+}
+
+/// Decides a call under a configuration; limits are taken for unused. `store` knows what the upstreams offered last.
+///
+/// # Errors
+/// A sentence when there is no such profile or no such name.
+pub(crate) fn decide_once(config: &Config, store: Option<&Store>, trial: &Trial<'_>) -> Result<Verdict, String> {
+    let policy = Policy::build(&config.policy)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+    let found = find(config, store, trial)?;
+    let kind = crate::gateway::snapshot::kind(trial.list);
+    let rules = policy.item_rules(kind, &found.upstream, &found.canonical);
+    let facts = Facts {
+        caller: trial.caller,
+        profile: trial.profile.unwrap_or_default(),
+        upstream: &found.upstream,
+        canonical: &found.canonical,
+        kind,
+        annotations: found.annotations,
+        arguments: trial.arguments.as_ref().filter(|_| kind != Kind::Resource),
+    };
+    let now = clock::uptime();
+    let once = |limiter: &Limiter| decide(&policy, &rules, &facts, &|_, _| None, limiter, now);
+    let limiter = Limiter::new(&policy);
+    let (decision, rule, need, hidden) = match once(&limiter) {
+        Decision::Allow(permit) => ("allow", Arc::clone(permit.rule()), None, false),
+        Decision::Ask { rule, need } => ("ask", rule, Some(need), false),
+        Decision::Deny { rule, hidden } => ("deny", rule, None, hidden),
+        Decision::Limit { limit, .. } => ("limit", limit, None, false),
+    };
+    let took = (trial.repeat > 0).then(|| median_time(trial.repeat, &|| drop(once(&limiter))));
+    let rules = considered(&policy, &rules, &facts);
+    let Found { upstream, canonical, annotations, known } = found;
+    let need = need.map(Evidence::as_str);
+    Ok(Verdict {
+        kind: kind.as_str(),
+        upstream,
+        canonical,
+        known,
+        annotations,
+        decision,
+        rule,
+        need,
+        hidden,
+        rules,
+        took,
+    })
+}
+
+/// The median of so many runs, each timed in a batch that outweighs the clock.
+fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
+    const BATCH: u32 = 64;
+    let mut times: Vec<Duration> = (0..repeat.div_ceil(64).max(1))
+        .map(|_| {
+            let begun = clock::now();
+            (0..BATCH).for_each(|_| run());
+            begun.elapsed() / BATCH
+        })
+        .collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn find(config: &Config, store: Option<&Store>, trial: &Trial<'_>) -> Result<Found, String> {
+    let profile = trial.profile.map(|name| {
+        let profile = config.profiles.iter().find(|profile| profile.name == name);
+        profile.ok_or_else(|| format!("there is no profile `{name}`"))
+    });
+    let profile = profile.transpose()?;
+    let inventories: HashMap<&UpstreamName, Inventory> = config
+        .upstreams
+        .iter()
+        .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.launch_identity())?.inventory)))
+        .collect();
+    let catalog = catalog(config, profile, &inventories)?;
+    let named = catalog.entries().iter().filter(|entry| entry.list == trial.list);
+    let exact = || named.clone().find(|entry| *entry.canonical == *trial.name);
+    let by_name = || catalog.entry(catalog.find(trial.list, trial.name)?);
+    if let Some(entry) = by_name().or_else(exact) {
+        return Ok(Found {
+            upstream: entry.upstream_name.to_string(),
+            canonical: entry.canonical.to_string(),
+            annotations: entry.annotations,
+            known: true,
+        });
+    }
+    if trial.list == List::Resources
+        && let Some(entry) = catalog.find_template(trial.name).and_then(|at| catalog.entry(at))
+    {
+        let (upstream, annotations) = (entry.upstream_name.to_string(), entry.annotations);
+        let uri = trial.name.strip_prefix(&format!("{upstream}+")).unwrap_or(trial.name);
+        let canonical = format!("{upstream}+{uri}");
+        return Ok(Found { upstream, canonical, annotations, known: true });
+    }
+    unseen(config, trial)
+}
+
+/// An item by its canonical name alone: its upstream has not been heard of, or did not offer it.
+fn unseen(config: &Config, trial: &Trial<'_>) -> Result<Found, String> {
+    let between = if trial.list == List::Resources { "+" } else { "__" };
+    let owner = config.upstreams.iter().find_map(|upstream| {
+        let rest = trial.name.strip_prefix(upstream.name.as_str())?.strip_prefix(between)?;
+        (!rest.is_empty()).then_some((upstream, rest))
+    });
+    let (upstream, original) = owner.ok_or_else(|| {
+        let example = config.upstreams.first().map_or("files", |upstream| upstream.name.as_str());
+        format!("`{}` is no item that was offered last; write a canonical name such as {example}{between}x", trial.name)
+    })?;
+    let annotations = Annotator::build(upstream.trust, &upstream.annotations)?.annotate(original, &Hints::default());
+    let annotations = if trial.list == List::Tools { annotations } else { Annotations::ASSUMED };
+    Ok(Found { upstream: upstream.name.to_string(), canonical: trial.name.to_owned(), annotations, known: false })
+}
+
+/// The catalog of a view, made of what the upstreams offered last.
+fn catalog(
+    config: &Config,
+    profile: Option<&config::Profile>,
+    inventories: &HashMap<&UpstreamName, Inventory>,
+) -> Result<Catalog, String> {
+    let empty = Inventory::default();
+    let mut parts = Vec::new();
+    for upstream in &config.upstreams {
+        let annotator = Annotator::build(upstream.trust, &upstream.annotations)?;
+        parts.push((upstream, filters([&upstream.tools, &upstream.prompts, &upstream.resources])?, annotator));
+    }
+    let shown = |name: &UpstreamName| profile.is_none_or(|profile| profile.upstreams.contains(name));
+    let sources: Vec<Source<'_>> = parts
+        .iter()
+        .enumerate()
+        .filter(|(_, (upstream, ..))| shown(&upstream.name))
+        .map(|(index, (upstream, filters, annotator))| Source {
+            upstream: &upstream.name,
+            prefix: &upstream.prefix,
+            inventory: inventories.get(&upstream.name).unwrap_or(&empty),
+            filters,
+            annotate: annotator,
+            needs_headers: false,
+            index,
+            withheld: None,
+        })
+        .collect();
+    let of_profile =
+        profile.map(|profile| filters([&profile.tools, &profile.prompts, &profile.resources])).transpose()?;
+    let naming = NamingRules {
+        max_length: config.naming.max_length,
+        prefix_uris: config.naming.uris == Uris::Prefix,
+        transparent: profile.is_some_and(|profile| profile.transparent),
+        profile: of_profile.as_ref(),
+    };
+    Ok(merge(&sources, naming).0)
+}
+
+fn filters(lists: [&config::Filter; 3]) -> Result<Filters, String> {
+    let build = |filter: &config::Filter| Filter::build(&filter.allow, &filter.deny, &filter.rename);
+    let [tools, prompts, resources] = lists;
+    Ok(Filters { tools: build(tools)?, prompts: build(prompts)?, resources: build(resources)? })
+}

@@ -1,0 +1,109 @@
+//! What one caller may hold at once where there are several. The local user has no share: the global limits are his.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::gateway::service::LOCAL;
+
+/// What is shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Good {
+    Connection,
+    Call,
+    Stream,
+}
+
+/// The most of each that one caller may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShareLimits {
+    pub(crate) connections: usize,
+    pub(crate) calls: usize,
+    pub(crate) streams: usize,
+}
+
+/// What every caller holds. The table is bounded by the configured callers.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    limits: ShareLimits,
+    held: Mutex<HashMap<Arc<str>, Arc<Held>>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    connections: AtomicUsize,
+    calls: AtomicUsize,
+    streams: AtomicUsize,
+}
+
+impl Held {
+    fn count(&self, good: Good) -> &AtomicUsize {
+        match good {
+            Good::Connection => &self.connections,
+            Good::Call => &self.calls,
+            Good::Stream => &self.streams,
+        }
+    }
+}
+
+/// One of a caller's goods, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Place(Option<(Arc<Held>, Good)>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some((held, good)) = &self.0 {
+            held.count(*good).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Shares {
+    pub(crate) fn new(limits: ShareLimits) -> Self {
+        Self { limits, held: Mutex::default() }
+    }
+
+    /// Takes one more for a caller; `None` when it holds its share already.
+    pub(crate) fn take(&self, caller: &Arc<str>, good: Good) -> Option<Place> {
+        if **caller == *LOCAL {
+            return Some(Place(None));
+        }
+        let limit = match good {
+            Good::Connection => self.limits.connections,
+            Good::Call => self.limits.calls,
+            Good::Stream => self.limits.streams,
+        };
+        let held = {
+            let mut table = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(table.entry(Arc::clone(caller)).or_default())
+        };
+        let place = Place(Some((Arc::clone(&held), good)));
+        // The place gives back what this adds, also when it is refused.
+        (held.count(good).fetch_add(1, Ordering::Relaxed) < limit).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_gets_its_share_and_no_more() {
+        let shares = Shares::new(ShareLimits { connections: 1, calls: 2, streams: 1 });
+        let (ci, dev) = (Arc::from("ci"), Arc::from("dev"));
+        let first = shares.take(&ci, Good::Call);
+        let second = shares.take(&ci, Good::Call);
+        assert!(first.is_some() && second.is_some());
+        assert!(shares.take(&ci, Good::Call).is_none());
+        assert!(shares.take(&ci, Good::Stream).is_some());
+        assert!(shares.take(&dev, Good::Call).is_some());
+        drop(first);
+        assert!(shares.take(&ci, Good::Call).is_some());
+    }
+
+    #[test]
+    fn the_local_user_has_no_share() {
+        let shares = Shares::new(ShareLimits { connections: 0, calls: 0, streams: 0 });
+        assert!(shares.take(&Arc::from(LOCAL), Good::Call).is_some());
+    }
+}

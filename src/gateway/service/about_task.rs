@@ -1,0 +1,160 @@
+//! Requests about a task that a call of a modern client became: they go where the task id says.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::base::clock;
+use crate::engine::call::Outgoing;
+use crate::engine::task_id::TaskName;
+use crate::gateway::awaiting_approval::ClientCall;
+use crate::gateway::call::{Action, CallLabels, InputContext, LiveCall, Permitted, TaskWay};
+use crate::gateway::quota::Good;
+use crate::gateway::service::{Answer, ClientContext, Handled, Refusal, Service, label, refused};
+use crate::mcp::input::{Kinds, Roots};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
+use crate::mcp::task::{declaring, required_data};
+use crate::policy::{Facts, Kind, decide_again};
+use crate::upstream::session::Wants;
+use crate::wire::code;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// One answer for every id that names no task of this caller, so that nothing can be learnt by trying.
+pub(super) fn unknown() -> Answer {
+    Answer::error(code::INVALID_PARAMS, "Unknown task", None)
+}
+
+impl Service {
+    /// Serves `tasks/get`, `tasks/update` and `tasks/cancel` of a modern client.
+    pub(super) fn task(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+    ) -> Handled {
+        if !meta.declares_tasks() {
+            let text = "this method needs the tasks extension";
+            let answer = Answer::error(code::MISSING_CAPABILITY, text, Some(&required_data()));
+            return Handled::Answer(answer.with_status(400));
+        }
+        let Some(ours) = params.string("taskId") else {
+            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "params lacks `taskId`", None));
+        };
+        let responses = params.get("inputResponses").filter(|raw| raw.is_object());
+        if method == Method::TasksUpdate && responses.is_none() {
+            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "params lacks `inputResponses`", None));
+        }
+        let Some(name) = self.task_ids.open(&client.caller, &ours, clock::uptime()) else {
+            return Handled::Answer(unknown());
+        };
+        let responses = responses.filter(|_| method == Method::TasksUpdate);
+        let outgoing = about(method, &name, responses, meta);
+        self.send_on(client, outgoing, &name, ours, arrived)
+    }
+
+    /// Decides the request like the call that became the task, and prepares it.
+    fn send_on(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        mut outgoing: Outgoing,
+        name: &TaskName,
+        ours: String,
+        arrived: Instant,
+    ) -> Handled {
+        let snapshot = self.snapshots.load_full();
+        let Some(view) = snapshot.view(client.profile.as_deref()) else { return Handled::Answer(unknown()) };
+        let at = view.catalog.entries().iter().position(|entry| {
+            entry.list == List::Tools && *entry.canonical == *name.item && entry.upstream_name.as_str() == name.upstream
+        });
+        let item = at.and_then(|at| Some((at, view.item(at)?)));
+        let handle = item.and_then(|(_, (entry, _))| snapshot.handles.get(entry.upstream).cloned());
+        let (Some((at, (entry, _))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
+        let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
+        let method = outgoing.method;
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let labels = CallLabels { method, label: label(method), call, arrived };
+        let facts = Facts {
+            caller: &client.caller,
+            profile: client.profile.as_deref().unwrap_or_default(),
+            upstream: entry.upstream_name.as_str(),
+            canonical: &entry.canonical,
+            kind: Kind::Task,
+            annotations: entry.annotations,
+            arguments: None,
+        };
+        // The catalog's rules are those of calls, of which some look at arguments.
+        let rules = snapshot.policy.item_rules(Kind::Task, facts.upstream, facts.canonical);
+        let decision = decide_again(&snapshot.policy, &rules, &facts);
+        let (permit, gate) = match self.judged(decision, &facts, entry, client, call) {
+            Ok(permitted) => permitted,
+            Err(Refusal::Hidden) => return Handled::Answer(unknown()),
+            Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
+        };
+        let Some(place) = self.place() else { return Handled::Overloaded };
+        self.withhold(&mut outgoing, &snapshot, entry.upstream, client, handle.spec.load().roots == Roots::Client);
+        let offered = Kinds::of(outgoing.capabilities.as_ref());
+        outgoing.capabilities = Some(declaring(outgoing.capabilities.as_ref()));
+        let input = Box::new(InputContext {
+            caller: Arc::clone(&client.caller),
+            profile: client.profile.clone(),
+            item: Arc::clone(&entry.canonical),
+            arguments: None,
+            definition: entry.definition_digest,
+            launch: handle.launch(),
+            offered,
+            is_here: client.is_here,
+            round: 0,
+            asker: None,
+            parked: None,
+            task: Some(TaskWay::Named { theirs: name.id.clone(), ours }),
+        });
+        let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
+        let action = Action {
+            kind: Kind::Task,
+            canonical: Arc::clone(&entry.canonical),
+            definition: entry.definition_digest,
+            arguments: None,
+            generation: snapshot.generation,
+        };
+        let permitted = Permitted {
+            handle,
+            wants,
+            view: Arc::clone(view),
+            entry: at,
+            permit,
+            gate,
+            outgoing,
+            progress: None,
+            revision: client.revision,
+            labels,
+            place,
+            share,
+            input: Some(input),
+            action,
+        };
+        Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
+    }
+}
+
+/// The request as the upstream gets it.
+fn about(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Meta) -> Outgoing {
+    let mut body = RawObject::default();
+    body.set("taskId", RawJson::string(&name.id));
+    if let Some(responses) = responses {
+        body.set("inputResponses", responses.clone());
+    }
+    Outgoing {
+        method,
+        body,
+        wants_progress: false,
+        // A server of another era cannot have made the task.
+        resumed: true,
+        capabilities: meta.input_capabilities(),
+        can_be_asked: false,
+        log_level: None,
+        meta,
+    }
+}

@@ -1,0 +1,179 @@
+//! Calls that somebody has to agree to: through which channel, and what is answered where there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock;
+use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
+use crate::gateway::awaiting_approval::{Asking, CONSENT_KEY, Channel, ClientCall, Request, form, page};
+use crate::gateway::call::InputContext;
+use crate::gateway::quota::Place;
+use crate::gateway::service::calls::GoingOn;
+use crate::gateway::service::{Answer, Handled, Service, refused};
+use crate::mcp::input::Kinds;
+use crate::mcp::version::Era;
+use crate::policy::consent::{Asked, PromptId, Refused, Shown};
+use crate::policy::{self, Evidence, Record};
+use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long a modern client may take to come back with an answer: its state lives no longer.
+const ROUND: Duration = crate::engine::state::LIFE;
+
+/// The ways that a caller can be asked by its own client.
+enum Way {
+    Form,
+    Page(String),
+    /// The client cannot be asked, or its word does not suffice.
+    None,
+}
+
+impl Service {
+    /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
+    #[expect(clippy::too_many_arguments, reason = "called once, where all of them were found out")]
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        request: Request,
+        input: Option<&InputContext>,
+        asked: Asked,
+        shown: Shown,
+        going_on: GoingOn,
+        offered: Kinds,
+        share: Place,
+    ) -> Handled {
+        let (need, upstream) = (asked.need, Arc::clone(&asked.upstream));
+        let consent = self.snapshots.load().config.consent.clone();
+        let era = request.client.revision.era();
+        let life = match (offered.form && need == Evidence::Client, era) {
+            (true, Era::Legacy) => consent.timeout,
+            (true, Era::Modern) => consent.prompt_life.min(ROUND),
+            (false, _) => consent.prompt_life,
+        };
+        let prompt = match self.ledger.ask_for(asked, shown, life) {
+            Ok(prompt) => prompt,
+            Err(why) => return self.unasked(&request, &why),
+        };
+        let message = self.ledger.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
+        let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
+        let way = match &url {
+            _ if offered.form && need == Evidence::Client => Way::Form,
+            Some(url) if offered.url => Way::Page(url.clone()),
+            Some(_) | None => Way::None,
+        };
+        let channel = match (way, era) {
+            (Way::None, _) => return self.awaiting(&request, &prompt, &message, url),
+            (Way::Form, Era::Legacy) => request.client.asker.clone().map(Channel::Form),
+            (Way::Page(url), Era::Legacy) => request.client.asker.clone().map(|asker| Channel::Page(asker, url)),
+            (way, Era::Modern) => {
+                let question = match &way {
+                    Way::Page(url) => page(&message, url, ""),
+                    Way::Form | Way::None => form(&message, request.client.revision, request.client.tag.is_some()),
+                };
+                let Some(again) =
+                    input.and_then(|input| self.consent_required(&request, input, &upstream, &prompt, &question))
+                else {
+                    return self.awaiting(&request, &prompt, &message, url);
+                };
+                match (going_on, way) {
+                    (GoingOn::Consent { prompt: of, answer: Some(answer) }, way) if of == prompt => {
+                        let opened = matches!(way, Way::Page(_)) && accepted(&answer);
+                        Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
+                    }
+                    (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted, _) => {
+                        request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
+                        return Handled::Answer(Answer::ok(again));
+                    }
+                }
+            }
+        };
+        let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
+        let Ok(place) = Arc::clone(&self.asking).try_acquire_owned() else { return Handled::Overloaded };
+        let asking = Asking::new(Arc::clone(self), request, prompt, message, channel, consent.timeout, (share, place));
+        Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
+    }
+
+    /// Records that somebody has to agree. Nothing is sent upstream for it, so nothing waits for the record.
+    pub(super) fn wrote_ask(&self, record: &Record<'_>, written: policy::Entry) {
+        self.metrics.decision(record.decision(), record.rule());
+        if self.console.get().is_some() {
+            self.recent.push(record, clock::unix_seconds());
+        }
+        drop(self.audit.record(written, false));
+    }
+
+    /// The result that asks a modern client our question. Its state names the prompt and is good for this very call.
+    fn consent_required(
+        &self,
+        request: &Request,
+        input: &InputContext,
+        upstream: &str,
+        prompt: &PromptId,
+        question: &RawJson,
+    ) -> Option<RawJson> {
+        let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
+        let state = Opened { round, carried: Carried::Consent(prompt.bytes()) };
+        let scope = input.scope(request.method, upstream);
+        let sealed = self.states.seal(&scope, &state, clock::uptime(), clock::random())?;
+        let mut entry = RawObject::default();
+        entry.set("method", RawJson::string("elicitation/create"));
+        entry.set("params", question.clone());
+        let mut requests = RawObject::default();
+        requests.set(CONSENT_KEY, entry.encode());
+        let mut result = RawObject::default();
+        result.set("resultType", RawJson::string("input_required"));
+        result.set("inputRequests", requests.encode());
+        result.set("requestState", RawJson::string(&sealed));
+        Some(result.encode())
+    }
+
+    /// The client cannot be asked: it is told how a person can approve, and that the call can be made again then.
+    fn awaiting(&self, request: &Request, prompt: &PromptId, message: &str, url: Option<String>) -> Handled {
+        let mut text = format!("{message}\n\nThe call was not made. Approve it with `headend approve {prompt}`");
+        if let Some(url) = &url {
+            text.push_str(&format!(" or at {url}"));
+        }
+        text.push_str(", then make the same call again.");
+        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).approval(prompt.to_string(), url);
+        self.refuse(request, &failure, OutcomeLabel::AwaitingApproval)
+    }
+
+    /// Nobody is asked, so the answer is no.
+    fn unasked(&self, request: &Request, why: &Refused) -> Handled {
+        let failure = match why {
+            Refused::Declined => Failure::new(
+                Reason::Denied,
+                Executed::No,
+                "This very call was denied a moment ago, so nobody is asked again.",
+            ),
+            Refused::Embargo { until } => {
+                let text = "Requests to approve this were dismissed several times, so nobody is asked for a while.";
+                Failure::new(Reason::Denied, Executed::No, text)
+                    .retry_after(Duration::from_secs(until.saturating_sub(self.ledger.wall())))
+            }
+            Refused::OpenAlready(prompt) => {
+                let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
+                let text = format!(
+                    "Another call of this kind waits for approval ({prompt}); only one is asked about at a time. The call was not made."
+                );
+                Failure::new(Reason::AwaitingApproval, Executed::No, text).approval(prompt.to_string(), url)
+            }
+            Refused::TooMany { retry } => {
+                let text = "Too many calls wait for approval, so nobody is asked about this one.";
+                Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry)
+            }
+        };
+        let outcome =
+            if failure.reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::AwaitingApproval };
+        self.refuse(request, &failure, outcome)
+    }
+
+    fn refuse(&self, request: &Request, failure: &Failure, outcome: OutcomeLabel) -> Handled {
+        request.metrics.count(request.labels.label, outcome);
+        Handled::Answer(refused(failure, &request.labels, request.client.revision))
+    }
+}
+
+fn accepted(answer: &RawJson) -> bool {
+    RawObject::parse(answer).is_ok_and(|answer| answer.string("action").as_deref() == Some("accept"))
+}

@@ -1,0 +1,188 @@
+//! Everything a request needs, consistent for as long as the request lives.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
+
+use crate::catalog::merge::{Catalog, Dropped, Entry};
+use crate::catalog::page::{CursorKey, CursorScope};
+use crate::catalog::view::{Rendered, render};
+use crate::config::Config;
+use crate::mcp::method::List;
+use crate::mcp::version::Revision;
+use crate::policy::{Annotations, Decision, Facts, ItemRules, Kind, Limiter, Policy, decide_again};
+use crate::upstream::handle::Handle;
+
+/// How many rendered lists one view keeps; more callers than that cost rendering, not memory.
+const MAX_RENDERED: usize = 256;
+/// For how many callers one view keeps what the rules leave them, a byte for each item.
+const MAX_CALLERS: usize = 1024;
+
+/// One immutable state of the gateway.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) generation: u64,
+    pub(crate) config: Arc<Config>,
+    pub(crate) handles: Vec<Arc<Handle>>,
+    /// The upstreams that answer `completion/complete`.
+    pub(crate) completes: Vec<bool>,
+    /// The upstreams that have the tasks of 2026-07-28.
+    pub(crate) tasks: Vec<bool>,
+    /// What rules say of the input that each upstream may ask for.
+    pub(crate) input: Vec<InputRules>,
+    /// What clients without a profile see.
+    pub(crate) whole: Arc<View>,
+    pub(crate) profiles: HashMap<String, Arc<View>>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) limiter: Arc<Limiter>,
+    pub(crate) dropped: Vec<Dropped>,
+    /// How long a modern client may keep a list, in milliseconds.
+    pub(crate) ttl_ms: u32,
+}
+
+/// The rules about what one upstream may ask clients for in the middle of a call.
+#[derive(Debug)]
+pub(crate) struct InputRules {
+    upstream: Box<str>,
+    /// With the name of the capability.
+    rules: [(Kind, &'static str, ItemRules); 2],
+}
+
+impl InputRules {
+    pub(crate) fn new(policy: &Policy, upstream: &str) -> Self {
+        let of = |kind| policy.item_rules(kind, upstream, upstream);
+        let rules = [(Kind::Elicitation, "elicitation"), (Kind::Sampling, "sampling")];
+        Self { upstream: Box::from(upstream), rules: rules.map(|(kind, name)| (kind, name, of(kind))) }
+    }
+
+    /// The capabilities that this caller's calls are made without.
+    pub(crate) fn denied<'a>(
+        &'a self,
+        policy: &'a Policy,
+        caller: &'a str,
+        profile: &'a str,
+    ) -> impl Iterator<Item = &'static str> + 'a {
+        let denied = move |kind: Kind, rules: &ItemRules| {
+            let (upstream, annotations) = (&*self.upstream, Annotations::default());
+            let facts = Facts { caller, profile, upstream, canonical: upstream, kind, annotations, arguments: None };
+            !matches!(decide_again(policy, rules, &facts), Decision::Allow(_))
+        };
+        self.rules.iter().filter(move |(kind, _, rules)| denied(*kind, rules)).map(|(_, name, _)| *name)
+    }
+}
+
+/// Whose list, which, for which revision, and whether the client can be asked for input.
+type Place = (Arc<str>, List, Revision, bool);
+
+/// Who looks at a view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Viewer<'a> {
+    pub(crate) caller: &'a Arc<str>,
+    pub(crate) revision: Revision,
+    /// The client can be asked for input.
+    pub(crate) can_be_asked: bool,
+}
+
+/// A catalog under the rules, and its lists as bytes.
+pub(crate) struct View {
+    /// Profile, or empty.
+    pub(crate) name: String,
+    pub(crate) catalog: Catalog,
+    /// By place in the catalog.
+    rules: Vec<ItemRules>,
+    rendered: Mutex<HashMap<Place, Arc<Rendered>>>,
+    /// By caller: which places of the catalog the rules leave it.
+    open: ArcSwap<HashMap<Arc<str>, Arc<[bool]>, RandomState>>,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View({:?}, {} items)", self.name, self.catalog.entries().len())
+    }
+}
+
+pub(crate) fn kind(list: List) -> Kind {
+    match list {
+        List::Tools => Kind::Tool,
+        List::Prompts => Kind::Prompt,
+        List::Resources | List::Templates => Kind::Resource,
+    }
+}
+
+impl View {
+    pub(crate) fn new(name: &str, catalog: Catalog, policy: &Policy) -> Self {
+        let rules = catalog
+            .entries()
+            .iter()
+            .map(|e| policy.item_rules(kind(e.list), e.upstream_name.as_str(), &e.canonical))
+            .collect();
+        Self { name: name.to_owned(), catalog, rules, rendered: Mutex::default(), open: ArcSwap::default() }
+    }
+
+    /// An item and the rules that can match it.
+    pub(crate) fn item(&self, at: usize) -> Option<(&Entry, &ItemRules)> {
+        Some((self.catalog.entry(at)?, self.rules.get(at)?))
+    }
+
+    /// Whether an item exists for this viewer. Takes the same steps for an item that is hidden as for a place that is none: which
+    /// rules there are shows in no answer's time.
+    pub(crate) fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
+        let is_open = match self.open.load().get(viewer.caller) {
+            Some(open) => open.get(at).copied().unwrap_or_default(),
+            None => self.ask_rules(policy, at, viewer.caller),
+        };
+        is_open && (viewer.can_be_asked || self.catalog.entry(at).is_some_and(|entry| !entry.needs_input))
+    }
+
+    /// Asks the rules about every item at a caller's first request; about this one alone where too many callers are kept.
+    fn ask_rules(&self, policy: &Policy, at: usize, caller: &Arc<str>) -> bool {
+        let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry.annotations);
+        if self.open.load().len() >= MAX_CALLERS {
+            return self.item(at).is_some_and(open);
+        }
+        let all: Arc<[bool]> = self.catalog.entries().iter().zip(&self.rules).map(open).collect();
+        self.open.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            known.insert(Arc::clone(caller), Arc::clone(&all));
+            known
+        });
+        all.get(at).copied().unwrap_or_default()
+    }
+}
+
+impl Snapshot {
+    /// Whether any upstream answers `completion/complete` at present.
+    pub(crate) fn completes(&self) -> bool {
+        self.completes.contains(&true)
+    }
+
+    pub(crate) fn view(&self, profile: Option<&str>) -> Option<&Arc<View>> {
+        profile.map_or(Some(&self.whole), |name| self.profiles.get(name))
+    }
+
+    /// One list as this caller sees it, rendered at first use.
+    pub(crate) fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey) -> Arc<Rendered> {
+        let Viewer { caller, revision, can_be_asked } = viewer;
+        let place = (Arc::clone(caller), list, revision, can_be_asked);
+        let lock = || view.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = lock().get(&place) {
+            return Arc::clone(ready);
+        }
+        let scope = CursorScope { list, generation: self.generation, caller, view: &view.name };
+        let made = Arc::new(render(
+            &view.catalog,
+            list,
+            revision,
+            self.ttl_ms,
+            |at| view.visible(&self.policy, at, viewer),
+            |page| key.seal(scope, page),
+        ));
+        let mut map = lock();
+        if map.len() < MAX_RENDERED {
+            map.insert(place, Arc::clone(&made));
+        }
+        made
+    }
+}

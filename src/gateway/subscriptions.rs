@@ -1,0 +1,162 @@
+//! Clients that want to hear when resources change: which lane tells them, and under which URI.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::base::clock;
+use crate::engine::call::Failure;
+use crate::engine::route::{RouteError, Routed, route};
+use crate::gateway::call::translate;
+use crate::gateway::gate::Gate;
+use crate::gateway::service::{Answer, ClientContext, Refusal, Service, unroutable};
+use crate::mcp::input::InputError;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::policy::{Facts, Kind, decide};
+use crate::upstream::handle::Handle;
+use crate::upstream::session::Wants;
+use crate::upstream::subscriptions::{Target, Unwatched, Updates, Watcher, Watching};
+use crate::wire::code;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Resources that one legacy session may watch.
+const MAX_WATCHED: usize = 1024;
+
+/// What one legacy client watches.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    pub(crate) watcher: Arc<Watcher>,
+    /// By the URI as the client knows it.
+    held: Mutex<HashMap<String, Watching>>,
+}
+
+impl Subscriptions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watching>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Found = (Arc<Handle>, Target, Option<Gate>, u64);
+
+impl Service {
+    /// `resources/subscribe` of a legacy client.
+    pub(crate) async fn subscribe(self: Arc<Self>, client: ClientContext, params: RawObject) -> Answer {
+        let Some(subscriptions) = &client.watched else {
+            return Answer::error(code::INVALID_REQUEST, "nothing can be watched without a session", None);
+        };
+        let uri = params.string("uri").unwrap_or_default();
+        if subscriptions.lock().contains_key(&uri) {
+            return Answer::ok(RawJson::EMPTY_OBJECT);
+        }
+        if subscriptions.lock().len() >= MAX_WATCHED {
+            return Answer::error(code::INVALID_REQUEST, "too many resources are watched", None);
+        }
+        match self.watch(&client, &params, &subscriptions.watcher).await {
+            Ok(watching) => {
+                subscriptions.lock().insert(uri, watching);
+                Answer::ok(RawJson::EMPTY_OBJECT)
+            }
+            Err(answer) => answer,
+        }
+    }
+
+    /// `resources/unsubscribe` of a legacy client. What is not watched needs no end.
+    pub(crate) fn unsubscribe(client: &ClientContext, params: &RawObject) -> Answer {
+        let Some(uri) = params.string("uri") else {
+            return Answer::error(code::INVALID_PARAMS, &RouteError::Member("uri").to_string(), None);
+        };
+        let ended = client.watched.as_ref().and_then(|subscriptions| subscriptions.lock().remove(&uri));
+        drop(ended);
+        Answer::ok(RawJson::EMPTY_OBJECT)
+    }
+
+    /// The resources of a modern client's list that can be watched, with the watches.
+    pub(crate) async fn watch_all(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        uris: &[String],
+        watcher: &Arc<Watcher>,
+    ) -> Vec<(String, Watching)> {
+        let mut watched = Vec::new();
+        for uri in uris {
+            let mut params = RawObject::default();
+            params.set("uri", RawJson::string(uri));
+            if let Ok(watching) = self.watch(client, &params, watcher).await {
+                watched.push((uri.clone(), watching));
+            }
+        }
+        watched
+    }
+
+    /// Begins to watch one resource.
+    async fn watch(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        params: &RawObject,
+        watcher: &Arc<Watcher>,
+    ) -> Result<Watching, Answer> {
+        let (handle, mut target, gate, call) = self.find_watched(client, params)?;
+        let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
+        let wants = Wants { caller, client: tag, offered: client.offered };
+        let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
+        let refused = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+        if let Some(mut gate) = gate {
+            gate.pass().await.map_err(refused)?;
+        }
+        // A watch is no call under way.
+        target.permit.leave();
+        let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
+        Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await.map_err(|why| match why {
+            Unwatched::NotOffered => {
+                Answer::error(code::INVALID_PARAMS, "The server of this resource does not tell of its updates.", None)
+            }
+            // Pages to open are for calls; here nothing would judge them.
+            Unwatched::Refused(error) => {
+                translate(Method::ResourcesSubscribe, &error, client.revision, &Err(InputError::NotOffered))
+            }
+            Unwatched::Silent => internal("The server of this resource did not answer in time."),
+        })
+    }
+
+    /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
+    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, Answer> {
+        let snapshot = self.snapshots.load_full();
+        let era = client.revision.era();
+        let inconsistent = || Answer::error(code::INTERNAL, "the catalog is inconsistent", None);
+        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+            return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
+        };
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        let routed = route(&view.catalog, Method::ResourcesSubscribe, params, Meta::default(), visible);
+        let Routed { entry, canonical, outgoing, .. } = routed.map_err(|error| {
+            if error.is_unknown() {
+                self.turned_away.tell(&snapshot, client, Method::ResourcesSubscribe, params);
+            }
+            unroutable(&error, params, era)
+        })?;
+        let (entry, _) = view.item(entry).ok_or_else(inconsistent)?;
+        let handle = snapshot.handles.get(entry.upstream).cloned().ok_or_else(inconsistent)?;
+        let upstream = entry.upstream_name.as_str();
+        let name = canonical.as_deref().unwrap_or(&entry.canonical);
+        let rules = snapshot.policy.item_rules(Kind::Subscription, upstream, name);
+        let facts = Facts {
+            caller: &client.caller,
+            profile: &view.name,
+            upstream,
+            canonical: name,
+            kind: Kind::Subscription,
+            annotations: entry.annotations,
+            arguments: None,
+        };
+        let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::since_1970());
+        let judged = self.judged(decision, &facts, entry, client, call);
+        let exposed = params.string("uri").unwrap_or_default();
+        let (permit, gate) = judged.map_err(|refusal| match refusal {
+            Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, era),
+            Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
+        })?;
+        let original = outgoing.body.string("uri").unwrap_or_default();
+        Ok((handle, Target { original, exposed, permit }, gate, call))
+    }
+}

@@ -1,0 +1,516 @@
+//! Owner of the upstreams and only writer of the snapshot.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::catalog::filter::Filter;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
+use crate::catalog::name::UpstreamName;
+use crate::config::plan::{Plan, diff};
+use crate::config::{self, Config, Target, Upstream, Uris};
+use crate::gateway::service::LOCAL;
+use crate::gateway::snapshot::{InputRules, Snapshot, View};
+use crate::mcp::version::{Era, Revision};
+use crate::policy::{Annotations, Annotator, Decision, Facts, Kind, Limiter, Policy, decide_again};
+use crate::store::directory::Store;
+use crate::store::leases::Leases;
+use crate::store::pins::{LaunchGate, Pins};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::actor::{self, Context, Intake, News, Nursery, Report};
+use crate::upstream::client::HttpClient;
+use crate::upstream::handle::{Handle, LinkState};
+
+mod pinned;
+
+/// How long a dead upstream's items stay listed.
+const GRACE: Duration = Duration::from_secs(600);
+/// How long the first lists wait for upstreams that are still starting.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// How often the pins of other processes are looked at.
+const REFRESH: Duration = Duration::from_secs(2);
+/// Reports of upstreams that may wait; as many are shown together.
+const REPORTS: usize = 64;
+/// How long a replaced upstream may finish its calls.
+const REPLACE_DRAIN: Duration = Duration::from_secs(10);
+/// Freshness told to modern clients: while all is well, and while an upstream is missing.
+const TTL_MS: u32 = 60_000;
+const TTL_DEGRADED_MS: u32 = 5_000;
+
+/// Something that the supervisor is asked to do.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Put a checked configuration in force.
+    Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
+    /// The operator has decided about pins: show what may be shown now.
+    Review { reply: oneshot::Sender<()> },
+}
+
+/// What the supervisor needs from outside.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) metrics: Metrics,
+    pub(crate) store: Option<Store>,
+    pub(crate) http: HttpClient,
+    pub(crate) intake: Intake,
+    pub(crate) leases: Leases,
+    pub(crate) pins: Pins,
+}
+
+/// The supervisor's ends that others hold.
+#[derive(Debug)]
+pub(crate) struct Supervised {
+    pub(crate) snapshots: Arc<ArcSwap<Snapshot>>,
+    pub(crate) generation: watch::Receiver<u64>,
+    /// True once every upstream has answered or failed, or the time for that is over.
+    pub(crate) settled: watch::Receiver<bool>,
+    pub(crate) orders: mpsc::Sender<Order>,
+    /// Ends with every upstream stopped.
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskGroup,
+}
+
+struct Managed {
+    handle: Arc<Handle>,
+    stop: CancellationToken,
+    gate: Arc<LaunchGate>,
+    filters: Filters,
+    inventory: Option<(Inventory, Revision)>,
+    down_since: Option<Instant>,
+    /// It has been heard of since the start: listed or failed.
+    heard: bool,
+}
+
+struct Supervisor {
+    config: Arc<Config>,
+    policy: Arc<Policy>,
+    limiter: Arc<Limiter>,
+    managed: HashMap<UpstreamName, Managed>,
+    parts: Parts,
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    generation: watch::Sender<u64>,
+    settled: watch::Sender<bool>,
+    /// Whose lists are newer than what is kept on disk.
+    unsaved: BTreeSet<UpstreamName>,
+    reports: mpsc::Sender<Report>,
+    actors: TaskGroup,
+    stop: CancellationToken,
+}
+
+/// Starts all upstreams and the task that looks after them.
+///
+/// # Errors
+/// A sentence when the configuration's policy or patterns cannot be compiled, which `check` would have said.
+pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
+    let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
+    let limiter = parts.leases.limiter(&policy).map_err(|error| error.to_string())?;
+    let (reports_in, reports) = mpsc::channel(REPORTS);
+    let (orders_in, orders) = mpsc::channel(8);
+    let (generation_in, generation) = watch::channel(0);
+    let (settled_in, settled) = watch::channel(false);
+    let config = Arc::new(config);
+    let policy = Arc::new(policy);
+    let limiter = Arc::new(limiter);
+    let empty = Snapshot {
+        generation: 0,
+        config: Arc::clone(&config),
+        handles: Vec::new(),
+        completes: Vec::new(),
+        tasks: Vec::new(),
+        input: Vec::new(),
+        whole: Arc::new(View::new("", Catalog::default(), &policy)),
+        profiles: HashMap::new(),
+        policy: Arc::clone(&policy),
+        limiter: Arc::clone(&limiter),
+        dropped: Vec::new(),
+        ttl_ms: TTL_DEGRADED_MS,
+    };
+    let snapshots = Arc::new(ArcSwap::from_pointee(empty));
+    let stop = CancellationToken::new();
+    let tasks = TaskGroup::default();
+    let mut supervisor = Supervisor {
+        config,
+        policy,
+        limiter,
+        managed: HashMap::new(),
+        parts,
+        snapshots: Arc::clone(&snapshots),
+        generation: generation_in,
+        settled: settled_in,
+        unsaved: BTreeSet::new(),
+        reports: reports_in,
+        actors: TaskGroup::default(),
+        stop: stop.clone(),
+    };
+    let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
+    supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
+    for upstream in supervisor.config.upstreams.clone() {
+        supervisor.launch(upstream)?;
+    }
+    supervisor.publish(true);
+    supervisor.settle(false);
+    tasks.spawn("supervisor", supervisor.run(reports, orders));
+    Ok(Supervised { snapshots, generation, settled, orders: orders_in, stop, tasks })
+}
+
+impl Supervisor {
+    async fn run(mut self, mut reports: mpsc::Receiver<Report>, mut orders: mpsc::Receiver<Order>) {
+        let settle = tokio::time::sleep(SETTLE);
+        tokio::pin!(settle);
+        let mut grace = tokio::time::interval(Duration::from_secs(30));
+        let mut refresh = tokio::time::interval(REFRESH);
+        let mut news = Vec::with_capacity(REPORTS);
+        loop {
+            tokio::select! {
+                // What came while the last catalog was made is shown together.
+                1.. = reports.recv_many(&mut news, REPORTS) => self.reports(news.drain(..)),
+                Some(order) = orders.recv() => self.order(order),
+                () = &mut settle, if !*self.settled.borrow() => self.settle(true),
+                // One for each turn: it waits for the disk.
+                () = tokio::task::yield_now(), if !self.unsaved.is_empty() => self.remember(),
+                _ = grace.tick() => self.publish(false),
+                _ = refresh.tick() => self.refresh().await,
+                () = self.stop.cancelled() => break,
+            }
+        }
+        for managed in self.managed.values() {
+            managed.stop.cancel();
+        }
+        while !self.unsaved.is_empty() {
+            self.remember();
+        }
+        // The actors still report while they end; nobody may wait for a full channel then.
+        drop(reports);
+        self.actors.join().await;
+    }
+
+    fn launch(&mut self, spec: Upstream) -> Result<(), String> {
+        let filters = filters(&spec)?;
+        let remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.launch_identity()));
+        let metrics = self.parts.metrics.upstream(spec.name.as_str());
+        let name = spec.name.clone();
+        let stop = self.stop.child_token();
+        let nursery = Nursery {
+            stop: stop.clone(),
+            tasks: self.actors.clone(),
+            http: self.parts.http.clone(),
+            intake: self.parts.intake.clone(),
+            many_callers: self.config.has_many_callers(),
+            gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
+        };
+        // Before its remembered items are shown; the actor asks again and says why where it may not start.
+        drop(nursery.gate.pass(&spec));
+        let gate = Arc::clone(&nursery.gate);
+        let handle = Arc::new(Handle::new(spec, metrics, nursery.clone()));
+        let context = Context {
+            handle: Arc::clone(&handle),
+            lane: Arc::clone(&handle.main),
+            reports: Some(self.reports.clone()),
+            nursery,
+            remembered: remembered.as_ref().and_then(|r| r.hint),
+        };
+        self.actors.spawn("upstream", actor::run(context));
+        let inventory = remembered.map(|r| (r.inventory, r.revision));
+        let heard = inventory.is_some();
+        self.managed.insert(name, Managed { handle, stop, gate, filters, inventory, down_since: None, heard });
+        Ok(())
+    }
+
+    fn reports(&mut self, news: impl Iterator<Item = Report>) {
+        news.for_each(|report| self.report(report));
+        self.publish(false);
+        self.settle(false);
+    }
+
+    fn report(&mut self, report: Report) {
+        let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
+        if !Arc::ptr_eq(&managed.handle, &report.handle) {
+            return;
+        }
+        match report.news {
+            News::Inventory(inventory, agreed) => {
+                for why in &inventory.skipped {
+                    tracing::warn!(upstream.name = %report.upstream, error = %why, "part of a list is not offered");
+                }
+                managed.inventory = Some((inventory, agreed.revision));
+                managed.heard = true;
+                self.unsaved.insert(report.upstream);
+            }
+            News::State => {}
+        }
+        match &*managed.handle.main.state() {
+            LinkState::Down { .. } => {
+                managed.heard = true;
+                managed.down_since.get_or_insert_with(clock::now);
+            }
+            LinkState::Ready(_) => managed.down_since = None,
+            LinkState::Idle | LinkState::Starting | LinkState::Stopped => {}
+        }
+    }
+
+    /// Keeps what an upstream listed for the next start. Nobody waits for that.
+    fn remember(&mut self) {
+        let Some(name) = self.unsaved.pop_first() else { return };
+        let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(&name)) else { return };
+        let Some((inventory, revision)) = &managed.inventory else { return };
+        let launch = managed.handle.spec.load().launch_identity();
+        if let Err(error) = store.remember(&launch, inventory, *revision) {
+            tracing::warn!(upstream.name = %name, error = %error, "inventory not kept on disk");
+        }
+    }
+
+    fn settle(&self, time_is_over: bool) {
+        let is_lazy = |m: &Managed| m.handle.spec.load().start == config::Start::Lazy;
+        if time_is_over || self.managed.values().all(|m| m.heard || is_lazy(m)) {
+            self.settled.send_replace(true);
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        let (config, reply) = match order {
+            Order::Apply { config, reply } => (config, reply),
+            Order::Review { reply } => {
+                self.review();
+                let _asker_may_be_gone = reply.send(());
+                return;
+            }
+        };
+        let outcome = self.apply(*config);
+        self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
+        // Whoever asked may have gone.
+        drop(reply.send(outcome));
+    }
+
+    /// Shows what the pins allow now, and lets start what may start.
+    fn review(&mut self) {
+        let revoked: Vec<UpstreamName> =
+            self.managed.iter().filter(|(name, m)| m.gate.is_revoked(name)).map(|(name, _)| name.clone()).collect();
+        for name in revoked {
+            let Some(old) = self.managed.remove(&name) else { continue };
+            // Not a moment longer: nobody wants this program any more.
+            old.stop.cancel();
+            let spec = old.handle.spec.load_full();
+            if let Err(error) = self.launch((*spec).clone()) {
+                tracing::error!(upstream.name = %name, error = %error, "upstream not looked after");
+            }
+        }
+        for managed in self.managed.values().filter(|managed| managed.gate.shut().is_some()) {
+            managed.gate.reviewed.notify_one();
+        }
+        self.publish(false);
+    }
+
+    /// Takes over what other processes decided about pins.
+    async fn refresh(&mut self) {
+        match self.parts.pins.refresh().await {
+            Ok(true) => self.review(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(error = %error, "the pins of other processes cannot be read"),
+        }
+    }
+
+    /// All or nothing: everything that can fail is done before anything changes.
+    fn apply(&mut self, new: Config) -> Result<Plan, String> {
+        let plan = diff(&self.config, &new);
+        if !plan.needs_restart.is_empty() {
+            return Err(format!("these keys cannot change while the gateway runs: {}", plan.needs_restart.join(", ")));
+        }
+        let policy = Policy::build(&new.policy).map_err(|problems| join(&problems))?;
+        for upstream in &new.upstreams {
+            filters(upstream)?;
+        }
+        let judged_anew = |name: &&UpstreamName| forbidden(&self.policy, name) != forbidden(&policy, name);
+        let judged_anew: Vec<UpstreamName> = self.managed.keys().filter(judged_anew).cloned().collect();
+        for name in plan.stop.iter().chain(&plan.replace).chain(&judged_anew) {
+            if let Some(old) = self.managed.remove(name) {
+                self.retire(old);
+                if plan.stop.contains(name) {
+                    self.parts.metrics.forget_upstream(name.as_str());
+                }
+            }
+        }
+        self.limiter = Arc::new(self.limiter.carry_over(&policy));
+        self.policy = Arc::new(policy);
+        self.config = Arc::new(new);
+        for spec in self.config.upstreams.clone() {
+            match self.managed.get_mut(&spec.name) {
+                Some(kept) => {
+                    kept.filters = filters(&spec)?;
+                    kept.handle.configure(spec);
+                }
+                None => self.launch(spec)?,
+            }
+        }
+        self.publish(true);
+        Ok(plan)
+    }
+
+    /// Lets a removed upstream finish its calls, then stops it.
+    fn retire(&self, old: Managed) {
+        self.actors.spawn("retire", async move {
+            let until = clock::now() + REPLACE_DRAIN;
+            while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            old.stop.cancel();
+        });
+    }
+
+    /// Builds and stores a snapshot, then tells listeners, so that whoever asks again sees the new lists. Nothing happens
+    /// when clients would see the same, unless `forced`.
+    fn publish(&mut self, forced: bool) {
+        let old = self.snapshots.load_full();
+        let now = clock::now();
+        let order: Vec<&Upstream> = self.config.upstreams.iter().collect();
+        let managed: Vec<&Managed> = order.iter().filter_map(|spec| self.managed.get(&spec.name)).collect();
+        let known: Vec<Option<&(Inventory, Revision)>> = managed
+            .iter()
+            .map(|m| {
+                let gone = m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
+                m.inventory.as_ref().filter(|_| !gone && m.gate.shut().is_none())
+            })
+            .collect();
+        let mut shown = self.shown(&managed, &order, &known, &old);
+        let annotators: Vec<Annotator> = order.iter().map(|spec| annotator(spec).unwrap_or_default()).collect();
+        let unknown = Annotator::default();
+        let sources: Vec<Source<'_>> = managed
+            .iter()
+            .enumerate()
+            .zip(&order)
+            .zip(known.iter().zip(&shown))
+            .map(|(((index, m), spec), (known, shown))| {
+                let is_http = matches!(spec.target, Target::Http { .. });
+                Source {
+                    upstream: &spec.name,
+                    prefix: &spec.prefix,
+                    inventory: &shown.inventory,
+                    filters: &m.filters,
+                    annotate: annotators.get(index).unwrap_or(&unknown),
+                    needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
+                    index,
+                    withheld: Some(&shown.uris),
+                }
+            })
+            .collect();
+        let naming = NamingRules {
+            max_length: self.config.naming.max_length,
+            prefix_uris: self.config.naming.uris == Uris::Prefix,
+            transparent: false,
+            profile: None,
+        };
+        let (whole, mut dropped) = merge(&sources, naming);
+        let profiles = self.profiles(&sources, naming);
+        dropped.extend(shown.iter_mut().flat_map(|shown| std::mem::take(&mut shown.withheld)));
+        let degraded = managed.iter().any(|m| m.down_since.is_some() || !m.heard);
+        let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
+        let completes: Vec<bool> =
+            known.iter().map(|known| known.is_some_and(|(inventory, _)| inventory.completions)).collect();
+        let has_tasks =
+            |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
+        let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
+        let same = whole.same_as(&old.whole.catalog)
+            && completes == old.completes
+            && tasks == old.tasks
+            && ttl_ms == old.ttl_ms
+            && dropped == old.dropped
+            && profiles
+                .iter()
+                .all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
+        if same && !forced {
+            return;
+        }
+        self.warn_of_dropped(&dropped, &old.dropped);
+        for m in &managed {
+            let count =
+                |list| whole.entries().iter().filter(|e| e.list == list && e.upstream_name == m.handle.name).count();
+            m.handle.metrics.items(crate::mcp::method::List::ALL.map(count));
+        }
+        for (m, shown) in managed.iter().zip(&shown) {
+            m.handle.metrics.pins_waiting(shown.waiting);
+        }
+        let generation = old.generation + 1;
+        let policy = &self.policy;
+        let profiles = profiles.into_iter().map(|(n, c)| (n.clone(), Arc::new(View::new(&n, c, policy)))).collect();
+        self.snapshots.store(Arc::new(Snapshot {
+            generation,
+            config: Arc::clone(&self.config),
+            handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
+            completes,
+            tasks,
+            input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),
+            whole: Arc::new(View::new("", whole, policy)),
+            profiles,
+            policy: Arc::clone(policy),
+            limiter: Arc::clone(&self.limiter),
+            dropped,
+            ttl_ms,
+        }));
+        self.generation.send_replace(generation);
+    }
+
+    fn profiles(&self, sources: &[Source<'_>], naming: NamingRules<'_>) -> Vec<(String, Catalog)> {
+        let mut out = Vec::new();
+        for profile in &self.config.profiles {
+            let compiled = [&profile.tools, &profile.prompts, &profile.resources]
+                .map(|filter| Filter::build(&filter.allow, &filter.deny, &[]).unwrap_or_else(|_| Filter::nothing()));
+            let [tools, prompts, resources] = compiled;
+            let filters = Filters { tools, prompts, resources };
+            let chosen: Vec<Source<'_>> =
+                sources.iter().filter(|s| profile.upstreams.contains(s.upstream)).copied().collect();
+            let rules = NamingRules { transparent: profile.transparent, profile: Some(&filters), ..naming };
+            out.push((profile.name.clone(), merge(&chosen, rules).0));
+        }
+        out
+    }
+
+    fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
+        for item in dropped.iter().filter(|item| !before.contains(item)) {
+            tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.why, "item withheld");
+        }
+        self.parts.metrics.withheld(dropped.len());
+    }
+}
+
+/// Why a rule forbids the launch of an upstream. What the configuration names is launched unless a rule denies that.
+fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
+    let name = upstream.as_str();
+    let facts = Facts {
+        caller: LOCAL,
+        profile: "",
+        upstream: name,
+        canonical: name,
+        kind: Kind::Launch,
+        annotations: Annotations::default(),
+        arguments: None,
+    };
+    match decide_again(policy, &policy.item_rules(Kind::Launch, name, name), &facts) {
+        Decision::Deny { rule, .. } => Some(format!("the rule `{rule}` forbids its launch")),
+        Decision::Allow(_) | Decision::Ask { .. } | Decision::Limit { .. } => None,
+    }
+}
+
+fn filters(spec: &Upstream) -> Result<Filters, String> {
+    let build = |filter: &config::Filter| {
+        Filter::build(&filter.allow, &filter.deny, &filter.rename)
+            .map_err(|error| format!("upstreams.{}: {error}", spec.name))
+    };
+    annotator(spec).map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
+    Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
+}
+
+/// Says what the upstream's tools are held to do. Checked with the filters, at start and at reload.
+fn annotator(spec: &Upstream) -> Result<Annotator, String> {
+    Annotator::build(spec.trust, &spec.annotations)
+}
+
+fn join(problems: &[crate::policy::PolicyProblem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

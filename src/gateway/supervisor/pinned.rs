@@ -1,0 +1,174 @@
+//! The one place where pins keep items from clients: between what upstreams list and the merge. Lists, calls, completions and
+//! profiles are all made of what the merge gets.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
+
+use super::{Managed, Supervisor};
+use crate::catalog::inventory::Inventory;
+use crate::catalog::merge::Dropped;
+use crate::catalog::name::{ItemKind, UpstreamName, expose};
+use crate::config::Upstream;
+use crate::gateway::snapshot::Snapshot;
+use crate::mcp::item::Definition;
+use crate::mcp::method::List;
+use crate::mcp::version::Revision;
+use crate::policy::Trust;
+use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
+use crate::store::pins::Tier;
+
+/// What of one upstream may be shown.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) inventory: Inventory,
+    /// What is kept back, and why, for the operator.
+    pub(super) withheld: Vec<Dropped>,
+    /// The URIs of resources that are kept back.
+    pub(super) uris: HashSet<String>,
+    /// How many items wait for the operator.
+    pub(super) waiting: usize,
+}
+
+impl Supervisor {
+    /// What the pins leave of each inventory, in the order of the upstreams. `old` is what clients see now. Of two names that look
+    /// alike and are both new, the one of the upstream that is configured first is taken.
+    pub(super) fn shown(
+        &self,
+        managed: &[&Managed],
+        order: &[&Upstream],
+        known: &[Option<&(Inventory, Revision)>],
+        old: &Snapshot,
+    ) -> Vec<Shown> {
+        // Made when somebody's name is looked at for the first time.
+        let looks: RefCell<Option<Looks>> = RefCell::default();
+        let mut shown: Vec<Shown> = Vec::with_capacity(managed.len());
+        for ((m, spec), known) in managed.iter().zip(order).zip(known) {
+            let imitated = |name: &str| {
+                let mut looks = looks.borrow_mut();
+                let looks = looks.get_or_insert_with(|| {
+                    let entries = old.whole.catalog.entries().iter();
+                    let mut looks = Looks::of(entries.map(|entry| (&entry.upstream_name, entry.exposed.as_ref())));
+                    for ((m, spec), earlier) in managed.iter().zip(order).zip(&shown) {
+                        self.add_names(m, spec, earlier, &mut looks);
+                    }
+                    looks
+                });
+                looks.imitated(&spec.name, name).map(str::to_owned)
+            };
+            let next = match (m.gate.shut(), known) {
+                (Some(why), _) => kept_back(spec, why),
+                (None, Some((inventory, _))) => self.pinned(m, spec, inventory, &imitated),
+                (None, None) => Shown::default(),
+            };
+            if let Some(looks) = &mut *looks.borrow_mut() {
+                self.add_names(m, spec, &next, looks);
+            }
+            shown.push(next);
+        }
+        drop_shared_titles(&mut shown, order);
+        shown
+    }
+
+    /// What clients will see of an upstream, for those that come after it.
+    fn add_names(&self, managed: &Managed, spec: &Upstream, shown: &Shown, looks: &mut Looks) {
+        let items = List::ALL.iter().flat_map(|list| shown.inventory.items(*list));
+        items.filter_map(|item| self.exposed(managed, spec, item)).for_each(|name| looks.add(&spec.name, &name));
+    }
+
+    fn pinned(
+        &self,
+        managed: &Managed,
+        spec: &Upstream,
+        inventory: &Inventory,
+        imitated: &dyn Fn(&str) -> Option<String>,
+    ) -> Shown {
+        let offered = |item: &&Definition| managed.filters.of(item.list).admits(&item.key);
+        let items: Vec<&Definition> =
+            List::ALL.iter().flat_map(|list| inventory.items(*list)).filter(offered).collect();
+        let markers = OnceCell::new();
+        let doubt = |item: &Definition| {
+            if item.hides {
+                return Some("it has hidden characters outside of its title and description".to_owned());
+            }
+            if spec.trust == Trust::Trusted {
+                return None;
+            }
+            let markers = markers.get_or_init(|| {
+                Markers::new(&spec.name, self.config.upstreams.iter().map(|u| (&u.name, u.prefix.as_str())))
+            });
+            if let Some(marker) = markers.named_in(item) {
+                return Some(format!("it speaks of another upstream's `{marker}`"));
+            }
+            let exposed = self.exposed(managed, spec, item)?;
+            let other = imitated(&exposed)?;
+            Some(format!("its name looks like `{other}`"))
+        };
+        let tier = Tier { trust: spec.trust, on_change: spec.on_change };
+        let judged = self.parts.pins.judge(&spec.name, tier, &items, &doubt);
+        let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
+        let mut kept: Vec<Definition> = Vec::with_capacity(items.len());
+        for (item, away) in items.into_iter().zip(judged) {
+            let Some(away) = away else {
+                kept.push(item.clone());
+                continue;
+            };
+            shown.waiting += usize::from(away.waits);
+            if item.list == List::Resources {
+                shown.uris.insert(item.key.clone());
+            }
+            let item = item.key.escape_default().to_string();
+            shown.withheld.push(Dropped { upstream: spec.name.clone(), item, why: away.why });
+        }
+        for list in List::ALL {
+            shown.inventory.replace(list, kept.iter().filter(|item| item.list == list).cloned().collect());
+        }
+        shown
+    }
+
+    /// The name of a tool or prompt as clients would see it.
+    fn exposed(&self, managed: &Managed, spec: &Upstream, item: &Definition) -> Option<String> {
+        let kind = match item.list {
+            List::Tools => ItemKind::Tool,
+            List::Prompts => ItemKind::Prompt,
+            List::Resources | List::Templates => return None,
+        };
+        let local = managed.filters.of(item.list).local(&item.key);
+        expose(&spec.prefix, &spec.name, kind, local, self.config.naming.max_length).ok()
+    }
+}
+
+fn kept_back(spec: &Upstream, why: String) -> Shown {
+    let withheld = Dropped { upstream: spec.name.clone(), item: "(all)".to_owned(), why };
+    Shown { withheld: vec![withheld], waiting: 1, ..Shown::default() }
+}
+
+/// Takes titles away that look like those of another upstream: only names tell then whose an item is. Trusted upstreams keep
+/// theirs.
+fn drop_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
+    if shown.iter().filter(|shown| !shown.inventory.is_empty()).count() < 2 {
+        return;
+    }
+    let titles: Vec<(&UpstreamName, String)> = shown
+        .iter()
+        .zip(order)
+        .flat_map(|(shown, spec)| {
+            let items = List::ALL.iter().flat_map(|list| shown.inventory.items(*list));
+            items.flat_map(Definition::titles).map(|title| (&spec.name, skeleton(&title)))
+        })
+        .collect();
+    let shared = shared_titles(titles.iter().map(|(upstream, title)| (*upstream, title.as_str())));
+    if shared.is_empty() {
+        return;
+    }
+    for (shown, _) in shown.iter_mut().zip(order).filter(|(_, spec)| spec.trust != Trust::Trusted) {
+        for list in List::ALL {
+            let mut items = shown.inventory.items(list).to_vec();
+            for item in &mut items {
+                if item.titles().any(|title| shared.contains(&skeleton(&title))) {
+                    item.remove_titles();
+                }
+            }
+            shown.inventory.replace(list, items);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! A TCP connection until a request can be read from it: who may connect, how slow it may be, what its head must say. Shared by
+//! all listeners.
+
+pub(crate) mod address;
+pub(crate) mod body;
+pub(crate) mod coded;
+pub(crate) mod descriptors;
+pub(crate) mod guard;
+pub(crate) mod lobby;
+pub(crate) mod pace;
+pub(crate) mod press;

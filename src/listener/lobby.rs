@@ -1,0 +1,295 @@
+//! Connections that have not shown a valid credential yet: counted and bounded apart from all others, on every listener.
+//!
+//! A new connection always gets in. Where the lobby is full, the oldest connection without a request in progress gives way, and
+//! if all have one, the oldest. So a stranger who opens connections displaces mostly his own, and a client with a valid credential
+//! needs a place in the lobby only for the moment until its first head is judged: a connection whose request has come is served
+//! before it gives way.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::base::clock;
+use crate::base::tally::Tally;
+use crate::listener::address::Network;
+use crate::listener::pace::Phase;
+use crate::telemetry::metrics::Metrics;
+
+/// Connections that were told to give way and have not ended yet; above it no more are accepted until some have.
+pub(crate) const LEAVING: usize = 16;
+
+/// Bounds of a lobby. A bound of zero counts as one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LobbyLimits {
+    /// Connections in the lobby.
+    pub(crate) all: usize,
+    /// Of those, the ones of one origin.
+    pub(crate) per_origin: usize,
+}
+
+impl LobbyLimits {
+    /// File descriptors that the lobby takes at most.
+    pub(crate) const fn descriptors(self) -> usize {
+        self.all.saturating_add(LEAVING)
+    }
+}
+
+/// The anonymous connections of one listener, by origin: a network address or a user.
+#[derive(Debug)]
+pub(crate) struct Lobby<K> {
+    listener: &'static str,
+    limits: LobbyLimits,
+    room: Arc<Semaphore>,
+    inner: Mutex<Inner<K>>,
+    metrics: Option<Metrics>,
+    displaced: Tally,
+    failed: Tally,
+}
+
+#[derive(Debug)]
+struct Inner<K> {
+    next: u64,
+    guests: BTreeMap<u64, (K, Phase)>,
+    by_origin: HashMap<K, BTreeSet<u64>>,
+}
+
+/// A connection in the lobby; it leaves when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Guest<K: Copy + Eq + Hash> {
+    lobby: Arc<Lobby<K>>,
+    number: u64,
+    phase: Phase,
+    _room: OwnedSemaphorePermit,
+}
+
+impl<K: Copy + Eq + Hash> Lobby<K> {
+    /// The lobby of a listener that the log names so. Connections that give way are counted in `metrics`.
+    pub(crate) fn new(listener: &'static str, limits: LobbyLimits, metrics: Option<Metrics>) -> Arc<Self> {
+        let room = limits.descriptors().clamp(1, Semaphore::MAX_PERMITS);
+        let inner = Inner { next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
+        Arc::new(Self {
+            listener,
+            limits,
+            room: Arc::new(Semaphore::new(room)),
+            inner: Mutex::new(inner),
+            metrics,
+            displaced: Tally::default(),
+            failed: Tally::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until one more connection may be accepted. That takes no longer than the end of connections that gave way.
+    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.room).acquire_owned().await.ok()
+    }
+
+    /// Takes a new connection in; others give way for it where there are too many.
+    pub(crate) fn enter(self: &Arc<Self>, origin: K, room: OwnedSemaphorePermit) -> Guest<K> {
+        let phase = Phase::anonymous();
+        let mut inner = self.lock();
+        let number = inner.next;
+        inner.next += 1;
+        inner.guests.insert(number, (origin, phase.clone()));
+        inner.by_origin.entry(origin).or_default().insert(number);
+        while let Some((victim, limit)) = inner.victim(origin, number, self.limits) {
+            if let Some(phase) = inner.remove(victim) {
+                phase.dismiss();
+                self.displaced(limit);
+            }
+        }
+        drop(inner);
+        Guest { lobby: Arc::clone(self), number, phase, _room: room }
+    }
+
+    fn displaced(&self, limit: &'static str) {
+        if let Some(metrics) = &self.metrics {
+            metrics.limit_hit(limit);
+        }
+        if let Some(count) = self.displaced.count(clock::uptime()) {
+            let listener = self.listener;
+            tracing::warn!(
+                listener,
+                limit,
+                count,
+                "too many connections without a valid credential: the oldest gave way"
+            );
+        }
+    }
+
+    /// The listener could not accept. Returns after a pause where that is for lack of resources: those in use are given back.
+    pub(crate) async fn not_accepted(&self, error: &std::io::Error) {
+        if let Some(count) = self.failed.count(clock::uptime()) {
+            tracing::warn!(listener = self.listener, error = %error, count, "connection not accepted");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+impl Lobby<Network> {
+    /// The next connection of a listener.
+    pub(crate) async fn accept(self: &Arc<Self>, listener: &TcpListener) -> (TcpStream, SocketAddr, Guest<Network>) {
+        loop {
+            let Some(room) = self.room().await else { return std::future::pending().await };
+            match listener.accept().await {
+                Ok((stream, peer)) => return (stream, peer, self.enter(Network::from(peer.ip()), room)),
+                Err(error) => self.not_accepted(&error).await,
+            }
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Inner<K> {
+    /// The connection that gives way to the newest, where a bound is passed, and the key of that bound.
+    fn victim(&self, origin: K, newest: u64, limits: LobbyLimits) -> Option<(u64, &'static str)> {
+        let own = self.by_origin.get(&origin)?;
+        if own.len() > limits.per_origin.max(1) {
+            return Some((self.oldest(own.iter().copied(), newest)?, "connections-per-ip"));
+        }
+        let is_full = self.guests.len() > limits.all.max(1);
+        let oldest = is_full.then(|| self.oldest(self.guests.keys().copied(), newest)).flatten()?;
+        Some((oldest, "anonymous-connections"))
+    }
+
+    /// The first that has no request in progress, else the first.
+    fn oldest(&self, numbers: impl Iterator<Item = u64> + Clone, newest: u64) -> Option<u64> {
+        let mut others = numbers.filter(|number| *number != newest);
+        let is_idle = |number: &u64| self.guests.get(number).is_some_and(|(_, phase)| !phase.is_busy());
+        others.clone().find(is_idle).or_else(|| others.next())
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Phase> {
+        let (origin, phase) = self.guests.remove(&number)?;
+        if let Some(own) = self.by_origin.get_mut(&origin) {
+            own.remove(&number);
+            if own.is_empty() {
+                self.by_origin.remove(&origin);
+            }
+        }
+        Some(phase)
+    }
+}
+
+impl<K: Copy + Eq + Hash> Guest<K> {
+    pub(crate) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+}
+
+impl<K: Copy + Eq + Hash> Drop for Guest<K> {
+    fn drop(&mut self) {
+        drop(self.lobby.lock().remove(self.number));
+    }
+}
+
+/// Where one connection stands: in the lobby, or with a place `P` among those that have shown a valid credential.
+#[derive(Debug)]
+pub(crate) struct Standing<K: Copy + Eq + Hash, P> {
+    guest: Mutex<Option<Guest<K>>>,
+    place: OnceLock<Option<P>>,
+}
+
+impl<K: Copy + Eq + Hash, P> Standing<K, P> {
+    pub(crate) fn new(guest: Guest<K>) -> Self {
+        Self { guest: Mutex::new(Some(guest)), place: OnceLock::new() }
+    }
+
+    /// A request with a valid credential was judged: takes the place that the connection keeps from then on. `false` where there
+    /// is none; the connection has to be closed then.
+    pub(crate) fn settle(&self, take: impl FnOnce() -> Option<P>) -> bool {
+        let place = self.place.get_or_init(|| {
+            let place = take()?;
+            if let Some(guest) = self.guest.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                guest.phase.known();
+            }
+            Some(place)
+        });
+        place.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: LobbyLimits = LobbyLimits { all: 4, per_origin: 3 };
+
+    async fn enter(lobby: &Arc<Lobby<u8>>, origin: u8) -> Guest<u8> {
+        let room = lobby.room().await.unwrap();
+        lobby.enter(origin, room)
+    }
+
+    fn dismissed(guests: &[Guest<u8>]) -> Vec<usize> {
+        (0..guests.len()).filter(|n| guests[*n].phase.is_dismissed()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_the_same_origin_gives_way_then_the_oldest_of_all() {
+        let lobby = Lobby::new("test", LIMITS, None);
+        let mut guests = Vec::new();
+        for (origin, gave_way) in [(1, vec![]), (2, vec![]), (1, vec![]), (1, vec![]), (1, vec![0]), (3, vec![0, 1])] {
+            guests.push(enter(&lobby, origin).await);
+            assert_eq!(dismissed(&guests), gave_way, "after {} connections", guests.len());
+        }
+        drop(guests);
+        let inner = lobby.lock();
+        assert!(inner.guests.is_empty() && inner.by_origin.is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn requests_in_progress_give_way_last() {
+        let lobby = Lobby::new("test", LobbyLimits { all: 2, per_origin: 2 }, None);
+        let mut guests = vec![enter(&lobby, 1).await];
+        let busy = guests[0].phase.busy();
+        guests.push(enter(&lobby, 1).await);
+        guests.push(enter(&lobby, 1).await);
+        assert_eq!(dismissed(&guests), [1]);
+        let also_busy = guests[2].phase.busy();
+        guests.push(enter(&lobby, 1).await);
+        assert_eq!(dismissed(&guests), [0, 1], "all others are busy: the oldest");
+        drop((busy, also_busy));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_let_in_is_out_of_the_lobby_and_stays() {
+        let lobby = Lobby::new("test", LobbyLimits { all: 1, per_origin: 1 }, None);
+        let guest = enter(&lobby, 1).await;
+        let phase = guest.phase().clone();
+        let standing = Standing::new(guest);
+        // It was told to give way while its request was read.
+        let _next = enter(&lobby, 1).await;
+        assert!(phase.is_dismissed());
+        assert!(standing.settle(|| Some(())) && !phase.is_dismissed());
+        let _third = enter(&lobby, 1).await;
+        assert!(!phase.is_dismissed() && standing.settle(|| None), "it keeps its place");
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_place_stays_in_the_lobby() {
+        let lobby = Lobby::new("test", LIMITS, None);
+        let standing = Standing::<u8, ()>::new(enter(&lobby, 1).await);
+        assert!(!standing.settle(|| None));
+        assert_eq!(lobby.lock().guests.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn no_more_are_accepted_than_may_be_open() {
+        let lobby = Lobby::new("test", LobbyLimits { all: 1, per_origin: 1 }, None);
+        let mut guests = Vec::new();
+        for _ in 0..=LEAVING {
+            guests.push(enter(&lobby, 1).await);
+        }
+        assert_eq!(lobby.room.available_permits(), 0);
+        guests.remove(0);
+        assert_eq!(lobby.room.available_permits(), 1);
+    }
+}

@@ -1,0 +1,18 @@
+//! Clients as they reach the gateway: HTTP in both eras, HTTP+SSE, and lines of stdio and the admin socket.
+//!
+//! Locks (each guards a map for one operation and is never held across an await): the session table and each session's calls in
+//! flight ([`sessions`]).
+
+pub(crate) mod endpoint;
+pub(crate) mod feed;
+pub(crate) mod http_response;
+pub(crate) mod http_server;
+pub(crate) mod legacy_sse;
+pub(crate) mod lines;
+pub(crate) mod modern;
+pub(crate) mod pages;
+pub(crate) mod pieces;
+pub(crate) mod replay;
+pub(crate) mod reply;
+pub(crate) mod session_stream;
+pub(crate) mod sessions;

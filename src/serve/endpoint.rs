@@ -1,0 +1,573 @@
+//! One HTTP request: from its head through the ladder of checks to an answer. The order of the rungs is the order in
+//! which the first failing one answers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::FuturesUnordered;
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use http::request::Parts;
+use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+use crate::base::budget::Room;
+use crate::engine::route::{Params, RouteError, params_object};
+use crate::gateway::call::LiveEvent;
+use crate::gateway::question::client_requests::Asker;
+use crate::gateway::quota::Good;
+use crate::gateway::service::{Answer, ClientContext, Handled, not_found};
+use crate::listener::body::ReplyBody;
+use crate::mcp::capability::initialize_result;
+use crate::mcp::input::Kinds;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::trace;
+use crate::mcp::version::{Era, Revision};
+use crate::serve::http_response::{Conversation, Entered};
+use crate::serve::http_server::{Front, Seat};
+use crate::serve::legacy_sse;
+use crate::serve::modern;
+use crate::serve::pieces::Pieces;
+use crate::serve::reply;
+use crate::serve::session_stream;
+use crate::serve::sessions::Session;
+use crate::upstream::session::ClientTag;
+use crate::wire::frame::{Frame, FrameError};
+use crate::wire::id::ClientId;
+use crate::wire::message::{self, Message, MessageError, Notification, Request};
+use crate::wire::raw::{RawJson, elements};
+use crate::wire::{code, coding};
+
+type Reply = Response<ReplyBody>;
+
+/// Slowest body that is waited for, after a grace of ten seconds.
+const MIN_BODY_RATE: usize = 1024;
+const BODY_GRACE: Duration = Duration::from_secs(10);
+
+const SESSION_HEADER: &str = "mcp-session-id";
+const VERSION_HEADER: &str = "mcp-protocol-version";
+
+/// Everything that the rungs after authentication need to know of a request.
+struct Asked<'a> {
+    front: &'a Arc<Front>,
+    seat: &'a Seat,
+    headers: &'a HeaderMap,
+    caller: Arc<str>,
+    profile: Option<Arc<str>>,
+    accepts_events: bool,
+}
+
+/// Answers one HTTP request.
+pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, seat: &Seat) -> Reply {
+    let (head, body) = request.into_parts();
+    match admit(front, &head, seat) {
+        Err(response) => *response,
+        Ok(Route::WellKnown) => front.resource_metadata(&head),
+        Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. }) if !seat.allows(front, &caller) => {
+            let mut response = reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections");
+            response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+            response
+        }
+        Ok(Route::Endpoint { profile, caller }) => {
+            let events = accepts(&head.headers, "text/event-stream");
+            let asked = Asked { front, seat, headers: &head.headers, caller, profile, accepts_events: events };
+            if head.method == HttpMethod::POST { asked.post(&head, body).await } else { asked.get_or_delete(&head) }
+        }
+        Ok(Route::LegacySse { path, caller }) => legacy_sse::handle(front, path, caller, seat, (&head, body)).await,
+    }
+}
+
+enum Route {
+    Endpoint { profile: Option<Arc<str>>, caller: Arc<str> },
+    LegacySse { path: legacy_sse::Path, caller: Arc<str> },
+    WellKnown,
+}
+
+/// Rungs 3 to 6: Host and Origin, path and method, credentials.
+fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Reply>> {
+    front.guard.admit(head)?;
+    let path = head.uri.path();
+    if path == "/.well-known/oauth-protected-resource" && front.guard.asks_for_token() {
+        return Ok(Route::WellKnown);
+    }
+    if let Some(path) = legacy_sse::Path::of(front, path) {
+        path.admit(&head.method)?;
+        return Ok(Route::LegacySse { path, caller: front.authenticate(head, seat)? });
+    }
+    let Some(profile) = front.profile_at(&front.endpoint, path) else {
+        let text = "nothing here; the MCP endpoint has another path";
+        return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
+    };
+    let known = [HttpMethod::POST, HttpMethod::GET, HttpMethod::DELETE];
+    if !known.contains(&head.method) {
+        return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
+    }
+    Ok(Route::Endpoint { profile, caller: front.authenticate(head, seat)? })
+}
+
+/// The trace context of the HTTP request, for a message that has none.
+fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
+    let mut parents = headers.get_all(trace::PARENT).iter().filter_map(|value| value.to_str().ok());
+    if let (Some(parent), None) = (parents.next(), parents.next()) {
+        let states: Vec<&str> = headers.get_all(trace::STATE).iter().filter_map(|value| value.to_str().ok()).collect();
+        meta.fall_back_on(parent.trim(), (!states.is_empty()).then(|| states.join(",")).as_deref());
+    }
+}
+
+/// Whether an Accept header allows a media type; a missing one allows everything.
+pub(super) fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter().peekable();
+    if values.peek().is_none() {
+        return true;
+    }
+    let main = media.split('/').next().unwrap_or_default();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
+        let mut fields = part.split(';').map(str::trim);
+        let range = fields.next().unwrap_or_default();
+        let refused = fields.any(|f| matches!(f, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+        let fits = range.eq_ignore_ascii_case(media)
+            || range == "*/*"
+            || range.strip_suffix("/*").is_some_and(|range| range.eq_ignore_ascii_case(main));
+        fits && !refused
+    })
+}
+
+impl Asked<'_> {
+    async fn post(&self, head: &Parts, body: Incoming) -> Reply {
+        if let Some(response) = not_json(self.headers) {
+            return response;
+        }
+        if !self.accepts_events && !accepts(self.headers, "application/json") {
+            let text = "Accept must allow application/json or text/event-stream";
+            return reply::refusal_and_close(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+        }
+        if let Some(response) = self.front.over_rate(&self.caller) {
+            return response;
+        }
+        match read_body(body, &head.headers, self.front).await {
+            Ok(bytes) => self.message(bytes).await,
+            Err(response) => *response,
+        }
+    }
+
+    /// Rungs 10 and 11: JSON, then JSON-RPC.
+    async fn message(&self, bytes: Bytes) -> Reply {
+        let frame = match Frame::from_client(bytes, self.front.bounds) {
+            Ok(frame) => frame,
+            Err(error) => return bad_frame(error),
+        };
+        if frame.bytes().iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
+            return Box::pin(self.batch(&frame)).await;
+        }
+        match Message::parse(&frame) {
+            Ok(Message::Request(request)) => self.request(request).await,
+            Ok(Message::Notification(notification)) => self.notification(&notification),
+            Ok(Message::Response(response)) => self.response(response),
+            Err(error) => bad_message(&error),
+        }
+    }
+
+    /// Rung 12: the body says which era it is of, and the headers must agree.
+    async fn request(&self, request: Request) -> Reply {
+        let answer = |answer| reply::answer(request.id.raw(), answer);
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        let header_is_modern = header.is_some_and(Revision::header_is_modern);
+        if request.method.starts_with("rpc.") {
+            // Reserved by JSON-RPC: no header can make these a method.
+            let era = if header_is_modern { Era::Modern } else { Era::Legacy };
+            return answer(not_found(&request.method, era));
+        }
+        let method = Method::parse(&request.method);
+        let mut params = Params::read(request.params.as_ref());
+        if let Ok(params) = &mut params {
+            trace_of(self.headers, &mut params.meta);
+        }
+        let claims = params.as_ref().is_ok_and(|params| params.meta.has_claim());
+        if method == Method::Initialize && !claims {
+            if header_is_modern {
+                return answer(modern::mismatch("`initialize` does not exist in the version that the header names"));
+            }
+            return self.initialize(&request);
+        }
+        if !claims && !header_is_modern {
+            return self.legacy_request(request, params).await;
+        }
+        let Ok(params) = params else {
+            let text = "params and params._meta must be objects";
+            return answer(Answer::error(code::INVALID_PARAMS, text, None).with_status(400));
+        };
+        match params.meta.modern() {
+            Err(error) => answer(Answer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400)),
+            Ok(envelope) => self.modern_request(request, method, params, &envelope.version).await,
+        }
+    }
+
+    async fn modern_request(&self, request: Request, method: Method, params: Params, claimed: &str) -> Reply {
+        let answer = |answer| reply::answer(request.id.raw(), answer);
+        if let Err(refused) = modern::check_headers(self.headers, &request, method, &params.object, claimed) {
+            return answer(refused);
+        }
+        let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+        // Only for addresses it matters where the client is.
+        let is_here = offered.url && self.seat.is_here(self.headers);
+        let client = ClientContext { offered, is_here, ..self.client(Revision::LATEST) };
+        if !method.defined_in(Era::Modern) {
+            return answer(not_found(&request.method, Era::Modern));
+        }
+        if method == Method::Listen {
+            let Some(place) = self.front.service.shares.take(&self.caller, Good::Stream) else {
+                return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
+            };
+            return modern::listen(self.front, &client, &request, &params.object, place);
+        }
+        self.front.settled().await;
+        if method == Method::ToolsCall
+            && let Err(refused) =
+                modern::check_param_headers(&self.front.service, &client, self.headers, &params.object)
+        {
+            return answer(refused);
+        }
+        self.serve(&client, request, Ok(params), None).await
+    }
+
+    fn client(&self, revision: Revision) -> ClientContext {
+        ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision)
+    }
+
+    fn initialize(&self, request: &Request) -> Reply {
+        let id = request.id.raw();
+        if self.session_of_header().is_ok() {
+            let text = "this session is initialized already";
+            return reply::answer(id, Answer::error(code::INVALID_REQUEST, text, None).with_status(400));
+        }
+        let params = params_object(request.params.as_ref()).ok();
+        let version = params.as_ref().and_then(|params| params.string("protocolVersion"));
+        let (Some(version), Some(params)) = (version, params) else {
+            let text = "`initialize` needs params.protocolVersion";
+            return reply::answer(id, Answer::error(code::INVALID_PARAMS, text, None));
+        };
+        let revision = Revision::negotiate(&version);
+        let capabilities = params.get("capabilities");
+        let client = ClientContext {
+            offered: capabilities.map(|raw| Kinds::of(Some(raw))).unwrap_or_default(),
+            is_here: self.seat.is_here(self.headers),
+            asker: Asker::new(capabilities),
+            log: Some(Arc::default()),
+            watched: Some(Arc::default()),
+            tag: Some(ClientTag::new()),
+            ..self.client(revision)
+        };
+        let Some(session) = self.front.sessions.open(client, None) else {
+            return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
+        };
+        let mut response = reply::answer(id, Answer::ok(initialize_result(revision)));
+        if let Ok(value) = HeaderValue::from_str(&session.id) {
+            response.headers_mut().insert(SESSION_HEADER, value);
+        }
+        response
+    }
+
+    /// Rung 13: the session, and a version header that fits it.
+    fn session_of_header(&self) -> Result<Arc<Session>, Box<Reply>> {
+        let Some(id) = self.headers.get(SESSION_HEADER) else {
+            let text =
+                "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of 2026-07-28";
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+        };
+        let found = id.to_str().ok().and_then(|id| self.front.sessions.find(id, &self.caller));
+        let Some(session) = found.filter(|s| s.client.profile == self.profile && s.pipe.is_none()) else {
+            let text = "no such session; start again with `initialize`";
+            return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
+        };
+        let version = self.headers.get(VERSION_HEADER).map(|v| v.to_str().unwrap_or_default().trim());
+        let once = self.headers.get_all(VERSION_HEADER).iter().nth(1).is_none();
+        let fits = once && version.is_none_or(|v| Revision::parse(v).is_some_and(|r| r.era() == Era::Legacy));
+        if !fits {
+            let text =
+                format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
+        }
+        Ok(session)
+    }
+
+    async fn legacy_request(&self, request: Request, params: Result<Params, RouteError>) -> Reply {
+        match self.session_of_header() {
+            Ok(session) => {
+                self.front.settled().await;
+                let mut client = session.client.clone();
+                // A question needs a stream.
+                client.asker = client.asker.filter(|_| self.accepts_events);
+                self.serve(&client, request, params, Some(session)).await
+            }
+            Err(response) => *response,
+        }
+    }
+
+    /// Serves a request whose client and era are known.
+    async fn serve(
+        &self,
+        client: &ClientContext,
+        request: Request,
+        params: Result<Params, RouteError>,
+        session: Option<Arc<Session>>,
+    ) -> Reply {
+        let entered = match &session {
+            None => None,
+            Some(session) => match Entered::new(session, &request.id) {
+                Some(entered) => Some(entered),
+                None => {
+                    let text = "a request with this id is still in progress";
+                    let answer = Answer::error(code::INVALID_REQUEST, text, None).with_status(400);
+                    return reply::answer(request.id.raw(), answer);
+                }
+            },
+        };
+        match self.front.service.handle(client, &request, params) {
+            Handled::Answer(answer) => reply::answer(request.id.raw(), answer),
+            Handled::Later(later) => reply::answer(request.id.raw(), later.await),
+            Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
+            Handled::Call(call) => {
+                let keep = self.front.keepalive;
+                Conversation::new(call, request.id, entered, keep)
+                    .respond(&self.front.service, self.accepts_events)
+                    .await
+            }
+        }
+    }
+
+    fn notification(&self, notification: &Notification) -> Reply {
+        let params = params_object(notification.params.as_ref()).unwrap_or_default();
+        let claims = Meta::of(&params).is_ok_and(|meta| meta.has_claim());
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        if claims || header.is_some_and(Revision::header_is_modern) {
+            // The modern era knows no client notification over HTTP; a cancellation is a closed connection.
+            return reply::accepted();
+        }
+        match self.session_of_header() {
+            Err(response) => *response,
+            Ok(session) => {
+                if notification.method == "notifications/cancelled"
+                    && let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw)
+                {
+                    session.in_flight().cancel(&id.key());
+                }
+                reply::accepted()
+            }
+        }
+    }
+
+    /// A client's answer to a question of ours.
+    fn response(&self, response: message::Response) -> Reply {
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        if header.is_some_and(Revision::header_is_modern) {
+            let text = "responses are not accepted in this protocol version";
+            return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
+        }
+        match self.session_of_header() {
+            Err(refused) => *refused,
+            Ok(session) => {
+                if let Some(asker) = &session.client.asker {
+                    asker.answered(response);
+                }
+                reply::accepted()
+            }
+        }
+    }
+
+    /// Batches exist in sessions of 2025-03-26 alone.
+    async fn batch(&self, frame: &Frame) -> Reply {
+        const MAX_MESSAGES: usize = 50;
+        let refuse = |text| reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
+        let Ok(parts) = elements(&RawJson::trusted(frame.bytes().clone())) else {
+            return bad_frame(FrameError::Syntax);
+        };
+        let session = self.session_of_header().ok().filter(|s| s.client.revision == Revision::V2025_03_26);
+        let Some(session) = session else { return refuse("batches are not accepted in this protocol version") };
+        if parts.is_empty() || parts.len() > MAX_MESSAGES {
+            return refuse("a batch holds between 1 and 50 messages");
+        }
+        self.front.settled().await;
+        let mut answers: Vec<Pieces> = Vec::new();
+        let mut running = FuturesUnordered::new();
+        for part in parts {
+            let message = Frame::from_client(part.into_bytes(), self.front.bounds).map(|frame| Message::parse(&frame));
+            match message {
+                Ok(Ok(Message::Request(request))) if request.method != "initialize" => {
+                    running.push(self.one_of_batch(Arc::clone(&session), request));
+                }
+                Ok(Ok(Message::Notification(notification))) => drop(self.notification(&notification)),
+                Ok(Ok(Message::Response(_))) => {}
+                Ok(Ok(Message::Request(_)) | Err(_)) | Err(_) => {
+                    let error =
+                        message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);
+                    answers.push(message::encode_error(None, &error).into());
+                }
+            }
+        }
+        while let Some(answer) = futures_util::StreamExt::next(&mut running).await {
+            answers.push(answer);
+        }
+        if answers.is_empty() {
+            return reply::accepted();
+        }
+        let mut body = VecDeque::new();
+        for answer in answers {
+            body.push_back(Bytes::from_static(if body.is_empty() { b"[" } else { b"," }));
+            body.extend(answer.slices());
+        }
+        body.push_back(Bytes::from_static(b"]"));
+        reply::slices(StatusCode::OK, body)
+    }
+
+    async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Pieces {
+        let id = request.id.raw().clone();
+        let client = ClientContext { asker: None, ..session.client.clone() };
+        let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
+            Handled::Answer(answer) => answer,
+            Handled::Later(answer) => answer.await,
+            Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
+            Handled::Call(mut call) => loop {
+                if let LiveEvent::Done(answer) = Box::pin(call.next()).await {
+                    break answer;
+                }
+            },
+        };
+        Pieces::answer(&id, answer)
+    }
+
+    /// The event after which a client wants to go on. One that leads nowhere is as good as none.
+    fn last_event(&self) -> Option<&str> {
+        let mut values = self.headers.get_all("last-event-id").iter();
+        let last = values.next()?.to_str().ok()?;
+        values.next().is_none().then_some(last)
+    }
+
+    fn get_or_delete(&self, head: &Parts) -> Reply {
+        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
+        if header.is_some_and(Revision::header_is_modern) {
+            return reply::method_not_allowed("POST");
+        }
+        let has_session = self.headers.contains_key(SESSION_HEADER);
+        if head.method == HttpMethod::GET && !has_session {
+            // Hosts take a 400 here for a broken server and a 405 for one without this stream.
+            return reply::method_not_allowed("POST");
+        }
+        let session = match self.session_of_header() {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        if head.method == HttpMethod::DELETE {
+            self.front.sessions.close(&session.id, &self.caller);
+            let mut response = Response::new(ReplyBody::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return response;
+        }
+        if !self.accepts_events {
+            let text = "Accept must allow text/event-stream";
+            return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+        }
+        let Some(share) = self.front.service.shares.take(&self.caller, Good::Stream) else {
+            return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
+        };
+        if let Some(resumed) = self.last_event().and_then(|last| session.streams.resume(last)) {
+            return session_stream::resume(self.front, &session, resumed, share);
+        }
+        match session.stream() {
+            Some(place) => session_stream::open(self.front, &session, place, share),
+            None => reply::refusal(StatusCode::CONFLICT, code::INVALID_REQUEST, "this session has a stream already"),
+        }
+    }
+}
+
+/// The refusal of a body that cannot be JSON.
+pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
+    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
+        value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+    });
+    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
+    let text = "the body must be application/json without a content encoding";
+    let refusal = || reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
+    (!is_json || !plain).then(refusal)
+}
+
+/// Rung 9: the body within size and time.
+pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
+    let limit = front.max_body_bytes;
+    let too_large = || {
+        Box::new(reply::refusal_and_close(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            code::INVALID_REQUEST,
+            "the body is too large",
+        ))
+    };
+    let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    if declared.is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let mut first: Option<Bytes> = None;
+    let mut joined = BytesMut::new();
+    let mut room = Room::new(&front.service.budget);
+    let started = tokio::time::Instant::now();
+    loop {
+        let received = first.as_ref().map_or(0, Bytes::len) + joined.len();
+        let earned = Duration::from_secs((received / MIN_BODY_RATE) as u64);
+        let until = started + front.body_time.min(BODY_GRACE + earned);
+        match tokio::time::timeout_at(until, body.frame()).await {
+            Err(_) => {
+                let text = "the body came too slowly";
+                return Err(Box::new(reply::refusal_and_close(
+                    StatusCode::REQUEST_TIMEOUT,
+                    code::INVALID_REQUEST,
+                    text,
+                )));
+            }
+            Ok(None) => break,
+            Ok(Some(Err(_))) => {
+                let text = "the body could not be read";
+                return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+            }
+            Ok(Some(Ok(frame))) => {
+                let Ok(data) = frame.into_data() else { continue };
+                if received + data.len() > limit {
+                    return Err(too_large());
+                }
+                if room.try_grow_to(received + data.len()).is_err() {
+                    front.service.metrics.limit_hit("max-buffered");
+                    return Err(Box::new(reply::no_room()));
+                }
+                // Most bodies come in one piece and are never copied.
+                match (first.take(), joined.is_empty()) {
+                    (None, true) => first = Some(data),
+                    (Some(one), _) => {
+                        joined.reserve(declared.unwrap_or(one.len() + data.len()));
+                        joined.extend_from_slice(&one);
+                        joined.extend_from_slice(&data);
+                    }
+                    (None, false) => joined.extend_from_slice(&data),
+                }
+            }
+        }
+    }
+    Ok(room.keep(first.unwrap_or_else(|| joined.freeze())))
+}
+
+pub(super) fn bad_frame(error: FrameError) -> Reply {
+    let code = match error {
+        FrameError::NotUtf8 | FrameError::Syntax => code::PARSE_ERROR,
+        FrameError::TooDeep | FrameError::TooManyNodes | FrameError::DuplicateKey => code::INVALID_REQUEST,
+    };
+    reply::refusal(StatusCode::BAD_REQUEST, code, &error.to_string())
+}
+
+pub(super) fn bad_message(error: &MessageError) -> Reply {
+    match error {
+        MessageError::Syntax => bad_frame(FrameError::Syntax),
+        MessageError::Shape { id, .. } => {
+            let object = message::error_object(code::INVALID_REQUEST, &error.to_string(), None);
+            reply::json(StatusCode::BAD_REQUEST, message::encode_error(id.as_ref().map(ClientId::raw), &object))
+        }
+    }
+}

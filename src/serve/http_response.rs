@@ -1,0 +1,218 @@
+//! A call over HTTP from its first event to its answer: as one JSON body, or as a stream when there is more to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Response;
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::awaiting_approval::ClientCall;
+use crate::gateway::call::LiveEvent;
+use crate::gateway::service::Service;
+use crate::listener::body::ReplyBody;
+use crate::serve::pieces::Pieces;
+use crate::serve::replay::{Ids, Recording};
+use crate::serve::reply;
+use crate::serve::sessions::Session;
+use crate::wire::id::{ClientId, IdKey};
+use crate::wire::sse;
+
+/// From this time on a call without an answer is answered as a stream, so that keep-alives can flow.
+const COMMIT_TO_STREAM: Duration = Duration::from_secs(5);
+
+/// A request's entry in its session's table, removed when the value is dropped.
+pub(crate) struct Entered {
+    session: Arc<Session>,
+    key: IdKey,
+    cancelled: CancellationToken,
+}
+
+impl Entered {
+    pub(crate) fn new(session: &Arc<Session>, id: &ClientId) -> Option<Self> {
+        let key = id.key();
+        let cancelled = session.in_flight().enter(key.clone())?;
+        Some(Self { session: Arc::clone(session), key, cancelled })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.session.in_flight().leave(&self.key);
+    }
+}
+
+/// A call and the response that it is answered on.
+pub(crate) struct Conversation {
+    call: Option<Box<ClientCall>>,
+    id: ClientId,
+    /// For legacy sessions, whose clients cancel by message and may go away without cancelling.
+    entered: Option<Entered>,
+    keepalive: Duration,
+}
+
+enum Turn {
+    Event(LiveEvent),
+    Quiet,
+    Cancelled,
+}
+
+impl Conversation {
+    pub(crate) fn new(call: Box<ClientCall>, id: ClientId, entered: Option<Entered>, keepalive: Duration) -> Self {
+        Self { call: Some(call), id, entered, keepalive }
+    }
+
+    /// One JSON answer if the outcome comes first and soon, else a stream.
+    pub(crate) async fn respond(mut self, service: &Arc<Service>, accepts_events: bool) -> Response<ReplyBody> {
+        let mut quiet = COMMIT_TO_STREAM;
+        loop {
+            match self.turn(quiet).await {
+                Turn::Event(LiveEvent::Done(answer)) => {
+                    self.call = None;
+                    return reply::answer(self.id.raw(), answer);
+                }
+                Turn::Event(event) if accepts_events && self.is_recorded() => return self.record(service, Some(event)),
+                Turn::Quiet if accepts_events && self.is_recorded() => return self.record(service, None),
+                Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) if accepts_events => {
+                    let first = Pieces::from(notice).event(None, None);
+                    return reply::events(stream::unfold((Some(first), Some(self)), step));
+                }
+                Turn::Quiet if accepts_events => {
+                    let first = sse::comment("working").into();
+                    return reply::events(stream::unfold((Some(first), Some(self)), step));
+                }
+                Turn::Event(LiveEvent::Notice(_) | LiveEvent::Question(_)) => {}
+                Turn::Quiet => quiet = Duration::from_secs(3600),
+                Turn::Cancelled => {
+                    // Withdrawn by the client: there is no answer, and HTTP needs some response.
+                    self.call = None;
+                    return reply::events(stream::empty::<Bytes>());
+                }
+            }
+        }
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.entered.as_ref().is_some_and(|entered| entered.session.streams.ids() != Ids::None)
+    }
+
+    /// Answers on a stream that can be resumed: a task runs the call to its end, whoever reads.
+    fn record(mut self, service: &Arc<Service>, first: Option<LiveEvent>) -> Response<ReplyBody> {
+        let (Some(call), Some(entered)) = (self.call.take(), self.entered.take()) else {
+            return reply::events(stream::empty::<Bytes>());
+        };
+        let (recording, reader) = entered.session.streams.open();
+        let recorded = Recorded { recording, entered, id: self.id.clone() };
+        service.tasks.spawn("streamed call", recorded.run(call, first, service.draining.clone()));
+        let keepalive = self.keepalive;
+        reply::events(stream::unfold(
+            reader,
+            move |mut reader| async move { Some((reader.next(keepalive).await?, reader)) },
+        ))
+    }
+
+    /// Waits for the call, for a cancellation, or for so much quiet.
+    async fn turn(&mut self, quiet: Duration) -> Turn {
+        let Some(call) = &mut self.call else { return Turn::Cancelled };
+        let cancelled = async {
+            match &self.entered {
+                Some(entered) => {
+                    tokio::select! {
+                        () = entered.cancelled.cancelled() => {}
+                        () = entered.session.ended.cancelled() => {}
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            event = call.next() => Turn::Event(event),
+            () = cancelled => Turn::Cancelled,
+            () = tokio::time::sleep(quiet) => Turn::Quiet,
+        }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // The response was dropped before the answer: the client went away. In a session that is not a cancellation.
+        if let Some(call) = self.call.take() {
+            let cancelled = self.entered.as_ref().is_none_or(|e| e.cancelled.is_cancelled());
+            if !cancelled {
+                call.detach();
+            }
+        }
+    }
+}
+
+/// A call whose stream can be resumed.
+struct Recorded {
+    recording: Arc<Recording>,
+    entered: Entered,
+    id: ClientId,
+}
+
+impl Recorded {
+    async fn run(self, mut call: Box<ClientCall>, first: Option<LiveEvent>, draining: CancellationToken) {
+        if first.is_some_and(|event| self.write(event)) {
+            return;
+        }
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = call.next() => event,
+                () = self.entered.cancelled.cancelled() => return,
+                () = self.entered.session.ended.cancelled() => return,
+                () = self.recording.forsaken(&draining) => return,
+            };
+            if self.write(event) {
+                return;
+            }
+        }
+    }
+
+    /// Whether that was the answer.
+    fn write(&self, event: LiveEvent) -> bool {
+        let (message, may_be_missed, last) = match event {
+            LiveEvent::Notice(notice) => (notice.into(), true, false),
+            LiveEvent::Question(question) => (question.into(), false, false),
+            LiveEvent::Done(answer) => (Pieces::answer(self.id.raw(), answer), false, true),
+        };
+        self.entered.session.streams.push(&self.recording, message, may_be_missed);
+        last
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // However the call ended, its reader must not wait for more.
+        self.recording.end();
+    }
+}
+
+/// What is said first, and the call that says the rest.
+type State = (Option<Pieces>, Option<Conversation>);
+
+/// One step of a streamed answer.
+async fn step((first, conversation): State) -> Option<(Pieces, State)> {
+    let mut conversation = conversation?;
+    if let Some(first) = first {
+        return Some((first, (None, Some(conversation))));
+    }
+    match conversation.turn(conversation.keepalive).await {
+        Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) => {
+            Some((Pieces::from(notice).event(None, None), (None, Some(conversation))))
+        }
+        Turn::Quiet => Some((sse::comment("keep-alive").into(), (None, Some(conversation)))),
+        Turn::Event(LiveEvent::Done(answer)) => {
+            conversation.call = None;
+            Some((Pieces::answer(conversation.id.raw(), answer).event(None, None), (None, None)))
+        }
+        Turn::Cancelled => {
+            conversation.call = None;
+            None
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The HTTP+SSE transport of 2024-11-05 towards clients: `GET /sse` opens a stream whose first event says where to POST, and
+//! every answer comes on the stream. Both are made a pipe, on which [`super::lines`] serves the client.
+//!
+//! A session is its stream: it belongs to the caller that opened it and ends with it.
+//!
+//! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use http::request::Parts;
+use http::{Method as HttpMethod, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tokio_util::io::StreamReader;
+
+use crate::gateway::quota::{Good, Place};
+use crate::gateway::service::ClientContext;
+use crate::listener::body::ReplyBody;
+use crate::mcp::version::Revision;
+use crate::serve::endpoint::{accepts, bad_frame, bad_message, not_json, read_body};
+use crate::serve::http_server::{Front, Seat};
+use crate::serve::lines::{self, LineClient};
+use crate::serve::pieces::{Pieces, Queued};
+use crate::serve::reply;
+use crate::serve::sessions::{Session, StreamPlace};
+use crate::wire::code;
+use crate::wire::frame::Frame;
+use crate::wire::message::Message;
+use crate::wire::sse;
+
+type Reply = Response<ReplyBody>;
+
+/// Messages of a client that may wait; then its POSTs wait.
+const INBOUND: usize = 4;
+/// How long a POST may wait for those before it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One of the transport's two paths.
+pub(crate) enum Path {
+    /// The stream, of the whole catalog or of a profile.
+    Stream {
+        profile: Option<Arc<str>>,
+    },
+    Messages,
+}
+
+impl Path {
+    /// What a path is, where the transport is served at all.
+    pub(crate) fn of(front: &Front, path: &str) -> Option<Self> {
+        match path {
+            _ if !front.legacy_sse => None,
+            "/messages" => Some(Self::Messages),
+            path => front.profile_at("/sse", path).map(|profile| Self::Stream { profile }),
+        }
+    }
+
+    /// # Errors
+    /// 405 for any method but the path's own.
+    pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<Reply>> {
+        let (own, allow) = match self {
+            Self::Stream { .. } => (HttpMethod::GET, "GET"),
+            Self::Messages => (HttpMethod::POST, "POST"),
+        };
+        if *method == own { Ok(()) } else { Err(Box::new(reply::method_not_allowed(allow))) }
+    }
+}
+
+/// Answers a request whose caller is known.
+pub(crate) async fn handle(
+    front: &Arc<Front>,
+    path: Path,
+    caller: Arc<str>,
+    seat: &Seat,
+    request: (&Parts, Incoming),
+) -> Reply {
+    let (head, body) = request;
+    if let Some(response) = front.over_rate(&caller) {
+        return response;
+    }
+    match path {
+        Path::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
+        Path::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
+    }
+}
+
+/// Opens a session and its stream.
+fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
+    if !accepts(&head.headers, "text/event-stream") {
+        let text = "Accept must allow text/event-stream";
+        return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+    }
+    let no_room = |text| reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
+    let Some(share) = front.service.shares.take(&caller, Good::Stream) else { return no_room("too many streams") };
+    let (pipe, inbound) = mpsc::channel(INBOUND);
+    // The revision is agreed on the pipe.
+    let client = ClientContext { is_here, ..ClientContext::new(caller, profile, Revision::V2024_11_05) };
+    let Some(session) = front.sessions.open(client, Some(pipe)) else {
+        return no_room("no room for another session");
+    };
+    let Some(place) = session.stream() else { return no_room("no room for another session") };
+    let (out, messages) = lines::channel();
+    serve(front, &session, inbound, out);
+    let outbound = Outbound { front: Arc::clone(front), session, messages, opening: true, _held: (place, share) };
+    reply::events(stream::unfold(outbound, Outbound::step))
+}
+
+/// Serves the session as a client on a pipe, in a task of its own.
+fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Bytes>, out: mpsc::Sender<Queued>) {
+    let client = LineClient {
+        service: Arc::clone(&front.service),
+        caller: Arc::clone(&session.client.caller),
+        profile: session.client.profile.clone(),
+        settled: front.settled.clone(),
+        connected: None,
+        is_here: session.client.is_here,
+        has_room: true,
+        max_line_bytes: front.max_body_bytes,
+        bounds: front.bounds,
+        max_uris: front.limits.uris_per_stream,
+    };
+    let reader = StreamReader::new(Box::pin(messages(inbound, Arc::clone(session))));
+    let serving = lines::serve_to(client, reader, out, front.service.draining.clone());
+    front.service.tasks.spawn("session", serving);
+}
+
+/// What was posted, as lines, until the session ends. The end of a line comes apart: a reader that has it holds the message, and
+/// the room of it, no more.
+fn messages(
+    inbound: mpsc::Receiver<Bytes>,
+    session: Arc<Session>,
+) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
+    let messages = stream::unfold((inbound, session), |(mut inbound, session)| async move {
+        let message = tokio::select! {
+            message = inbound.recv() => message?,
+            () = session.ended.cancelled() => return None,
+        };
+        Some((message, (inbound, session)))
+    });
+    messages.flat_map(|message| stream::iter([Ok(message), Ok(Bytes::from_static(b"\n"))]))
+}
+
+/// The stream of a session. Dropped when the client goes away, which ends the session and cancels its calls.
+struct Outbound {
+    front: Arc<Front>,
+    session: Arc<Session>,
+    messages: mpsc::Receiver<Queued>,
+    opening: bool,
+    _held: (StreamPlace, Place),
+}
+
+impl Outbound {
+    async fn step(mut self) -> Option<(Pieces, Self)> {
+        if std::mem::take(&mut self.opening) {
+            let endpoint = format!("/messages?sessionId={}", self.session.id);
+            return Some((sse::event(None, Some("endpoint"), &[endpoint.as_bytes()]).into(), self));
+        }
+        tokio::select! {
+            queued = self.messages.recv() => Some((queued?.message.event(None, Some("message")), self)),
+            () = tokio::time::sleep(self.front.keepalive) => Some((sse::comment("keep-alive").into(), self)),
+        }
+    }
+}
+
+impl Drop for Outbound {
+    fn drop(&mut self) {
+        self.front.sessions.close(&self.session.id, &self.session.client.caller);
+    }
+}
+
+/// Takes one message for a session.
+async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
+    let refusal = |status, text| Box::new(reply::refusal(status, code::INVALID_REQUEST, text));
+    if let Some(response) = not_json(&head.headers) {
+        return Err(Box::new(response));
+    }
+    let Some(id) = session_id(head.uri.query().unwrap_or_default()) else {
+        let text = "the query must name one session, as the endpoint event does";
+        return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+    };
+    let bytes = read_body(body, &head.headers, front).await?;
+    let frame = Frame::from_client(bytes, front.bounds).map_err(|error| Box::new(bad_frame(error)))?;
+    let batch = frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    // Whether the session's revision knows batches is not known here.
+    if let Err(error) = Message::parse(&frame)
+        && !batch
+    {
+        return Err(Box::new(bad_message(&error)));
+    }
+    let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
+    let session = front.sessions.find(&id, caller).ok_or_else(unknown)?;
+    let pipe = session.pipe.as_ref().ok_or_else(unknown)?;
+    tokio::select! {
+        sent = pipe.send(frame.bytes().clone()) => sent.map_err(|_| unknown())?,
+        () = session.ended.cancelled() => return Err(unknown()),
+        () = tokio::time::sleep(PATIENCE) => {
+            let text = "the session does not keep up; read its event stream";
+            return Err(Box::new(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text)));
+        }
+    }
+    Ok(reply::accepted())
+}
+
+/// The session that a query names. One SDK writes `session_id`, and proxies in between may rely on it.
+fn session_id(query: &str) -> Option<String> {
+    let mut named = url::form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, _)| matches!(name.as_ref(), "sessionId" | "session_id"));
+    let id = named.next()?.1.into_owned();
+    (!id.is_empty() && named.next().is_none()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_one_session_or_none() {
+        for (label, query, wanted) in [
+            ("one", "sessionId=a", Some("a")),
+            ("in the other spelling", "session_id=a", Some("a")),
+            ("beside others", "x=1&sessionId=a%2Db", Some("a-b")),
+            ("none", "", None),
+            ("empty", "sessionId=", None),
+            ("twice", "sessionId=a&sessionId=a", None),
+            ("in both spellings", "sessionId=a&session_id=b", None),
+        ] {
+            assert_eq!(session_id(query).as_deref(), wanted, "{label}");
+        }
+    }
+}

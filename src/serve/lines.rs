@@ -1,0 +1,578 @@
+//! MCP over lines in both eras: stdin and stdout of `headend stdio`, connections of the admin socket that want MCP, and what
+//! [`super::legacy_sse`] makes of a stream and its POSTs.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use prometheus::IntCounter;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{mpsc, watch};
+use tokio_util::io::{InspectReader, InspectWriter};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::route::{Params, params_object};
+use crate::mcp::capability::initialize_result;
+
+use crate::base::budget::{COUNTED_FROM, Room};
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::gateway::awaiting_approval::ClientCall;
+use crate::gateway::call::LiveEvent;
+use crate::gateway::question::client_requests::Asker;
+use crate::gateway::service::{Answer, ClientContext, Handled, Service, not_found};
+use crate::gateway::subscriptions::Subscriptions;
+use crate::mcp::input::Kinds;
+use crate::mcp::log::LogSwitch;
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::serve::feed::{Feed, unclaimed, updated_notice};
+use crate::serve::modern::{Wanted, listen_end};
+use crate::serve::pieces::{Pieces, Queued};
+use crate::serve::sessions::InFlight;
+use crate::telemetry::metrics::Connected;
+use crate::upstream::session::ClientTag;
+use crate::wire::code;
+use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::id::ClientId;
+use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::message::{self, Message, MessageError, Notification, Request, Response};
+use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::start::Start;
+
+/// Messages that may wait for the client to read.
+const OUTBOUND: usize = 64;
+/// Standard input is read through a buffer of this size, in bytes.
+const READ_CHUNK: usize = 64 * 1024;
+/// Subscriptions of one connection.
+const MAX_LISTENS: usize = 16;
+
+/// One client on a pipe.
+pub(crate) struct LineClient {
+    pub(crate) service: Arc<Service>,
+    pub(crate) caller: Arc<str>,
+    pub(crate) profile: Option<Arc<str>>,
+    pub(crate) settled: watch::Receiver<bool>,
+    /// How it is counted; none where its connections are counted already.
+    pub(crate) connected: Option<Connected>,
+    /// On this machine.
+    pub(crate) is_here: bool,
+    /// What it says has room already, so that it is not asked for twice.
+    pub(crate) has_room: bool,
+    pub(crate) max_line_bytes: usize,
+    pub(crate) bounds: Bounds,
+    /// URIs that one subscription may name.
+    pub(crate) max_uris: usize,
+}
+
+/// Serves one client until its input ends or `stop` fires. Calls in flight are cancelled then: on a pipe the end of the input
+/// is the end of the client.
+pub(crate) async fn serve(
+    client: LineClient,
+    reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let (out, outbound) = channel();
+    let written = TaskGroup::default();
+    let connected = &client.connected;
+    let counter = |of: fn(&Connected) -> IntCounter| connected.as_ref().map(of);
+    let count = |counter: Option<IntCounter>| {
+        move |bytes: &[u8]| counter.iter().for_each(|counter| counter.inc_by(bytes.len() as u64))
+    };
+    let reader = InspectReader::new(reader, count(counter(Connected::received)));
+    let writer = InspectWriter::new(writer, count(counter(Connected::sent)));
+    written.spawn("writer", write(writer, outbound));
+    serve_to(client, reader, out, stop).await;
+    written.join().await;
+}
+
+/// The way to a client, and its other end.
+pub(crate) fn channel() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
+    mpsc::channel(OUTBOUND)
+}
+
+/// The same where the messages for the client are taken from a channel. The client is gone when that is closed.
+pub(crate) async fn serve_to(
+    client: LineClient,
+    reader: impl AsyncRead + Unpin,
+    out: mpsc::Sender<Queued>,
+    stop: CancellationToken,
+) {
+    let mut reader = reader;
+    let tasks = TaskGroup::default();
+    let connected = client.connected;
+    let mut room = Room::new(&client.service.budget);
+    let has_room = client.has_room;
+    // The line that is read is given up for want of room, not for its size.
+    let mut no_room = false;
+    let mut decoder = LineDecoder::new(client.max_line_bytes);
+    let connection = Arc::new(Connection {
+        service: client.service,
+        caller: client.caller,
+        profile: client.profile,
+        settled: client.settled,
+        is_here: client.is_here,
+        bounds: client.bounds,
+        max_uris: client.max_uris,
+        out,
+        tasks: tasks.clone(),
+        in_flight: InFlight::default(),
+        listens: Mutex::default(),
+        legacy: Mutex::new(None),
+        asker: Mutex::new(None),
+        log: Arc::default(),
+        tag: ClientTag::new(),
+        watched: Arc::default(),
+        last_complaint: Mutex::new(None),
+    });
+    'serving: loop {
+        while let Some(line) = decoder.next_line() {
+            match line {
+                Line::Full(line) => connection.line(room.keep(line)).await,
+                Line::Oversize { prefix, .. } => {
+                    if connection.skipped(&prefix, std::mem::take(&mut no_room)).await.is_break() {
+                        break 'serving;
+                    }
+                }
+            }
+        }
+        if !has_room {
+            room.set(decoder.held());
+        }
+        if !has_room && decoder.held() >= COUNTED_FROM {
+            let grown = tokio::select! {
+                grown = room.grow_to(decoder.held() + READ_CHUNK) => grown,
+                () = stop.cancelled() => break,
+                () = connection.out.closed() => break,
+            };
+            if grown.is_err() {
+                connection.service.metrics.limit_hit("max-buffered");
+                room.set(0);
+                decoder.discard();
+                no_room = true;
+            }
+        }
+        let mut free = decoder.buffer().limit(READ_CHUNK);
+        let read = tokio::select! {
+            read = reader.read_buf(&mut free) => read,
+            () = stop.cancelled() => break,
+            () = connection.out.closed() => break,
+        };
+        if !matches!(read, Ok(n) if n > 0) {
+            break;
+        }
+    }
+    if stop.is_cancelled() {
+        connection.end_listens().await;
+        // The gateway ends, not the client: calls in flight may finish until the gateway gives them up.
+        tasks.join().await;
+    }
+    tasks.stop();
+    connection.service.ledger.session_ended(connection.tag.number());
+    drop(connection);
+    tasks.join().await;
+    drop(connected);
+}
+
+/// Writes what has gathered in one go, and large messages from where they are.
+async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Queued>) {
+    let mut buffer = BytesMut::new();
+    while let Some(first) = outbound.recv().await {
+        // A client that reads no more closes the channel, and its senders notice.
+        let Ok(()) = gathered(&mut writer, &mut buffer, first, &mut outbound).await else { return };
+    }
+}
+
+async fn gathered(
+    writer: &mut (impl AsyncWrite + Unpin),
+    buffer: &mut BytesMut,
+    first: Queued,
+    outbound: &mut mpsc::Receiver<Queued>,
+) -> std::io::Result<()> {
+    let mut next = Some(first);
+    while let Some(Queued { message, .. }) = &next {
+        if message.len() < COUNTED_FROM {
+            message.copy_to(buffer);
+        } else {
+            writer.write_all(buffer).await?;
+            buffer.clear();
+            for slice in message.clone().slices() {
+                writer.write_all(&slice).await?;
+            }
+        }
+        buffer.put_u8(b'\n');
+        next = if buffer.len() < READ_CHUNK { outbound.try_recv().ok() } else { None };
+    }
+    writer.write_all(buffer).await?;
+    buffer.clear();
+    writer.flush().await
+}
+
+struct Connection {
+    service: Arc<Service>,
+    caller: Arc<str>,
+    profile: Option<Arc<str>>,
+    settled: watch::Receiver<bool>,
+    is_here: bool,
+    bounds: Bounds,
+    max_uris: usize,
+    out: mpsc::Sender<Queued>,
+    tasks: TaskGroup,
+    in_flight: InFlight,
+    /// Open subscriptions by the key of their request.
+    listens: Mutex<HashMap<String, CancellationToken>>,
+    /// The revision that `initialize` agreed on.
+    legacy: Mutex<Option<Revision>>,
+    /// How that client is asked for input.
+    asker: Mutex<Option<Arc<Asker>>>,
+    log: Arc<LogSwitch>,
+    tag: Arc<ClientTag>,
+    watched: Arc<Subscriptions>,
+    last_complaint: Mutex<Option<std::time::Instant>>,
+}
+
+impl Connection {
+    async fn line(self: &Arc<Self>, line: Bytes) {
+        match Frame::from_client(line, self.bounds) {
+            Ok(frame) if frame.bytes().first() == Some(&b'[') => self.batch(&frame).await,
+            Ok(frame) => self.message(&frame).await,
+            Err(FrameError::NotUtf8 | FrameError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
+            Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
+        }
+    }
+
+    /// Answers a message of which only the start was kept. Where that does not name a request that waits for its answer, the
+    /// connection ends, which its client notices.
+    async fn skipped(&self, start: &[u8], no_room: bool) -> ControlFlow<()> {
+        let (code, text) = match no_room {
+            true => (code::INTERNAL, "the gateway holds as many bytes as it may; try again"),
+            false => (code::INVALID_REQUEST, "the message is too large"),
+        };
+        let id = |raw: &[u8]| RawJson::trusted(Bytes::copy_from_slice(raw));
+        match Start::of(start) {
+            Start::Request(raw) if let Some(id) = ClientId::from_raw(id(raw)) => {
+                self.answer(&id, Answer::error(code, text, None)).await;
+                ControlFlow::Continue(())
+            }
+            Start::Answer(raw) => {
+                if let Some(asker) = self.asker() {
+                    let outcome = Err(message::error_object(code, text, None));
+                    asker.answered(Response { id: Some(id(raw)), outcome, broken: None });
+                }
+                ControlFlow::Continue(())
+            }
+            Start::Notifies => ControlFlow::Continue(()),
+            // The start of this line names no request, so no caller is known to wait for an answer.
+            Start::Unknown if !no_room => {
+                self.complain(code, text).await;
+                ControlFlow::Continue(())
+            }
+            Start::Request(_) | Start::Asks | Start::Unknown => {
+                self.complain(code, text).await;
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// An error without an id, at most once a second: answering garbage with garbage would feed a storm.
+    async fn complain(&self, code: i64, text: &str) {
+        let now = clock::now();
+        let quiet = {
+            let mut last = self.last_complaint.lock().unwrap_or_else(PoisonError::into_inner);
+            let quiet = last.is_some_and(|at| now.duration_since(at) < Duration::from_secs(1));
+            if !quiet {
+                *last = Some(now);
+            }
+            quiet
+        };
+        if !quiet {
+            self.send(message::encode_error(None, &message::error_object(code, text, None))).await;
+        }
+    }
+
+    async fn send(&self, message: impl Into<Pieces>) {
+        // The writer has ended when the client is gone; then nobody is left to tell.
+        drop(self.out.send(Queued::new(message, &self.service.budget)).await);
+    }
+
+    async fn answer(&self, id: &ClientId, answer: Answer) {
+        self.send(Pieces::answer(id.raw(), answer)).await;
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        *self.legacy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asker(&self) -> Option<Arc<Asker>> {
+        self.asker.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn client(&self, revision: Revision) -> ClientContext {
+        let client = ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision);
+        ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.is_here, ..client }
+    }
+
+    async fn batch(self: &Arc<Self>, frame: &Frame) {
+        let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
+        if self.revision() != Some(Revision::V2025_03_26) || parts.is_empty() || parts.len() > 50 {
+            let text = "batches are not accepted in this protocol version";
+            return self.complain(code::INVALID_REQUEST, text).await;
+        }
+        for part in parts {
+            if let Ok(frame) = Frame::from_client(part.into_bytes(), self.bounds) {
+                self.message(&frame).await;
+            }
+        }
+    }
+
+    async fn message(self: &Arc<Self>, frame: &Frame) {
+        match Message::parse(frame) {
+            Ok(Message::Request(request)) => self.request(request).await,
+            Ok(Message::Notification(notification)) => self.notification(&notification),
+            Ok(Message::Response(response)) => {
+                if let Some(asker) = self.asker() {
+                    asker.answered(response);
+                }
+            }
+            Err(MessageError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
+            Err(error) => {
+                let MessageError::Shape { id: Some(id), .. } = &error else {
+                    return self.complain(code::INVALID_REQUEST, &error.to_string()).await;
+                };
+                self.answer(id, Answer::error(code::INVALID_REQUEST, &error.to_string(), None)).await;
+            }
+        }
+    }
+
+    /// The era is decided for each message: a claim in `_meta` is modern, `initialize` makes the rest legacy.
+    async fn request(self: &Arc<Self>, request: Request) {
+        let method = Method::parse(&request.method);
+        let params = match Params::read(request.params.as_ref()) {
+            Ok(params) => params,
+            Err(error) => {
+                return self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await;
+            }
+        };
+        if params.meta.has_claim() {
+            return match params.meta.modern() {
+                Err(error) => {
+                    self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await
+                }
+                Ok(envelope) => self.modern(request, method, params, &envelope.version).await,
+            };
+        }
+        match (method, self.revision()) {
+            (Method::Initialize, None) => self.initialize(&request, &params.object).await,
+            (Method::Initialize, Some(_)) => {
+                let text = "this connection is initialized already";
+                self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
+            }
+            (_, Some(revision)) => self.serve(revision, request, params).await,
+            (Method::Ping, None) => self.answer(&request.id, Answer::ok(RawJson::EMPTY_OBJECT)).await,
+            (_, None) => {
+                let text = format!(
+                    "start with `initialize` (revisions up to {}) or send params._meta of {}",
+                    Revision::LATEST_LEGACY,
+                    Revision::LATEST
+                );
+                self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &text, None)).await;
+            }
+        }
+    }
+
+    async fn initialize(self: &Arc<Self>, request: &Request, params: &RawObject) {
+        let Some(version) = params.string("protocolVersion") else {
+            let text = "`initialize` needs params.protocolVersion";
+            return self.answer(&request.id, Answer::error(code::INVALID_PARAMS, text, None)).await;
+        };
+        let revision = Revision::negotiate(&version);
+        *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(revision);
+        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Asker::new(params.get("capabilities"));
+        self.answer(&request.id, Answer::ok(initialize_result(revision))).await;
+    }
+
+    async fn modern(self: &Arc<Self>, request: Request, method: Method, params: Params, claimed: &str) {
+        if Revision::parse(claimed) != Some(Revision::LATEST) {
+            let data = crate::mcp::capability::unsupported_version_data(claimed);
+            let text = format!("Unsupported protocol version; this server speaks {}", Revision::LATEST);
+            return self.answer(&request.id, Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data))).await;
+        }
+        if method == Method::Listen {
+            return self.listen(request, &params.object).await;
+        }
+        self.serve(Revision::LATEST, request, params).await;
+    }
+
+    async fn serve(self: &Arc<Self>, revision: Revision, request: Request, params: Params) {
+        if !Method::parse(&request.method).defined_in(revision.era()) {
+            return self.answer(&request.id, not_found(&request.method, revision.era())).await;
+        }
+        if !*self.settled.borrow() {
+            // The sender lives as long as the gateway.
+            drop(self.settled.clone().wait_for(|settled| *settled).await);
+        }
+        let key = request.id.key();
+        let Some(cancelled) = self.in_flight.enter(key.clone()) else {
+            let text = "a request with this id is still in progress";
+            return self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
+        };
+        let mut client = self.client(revision);
+        client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
+        if revision.era() == Era::Legacy {
+            client.asker = self.asker();
+            client.offered = client.asker.as_ref().map(|asker| asker.offered).unwrap_or_default();
+            client.log = Some(Arc::clone(&self.log));
+            client.watched = Some(Arc::clone(&self.watched));
+        }
+        match self.service.handle(&client, &request, Ok(params)) {
+            Handled::Answer(answer) => {
+                self.in_flight.leave(&key);
+                self.answer(&request.id, answer).await;
+            }
+            Handled::Later(answer) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("answer", async move {
+                    connection.answer(&request.id, answer.await).await;
+                    connection.in_flight.leave(&key);
+                });
+            }
+            Handled::Overloaded => {
+                self.in_flight.leave(&key);
+                self.answer(&request.id, Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
+            }
+            Handled::Call(call) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("call", async move {
+                    connection.run(call, &request.id, cancelled).await;
+                    connection.in_flight.leave(&key);
+                });
+            }
+        }
+    }
+
+    async fn run(&self, mut call: Box<ClientCall>, id: &ClientId, cancelled: CancellationToken) {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = call.next() => event,
+                () = cancelled.cancelled() => return call.withdraw(),
+                () = self.tasks.stop_token().cancelled() => return,
+            };
+            match event {
+                LiveEvent::Done(answer) => return self.answer(id, answer).await,
+                LiveEvent::Question(question) => self.send(question).await,
+                // A client that does not read misses progress, never an answer.
+                LiveEvent::Notice(notice) => drop(self.out.try_send(Queued::new(notice, &self.service.budget))),
+            }
+        }
+    }
+
+    fn notification(self: &Arc<Self>, notification: &Notification) {
+        match notification.method.as_str() {
+            "notifications/cancelled" => {
+                let params = params_object(notification.params.as_ref()).unwrap_or_default();
+                if let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
+                    self.in_flight.cancel(&id.key());
+                    let listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(listen) = listens.get(id.raw().text().as_ref()) {
+                        listen.cancel();
+                    }
+                }
+            }
+            "notifications/initialized" => {
+                if let Some(revision) = self.revision() {
+                    let connection = Arc::clone(self);
+                    self.tasks.spawn("feed", async move { connection.tell_changes(revision).await });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// List changes for a legacy client, from `initialized` on.
+    async fn tell_changes(&self, revision: Revision) {
+        let offered = self.asker().map(|asker| asker.offered).unwrap_or_default();
+        let client = ClientContext { offered, log: Some(Arc::clone(&self.log)), ..self.client(revision) };
+        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
+        loop {
+            tokio::select! {
+                methods = feed.changed() => for method in methods {
+                    self.send(message::encode_notification(method, None)).await;
+                },
+                message = unclaimed(&client) => self.send(message).await,
+                uris = self.watched.watcher.updated() => for uri in uris {
+                    self.send(updated_notice(&uri, None)).await;
+                },
+                () = self.tasks.stop_token().cancelled() => return,
+                () = self.service.draining.cancelled() => return,
+                () = self.out.closed() => return,
+            }
+        }
+    }
+
+    async fn listen(self: &Arc<Self>, request: Request, params: &RawObject) {
+        let wanted = match Wanted::read(params, self.max_uris) {
+            Ok(wanted) => wanted,
+            Err(answer) => return self.answer(&request.id, answer).await,
+        };
+        let key = request.id.raw().text().into_owned();
+        let token = CancellationToken::new();
+        let refused = {
+            let mut listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+            let refused = listens.len() >= MAX_LISTENS || listens.contains_key(&key);
+            if !refused {
+                listens.insert(key.clone(), token.clone());
+            }
+            refused
+        };
+        if refused {
+            let text = "too many subscriptions, or one of this id is open";
+            return self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
+        }
+        let connection = Arc::clone(self);
+        self.tasks.spawn("listen", async move {
+            connection.follow(&wanted, request.id.raw(), &token).await;
+            connection.listens.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        });
+    }
+
+    async fn follow(&self, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
+        let client = ClientContext { offered: wanted.offered, ..self.client(Revision::LATEST) };
+        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
+        let (watcher, watched) = wanted.watch(&self.service, &client).await;
+        self.send(wanted.acknowledged(id, &watched)).await;
+        loop {
+            tokio::select! {
+                methods = feed.changed() => for method in methods {
+                    if let Some(notice) = wanted.notice(id, method) {
+                        self.send(notice).await;
+                    }
+                },
+                uris = watcher.updated() => for uri in uris {
+                    self.send(wanted.updated(id, &uri)).await;
+                },
+                () = cancelled.cancelled() => return,
+                () = self.tasks.stop_token().cancelled() => return,
+                () = self.service.draining.cancelled() => {
+                    self.send(listen_end(id)).await;
+                    let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, id.text()));
+                    return self.send(message::encode_notification("notifications/cancelled", Some(&params))).await;
+                }
+                () = self.out.closed() => return,
+            }
+        }
+    }
+
+    /// Ends subscriptions and feeds so that only calls are left.
+    async fn end_listens(&self) {
+        let listens: Vec<CancellationToken> =
+            self.listens.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        if !self.service.draining.is_cancelled() {
+            listens.iter().for_each(CancellationToken::cancel);
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,102 @@
+//! Fixed text documents on a listener of their own: metrics and health.
+//!
+//! No scraper has a credential, so all its connections stay in the lobby: they take no place of anybody else, and when there are
+//! too many, those that wait give way to new ones.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::task_group::TaskGroup;
+use crate::listener::address::Network;
+use crate::listener::body::{Attended, ReplyBody};
+use crate::listener::coded::Coded;
+use crate::listener::guard::Guard;
+use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
+use crate::listener::pace::{Paced, Patience};
+use crate::serve::http_server::close_if_dismissed;
+use crate::serve::reply;
+
+/// A few scrapers and health checks hold one connection each.
+pub(crate) const CONNECTIONS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
+
+const PATIENCE: Patience = Patience {
+    // Between scrapes too: opening a connection on loopback costs a scraper nothing.
+    first_byte: Duration::from_secs(10),
+    head: Duration::from_secs(10),
+    idle: Duration::from_secs(10),
+    write: Duration::from_secs(30),
+};
+
+/// The text of a path, if there is one.
+pub(crate) type Pages = dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync;
+
+/// Pages, and who may ask for them.
+pub(crate) struct Served {
+    pub(crate) pages: Box<Pages>,
+    pub(crate) guard: Guard,
+}
+
+/// Serves until `stop` fires.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    lobby: Arc<Lobby<Network>>,
+    served: Served,
+    tasks: TaskGroup,
+    stop: CancellationToken,
+) {
+    let served = Arc::new(served);
+    loop {
+        let (stream, _, guest) = tokio::select! {
+            accepted = lobby.accept(&listener) => accepted,
+            () = stop.cancelled() => return,
+        };
+        let (served, stop) = (Arc::clone(&served), stop.clone());
+        tasks.spawn("page", async move {
+            tokio::select! {
+                () = connection(&served, stream, guest) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>) {
+    let phase = guest.phase();
+    let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+        let busy = phase.busy();
+        let mut response = page(&served.guard, &request.into_parts().0, served.pages.as_ref());
+        close_if_dismissed(&mut response, phase);
+        async move { Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy))) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // The stream has its own, finer limits.
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(Coded::new(Paced::new(stream, PATIENCE, phase.clone()))), service);
+    // A scraper that goes away is no news.
+    drop(connection.await);
+}
+
+fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
+    if let Err(response) = guard.admit(head) {
+        return *response;
+    }
+    if head.method != http::Method::GET && head.method != http::Method::HEAD {
+        return reply::method_not_allowed("GET, HEAD");
+    }
+    let (status, text) = pages(head.uri.path()).unwrap_or((StatusCode::NOT_FOUND, "not found\n".to_owned()));
+    let mut response = Response::new(ReplyBody::whole(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,98 @@
+//! HTTP responses: the one table from answers and refusals to status, headers and body.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::gateway::service::Answer;
+use crate::listener::body::ReplyBody;
+use crate::serve::pieces::Pieces;
+use crate::wire::code;
+use crate::wire::message::{encode_error, error_object};
+use crate::wire::raw::RawJson;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A response before any JSON-RPC message could be read. Carries a JSON-RPC error without an id.
+pub(crate) fn refusal(status: StatusCode, code: i64, message: &str) -> Response<ReplyBody> {
+    json(status, encode_error(None, &error_object(code, message, None)))
+}
+
+/// The same where the connection must not be used again.
+pub(crate) fn refusal_and_close(status: StatusCode, code: i64, message: &str) -> Response<ReplyBody> {
+    let mut response = refusal(status, code, message);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST, "method not allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// Abuse of the transport or no room; says when to come back.
+pub(crate) fn retry_later(status: StatusCode, seconds: u64, message: &str) -> Response<ReplyBody> {
+    let mut response = refusal(status, code::INVALID_REQUEST, message);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// No room for the body, the rest of which is not read.
+pub(crate) fn no_room() -> Response<ReplyBody> {
+    let text = "no room for a body of this size; clients that read slowly hold too much";
+    let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+pub(crate) fn accepted() -> Response<ReplyBody> {
+    with_status(StatusCode::ACCEPTED, ReplyBody::empty())
+}
+
+pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<ReplyBody> {
+    let mut response = with_status(status, ReplyBody::whole(body));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// An answer to the request with that id.
+pub(crate) fn answer(id: &RawJson, answer: Answer) -> Response<ReplyBody> {
+    let failed = answer.outcome.is_err().then_some(answer.status).flatten();
+    let status = failed.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
+    slices(status, Pieces::answer(id, answer).slices().collect())
+}
+
+/// A JSON body in slices.
+pub(crate) fn slices(status: StatusCode, slices: VecDeque<Bytes>) -> Response<ReplyBody> {
+    if let (Some(whole), 1) = (slices.front(), slices.len()) {
+        return json(status, whole.clone());
+    }
+    let length: usize = slices.iter().map(Bytes::len).sum();
+    let mut response = with_status(status, ReplyBody::Slices(slices));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response
+}
+
+/// A stream of events.
+pub(crate) fn events<E: Into<Pieces> + 'static>(
+    stream: impl futures_util::Stream<Item = E> + Send + 'static,
+) -> Response<ReplyBody> {
+    let stream = Box::pin(stream.map(Into::into));
+    let mut response = with_status(StatusCode::OK, ReplyBody::Events(stream, Pieces::default()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn with_status(status: StatusCode, body: ReplyBody) -> Response<ReplyBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,97 @@
+//! The event streams that a legacy client opens by GET: its session's own one, and those that it resumes.
+
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Response;
+
+use crate::gateway::quota::Place;
+use crate::listener::body::ReplyBody;
+use crate::serve::feed::{Feed, unclaimed, updated, updated_notice};
+use crate::serve::http_server::Front;
+use crate::serve::pieces::Pieces;
+use crate::serve::replay::{Own, Reader, Resumed};
+use crate::serve::reply;
+use crate::serve::sessions::{Session, StreamPlace};
+use crate::wire::message;
+
+/// The session's stream of what belongs to no request: changes of lists and resources.
+pub(crate) fn open(
+    front: &Arc<Front>,
+    session: &Arc<Session>,
+    place: StreamPlace,
+    share: Place,
+) -> Response<ReplyBody> {
+    let (own, reader) = session.streams.open_own();
+    follow(front, session, (own, reader), (place, share))
+}
+
+/// Goes on with a stream after the last event that the client has of it.
+pub(crate) fn resume(
+    front: &Arc<Front>,
+    session: &Arc<Session>,
+    resumed: Resumed,
+    share: Place,
+) -> Response<ReplyBody> {
+    match resumed {
+        Resumed::Own(own, reader) => follow(front, session, (own, reader), (session.resumed_stream(), share)),
+        Resumed::Call(reader) => {
+            let keepalive = front.keepalive;
+            reply::events(stream::unfold((reader, share), move |(mut reader, share)| async move {
+                Some((reader.next(keepalive).await?, (reader, share)))
+            }))
+        }
+    }
+}
+
+fn follow(
+    front: &Arc<Front>,
+    session: &Arc<Session>,
+    (own, reader): (Arc<Own>, Reader),
+    places: (StreamPlace, Place),
+) -> Response<ReplyBody> {
+    let told = *own.told.lock().unwrap_or_else(PoisonError::into_inner);
+    let feed = Feed::new(Arc::clone(&front.service), session.client.clone()).since(told);
+    let following =
+        Following { feed, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };
+    following.tell(std::iter::empty());
+    reply::events(stream::unfold(following, Following::step))
+}
+
+struct Following {
+    feed: Feed,
+    own: Arc<Own>,
+    reader: Reader,
+    front: Arc<Front>,
+    session: Arc<Session>,
+    _places: (StreamPlace, Place),
+}
+
+impl Following {
+    async fn step(mut self) -> Option<(Pieces, Self)> {
+        loop {
+            tokio::select! {
+                biased;
+                bytes = self.reader.next(self.front.keepalive) => return Some((bytes?, self)),
+                methods = self.feed.changed() => {
+                    self.tell(methods.into_iter().map(|method| message::encode_notification(method, None)));
+                }
+                message = unclaimed(&self.session.client) => self.tell(std::iter::once(message)),
+                uris = updated(self.session.client.watched.as_deref()) => {
+                    self.tell(uris.iter().map(|uri| updated_notice(uri, None)));
+                }
+                () = self.session.ended.cancelled() => return None,
+                () = self.front.service.draining.cancelled() => return None,
+            }
+        }
+    }
+
+    /// Writes down what the client is told: it may have to be told again.
+    fn tell(&self, notices: impl Iterator<Item = Bytes>) {
+        for notice in notices {
+            self.session.streams.push(&self.own.recording, notice.into(), true);
+        }
+        *self.own.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.feed.told());
+    }
+}

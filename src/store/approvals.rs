@@ -1,0 +1,432 @@
+//! The ledger: grants and open prompts, shared by all calls and kept in the database.
+//!
+//! One lock guards the desk and every change of the set of grants, one operation at a time; calls read the set without it. What
+//! is said in the database is done on the database's own thread, in order, so whoever stops waiting changes nothing.
+//!
+//! Several processes may share one store. The database decides who consumes a once-grant; open prompts are mirrored in it
+//! ([`mirror`]), and what others changed is looked for every 250 ms while a prompt is open, else every 2 s.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use data_encoding::HEXLOWER;
+use tokio::sync::{Notify, watch};
+
+use crate::base::clock;
+use crate::config::Consent;
+use crate::policy::Evidence;
+use crate::policy::consent::{
+    Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt, PromptId,
+    Refused, Shown, Wall,
+};
+use crate::store::audit::Audit;
+use crate::store::db::{Db, DbError};
+
+pub(crate) mod beside;
+mod journal;
+pub(crate) mod json;
+mod keep;
+mod mirror;
+mod rows;
+mod time;
+mod wish;
+
+pub(crate) use self::mirror::PromptRow;
+pub(crate) use self::wish::Wish;
+
+use self::journal::By;
+use self::time::WallClock;
+
+/// Live grants, of all and of one caller. Beyond them nothing is granted.
+const MAX_GRANTS: usize = 10_000;
+const MAX_GRANTS_OF_CALLER: usize = 2000;
+/// Closed prompts whose end is remembered for those who come late.
+const MAX_CLOSED: usize = 4096;
+
+/// Why a once-grant cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Spent {
+    #[error("the consent was used up, revoked or is over")]
+    Already,
+    #[error("the use of the consent could not be recorded, so it does not count: {0}")]
+    NotKept(String),
+}
+
+/// Grants and prompts. Clones are the same ledger.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    db: Option<Db>,
+    /// Whose the mirrored prompts are.
+    owner: String,
+    open: Mutex<Open>,
+    /// Written under the lock of `open`.
+    grants: ArcSwap<Grants>,
+    clock: WallClock,
+    changed: watch::Sender<u64>,
+    audit: OnceLock<Audit>,
+    /// A prompt was opened.
+    opened: Notify,
+    /// `PRAGMA data_version` when the database was last read.
+    version: AtomicI64,
+}
+
+/// An open prompt, and who waits for its end.
+#[derive(Debug)]
+struct Waiting {
+    asked: Asked,
+    end: watch::Sender<Option<Closed>>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+struct Open {
+    desk: Desk,
+    waiting: HashMap<PromptId, Waiting>,
+    /// The latest ends, oldest first.
+    closed: VecDeque<(PromptId, Closed)>,
+    /// Grants on their way to the disk, which may be revoked or invalidated on it.
+    writing: HashMap<Arc<str>, Asked>,
+}
+
+impl Ledger {
+    /// A ledger that keeps nothing.
+    pub(crate) fn memory(limits: &Consent) -> Self {
+        Self::new(None, limits, Vec::new(), 0)
+    }
+
+    /// The ledger of a database. Blocks.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn open(db: Db, limits: &Consent) -> Result<Self, DbError> {
+        let unused = limits.unused_expiry.as_secs();
+        let seals = db.seals();
+        let (rows, seen, resealed) = db.run_now(move |connection| {
+            let now = rows::max_wall(connection)?.max(clock::unix_seconds());
+            rows::settle(connection, &[], unused, now)?;
+            mirror::sweep(connection, now)?;
+            Ok((rows::live(connection)?, now, mirror::reseal(connection, &seals)?))
+        })?;
+        if resealed {
+            db.forget_replaced();
+        }
+        Ok(Self::new(Some(db), limits, rows, seen))
+    }
+
+    fn new(db: Option<Db>, limits: &Consent, rows: Vec<GrantRow>, seen: Wall) -> Self {
+        let desk = Desk::new(DeskLimits { max_open: limits.max_open, per_minute: limits.per_minute });
+        let none = Grants::new(limits.unused_expiry.as_secs());
+        let grants = rows.into_iter().fold(none, |grants, row| grants.with(Arc::new(Grant::new(row))));
+        let open = Open { desk, waiting: HashMap::new(), closed: VecDeque::new(), writing: HashMap::new() };
+        let inner = Inner {
+            db,
+            owner: HEXLOWER.encode(&clock::random::<8>()),
+            open: Mutex::new(open),
+            grants: ArcSwap::from_pointee(grants),
+            clock: WallClock::new(seen),
+            changed: watch::Sender::new(0),
+            audit: OnceLock::new(),
+            opened: Notify::new(),
+            // No version of the database is this one.
+            version: AtomicI64::new(-1),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The live grants of this moment. Takes no lock.
+    pub(crate) fn grants(&self) -> Arc<Grants> {
+        self.inner.grants.load_full()
+    }
+
+    /// Now, in seconds since 1970; never goes back, not even over restarts.
+    pub(crate) fn wall(&self) -> Wall {
+        self.inner.clock.now()
+    }
+
+    #[cfg(test)]
+    /// Opens a prompt, or joins the open one about the very same action.
+    ///
+    /// # Errors
+    /// Why nobody is asked.
+    pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
+        self.ask_for(asked, shown, Duration::from_secs(900))
+    }
+
+    /// [`Self::ask`] for a prompt that is open for that time.
+    ///
+    /// # Errors
+    /// Why nobody is asked.
+    pub(crate) fn ask_for(&self, asked: Asked, shown: Shown, life: Duration) -> Result<PromptId, Refused> {
+        let inner = &self.inner;
+        let now = self.wall();
+        let mut open = inner.lock();
+        inner.expire(&mut open, now);
+        // Whole seconds of the wall clock are counted, and nobody has less time than was promised.
+        let life = life.as_secs().saturating_add(1);
+        let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life)?;
+        if !opened.joined {
+            inner.opened(&opened.id, &asked);
+            open.waiting.insert(opened.id, Waiting { asked, end: watch::Sender::new(None) });
+            if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
+                let (owner, row, seals) = (inner.owner.clone(), PromptRow::from(prompt), db.seals());
+                db.submit(move |connection| mirror::insert(connection, &owner, &row, &seals), unlisted);
+            }
+            inner.opened.notify_one();
+            inner.tell();
+        }
+        Ok(opened.id)
+    }
+
+    /// An open prompt of this process.
+    pub(crate) fn prompt(&self, id: &PromptId) -> Option<Prompt> {
+        self.inner.lock().desk.get(id).cloned()
+    }
+
+    /// The open prompts of this process, the oldest first.
+    pub(crate) fn prompts(&self) -> Vec<Prompt> {
+        let mut prompts: Vec<Prompt> = self.inner.lock().desk.prompts().cloned().collect();
+        prompts.sort_by_key(|prompt| (prompt.opened_at, prompt.id));
+        prompts
+    }
+
+    /// Resolves when the prompt is not open any more. One that was never heard of, or long ago, counts as superseded.
+    /// Cancel-safe.
+    pub(crate) async fn settled(&self, id: &PromptId) -> Closed {
+        let mut end = {
+            let open = self.inner.lock();
+            match open.waiting.get(id) {
+                Some(waiting) => waiting.end.subscribe(),
+                None => {
+                    let known = open.closed.iter().rev().find(|(closed, _)| closed == id);
+                    return known.map_or(Closed::Superseded, |(_, how)| *how);
+                }
+            }
+        };
+        loop {
+            let wait = tokio::time::timeout(Duration::from_secs(1), end.wait_for(Option::is_some));
+            match wait.await {
+                Ok(Ok(how)) => return how.unwrap_or(Closed::Superseded),
+                Ok(Err(_)) => return Closed::Superseded,
+                Err(_) => self.expire(),
+            }
+        }
+    }
+
+    /// Answers a prompt of this process over a channel of that evidence. When this returns, a grant is on the disk and live.
+    ///
+    /// Whoever stops waiting does not stop it.
+    ///
+    /// # Errors
+    /// Why the answer does not count. The prompt stays open, except where the grant could not be kept.
+    pub(crate) async fn answer(
+        &self,
+        id: &PromptId,
+        answer: Answer,
+        evidence: Evidence,
+        by: &str,
+    ) -> Result<Closed, CannotAnswer> {
+        let grant = {
+            let inner = &self.inner;
+            let now = self.wall();
+            let mut open = inner.lock();
+            inner.expire(&mut open, now);
+            if matches!(answer, Answer::Allow(_)) {
+                inner.has_room(&open, id)?;
+            }
+            let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
+            match open.desk.answer(id, answer, evidence, by, now, grant_id)? {
+                None => {
+                    let how = if answer == Answer::Deny { Closed::Denied } else { Closed::Dismissed };
+                    let by = By { evidence, who: Arc::from(by), grant: None };
+                    inner.close(&mut open, id, how, Some(by));
+                    return Ok(how);
+                }
+                Some(grant) if grant.lifetime() == Lifetime::Session || inner.db.is_none() => {
+                    let by = By::of(&grant);
+                    inner.add(Arc::new(grant));
+                    inner.close(&mut open, id, Closed::Granted, Some(by));
+                    return Ok(Closed::Granted);
+                }
+                Some(grant) => {
+                    open.writing.insert(Arc::clone(grant.id()), grant.asked().clone());
+                    Arc::new(grant)
+                }
+            }
+        };
+        self.keep(*id, grant).await
+    }
+
+    /// The call that a prompt of this process was for waits no longer: it ends as if its time were over.
+    pub(crate) fn unanswered(&self, id: &PromptId) {
+        let inner = &self.inner;
+        let now = self.wall();
+        let mut open = inner.lock();
+        inner.expire(&mut open, now);
+        let closed = open.desk.answer(id, Answer::Dismiss, Evidence::Client, "", now, Arc::from(""));
+        if closed.is_ok() {
+            inner.close(&mut open, id, Closed::TimedOut, None);
+        }
+    }
+
+    /// Durably takes the one use of a once-grant: `Ok` for exactly one caller over all processes and restarts. To be awaited
+    /// before the call is forwarded. Other grants have nothing to consume.
+    ///
+    /// # Errors
+    /// When it is used up, or its use cannot be recorded; the call must not go on.
+    pub(crate) async fn consume(&self, grant: &Grant) -> Result<(), Spent> {
+        if !grant.is_once() {
+            return Ok(());
+        }
+        let first = grant.consume();
+        self.inner.drop_grants(|other| other.id() == grant.id());
+        if !first {
+            return Err(Spent::Already);
+        }
+        self.consume_row(Arc::clone(grant.id())).await
+    }
+
+    /// Revokes that grant, or all. Returns how many there were.
+    ///
+    /// # Errors
+    /// When it cannot be kept; the grants of this process are gone all the same until the next start.
+    pub(crate) async fn revoke(&self, id: Option<&str>) -> Result<usize, DbError> {
+        let hit = {
+            let id = id.map(str::to_owned);
+            move |grant: &str| id.as_deref().is_none_or(|id| id == grant)
+        };
+        let of_memory = {
+            let inner = &self.inner;
+            let mut open = inner.lock();
+            open.writing.retain(|id, _| !hit(id));
+            let grants = inner.grants.load();
+            let in_memory = |grant: &&Arc<Grant>| inner.db.is_none() || grant.lifetime() == Lifetime::Session;
+            let count = grants.iter().filter(in_memory).filter(|grant| hit(grant.id())).count();
+            grants.iter().filter(|grant| hit(grant.id())).for_each(|grant| inner.took_back(grant, "revoked"));
+            inner.grants.store(Arc::new(grants.without(|grant| hit(grant.id()))));
+            count
+        };
+        self.inner.tell();
+        Ok(of_memory + self.revoke_rows(id.map(str::to_owned), hit).await?)
+    }
+
+    /// A session or pipe is over, and with it what was granted for it.
+    pub(crate) fn session_ended(&self, session: u64) {
+        let inner = &self.inner;
+        let mut open = inner.lock();
+        open.desk.session_ended(session);
+        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().session == Some(session);
+        let grants = inner.grants.load();
+        if grants.iter().any(|grant| over(grant)) {
+            inner.grants.store(Arc::new(grants.without(over)));
+            inner.tell();
+        }
+    }
+
+    /// Counts changes of prompts and grants.
+    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+        self.inner.changed.subscribe()
+    }
+
+    /// What `changed` says is not any more what was asked about: its grants die and its prompts are closed.
+    pub(crate) fn invalidate(&self, changed: impl Fn(&Asked) -> bool) {
+        let inner = &self.inner;
+        let mut open = inner.lock();
+        let grants = inner.grants.load();
+        let dead: Vec<Arc<str>> =
+            grants.iter().filter(|grant| changed(grant.asked())).map(|grant| Arc::clone(grant.id())).collect();
+        open.writing.retain(|_, asked| !changed(asked));
+        let closed = open.desk.supersede(|prompt| changed(&prompt.asked));
+        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
+        if dead.is_empty() {
+            return;
+        }
+        let gone = grants.iter().filter(|grant| dead.contains(grant.id()));
+        gone.for_each(|grant| inner.took_back(grant, "invalidated"));
+        inner.grants.store(Arc::new(grants.without(|grant| dead.contains(grant.id()))));
+        inner.tell();
+        drop(open);
+        self.invalidate_rows(dead);
+    }
+
+    /// Closes the prompts whose time is over.
+    fn expire(&self) {
+        let now = self.wall();
+        self.inner.expire(&mut self.inner.lock(), now);
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    fn expire(&self, open: &mut Open, now: Wall) {
+        for id in open.desk.expire(now) {
+            self.close(open, &id, Closed::TimedOut, None);
+        }
+    }
+
+    /// The one place where a prompt ends.
+    fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
+        if let Some(Waiting { asked, end }) = open.waiting.remove(id) {
+            self.ended(id, &asked, how, by);
+            end.send_replace(Some(how));
+        }
+        open.closed.push_back((*id, how));
+        if open.closed.len() > MAX_CLOSED {
+            open.closed.pop_front();
+        }
+        if let Some(db) = &self.db {
+            let id = id.to_string();
+            db.submit(move |connection| mirror::delete(connection, &id), unlisted);
+        }
+        self.tell();
+    }
+
+    fn has_room(&self, open: &Open, id: &PromptId) -> Result<(), CannotAnswer> {
+        let prompt = open.desk.get(id).ok_or(CannotAnswer::Unknown)?;
+        let grants = self.grants.load();
+        let caller = &prompt.asked.caller;
+        let on_their_way = open.writing.values().filter(|asked| asked.caller == *caller).count();
+        let all = grants.len() + open.writing.len();
+        let full = all >= MAX_GRANTS || grants.of_caller(caller) + on_their_way >= MAX_GRANTS_OF_CALLER;
+        if full { Err(CannotAnswer::Full) } else { Ok(()) }
+    }
+
+    /// Under the lock of `open`.
+    fn add(&self, grant: Arc<Grant>) {
+        self.grants.store(Arc::new(self.grants.load().with(grant)));
+    }
+
+    fn drop_grants(&self, gone: impl Fn(&Grant) -> bool) {
+        let open = self.lock();
+        let grants = self.grants.load();
+        if grants.iter().any(|grant| gone(grant)) {
+            self.grants.store(Arc::new(grants.without(gone)));
+            self.tell();
+        }
+        drop(open);
+    }
+}
+
+/// A prompt that is not mirrored is only not seen by other processes.
+fn unlisted(outcome: Result<(), DbError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(error = %error, "open prompts are not listed for other processes");
+    }
+}
+
+#[cfg(test)]
+mod tests;

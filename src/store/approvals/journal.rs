@@ -1,0 +1,82 @@
+//! What the audit log is told of prompts and grants.
+
+use std::sync::Arc;
+
+use super::{Inner, Ledger};
+use crate::policy::consent::{Asked, Closed, Grant, PromptId};
+use crate::policy::{Entry, Event, Evidence};
+use crate::store::audit::Audit;
+
+/// Who closed a prompt, and over which channel.
+#[derive(Clone, Debug)]
+pub(super) struct By {
+    pub(super) evidence: Evidence,
+    pub(super) who: Arc<str>,
+    /// What was granted.
+    pub(super) grant: Option<Arc<str>>,
+}
+
+impl By {
+    pub(super) fn of(grant: &Grant) -> Self {
+        Self { evidence: grant.evidence(), who: Arc::clone(grant.by()), grant: Some(Arc::clone(grant.id())) }
+    }
+}
+
+impl Ledger {
+    /// Has each prompt, answer and revocation from here on recorded.
+    pub(crate) fn record_in(&self, audit: Audit) {
+        // Told once, by the gateway that has both.
+        drop(self.inner.audit.set(audit));
+    }
+}
+
+impl Inner {
+    pub(super) fn opened(&self, id: &PromptId, asked: &Asked) {
+        self.record(Entry { evidence: Some(asked.need), ..about(Event::Prompt, id, asked) });
+    }
+
+    pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {
+        let entry = Entry { result: how.as_str(), ..about(Event::Answer, id, asked) };
+        let Some(By { evidence, who, grant }) = by else { return self.record(entry) };
+        self.record(Entry { evidence: Some(evidence), by: Some(who), grant, ..entry });
+    }
+
+    /// A grant is no more, for another reason than its use.
+    pub(super) fn took_back(&self, grant: &Grant, why: &'static str) {
+        self.record(ended(grant.asked(), grant.id(), why));
+    }
+
+    fn record(&self, entry: Entry) {
+        if let Some(audit) = self.audit.get() {
+            // No call hangs on it: the first use of a grant waits for its own record, which comes after this one.
+            drop(audit.record(entry, false));
+        }
+    }
+}
+
+/// The record of a grant that is no more.
+pub(super) fn ended(asked: &Asked, grant: &Arc<str>, why: &'static str) -> Entry {
+    Entry {
+        caller: Some(Arc::clone(&asked.caller)),
+        upstream: Some(Arc::clone(&asked.upstream)),
+        kind: Some(asked.kind),
+        item: Some(Arc::clone(&asked.item)),
+        grant: Some(Arc::clone(grant)),
+        result: why,
+        ..Entry::new(Event::Revoke)
+    }
+}
+
+fn about(event: Event, id: &PromptId, asked: &Asked) -> Entry {
+    Entry {
+        caller: Some(Arc::clone(&asked.caller)),
+        session: asked.session,
+        upstream: Some(Arc::clone(&asked.upstream)),
+        kind: Some(asked.kind),
+        item: Some(Arc::clone(&asked.item)),
+        definition: Some(asked.definition),
+        rule: Some(Arc::clone(&asked.rule)),
+        prompt: Some(Arc::from(id.to_string())),
+        ..Entry::new(event)
+    }
+}

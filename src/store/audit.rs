@@ -1,0 +1,311 @@
+//! The audit log on disk: one thread writes it, everybody else hands it records.
+//!
+//! A record costs its caller one channel operation. The writer formats and hashes all that is queued, writes it with one call and,
+//! where somebody waits for that, syncs it once for all of them. A plain record is on disk a second later at most.
+//!
+//! Nothing is dropped in silence. A full queue makes records wait. A disk that takes no records makes every further one wait
+//! for proof (`on-failure = "deny"`), which refuses its call until the disk takes records again; the first record then says how
+//! many are missing. What `policy::chain` says about the format is what is on disk.
+//!
+//! Each process writes a chain of its own: the daemon `main`, and goes on with it after a restart; `headend stdio` alone
+//! `s-<random>`. At its start the writer compares the log with the head that the store kept. Half a line, as a crash leaves it, is cut
+//! off. A log that was cut or rolled back is left as it is, and a new segment begins with the numbers that the store expected, so that
+//! `headend audit verify` names the gap from then on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use data_encoding::HEXLOWER;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::base::clock;
+use crate::config::{self, guard};
+use crate::policy::Entry;
+use crate::policy::chain::Form;
+use crate::store::db::{Db, DbError};
+use crate::store::seal::KeySource;
+use crate::telemetry::metrics::AuditMetrics;
+
+mod files;
+mod heads;
+mod journal;
+mod recover;
+pub(crate) mod tail;
+pub(crate) mod verify;
+mod writer;
+
+pub(crate) use self::files::Folder;
+pub(crate) use self::heads::{Heads, Kept};
+pub(crate) use self::journal::Journal;
+
+/// Records that may wait for the writer.
+const QUEUE: usize = 1024;
+
+/// Name of the daemon's chain.
+pub(crate) const MAIN: &str = "main";
+
+/// A record could not be written; what it was about must not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the audit log takes no records")]
+pub(crate) struct Unrecorded;
+
+/// Why the log could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error("the audit log in {path}: {source}")]
+    Folder {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the store of the audit log: {0}")]
+    Store(#[source] DbError),
+    #[error("start the audit log's thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// How the log is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) folder: PathBuf,
+    /// See [`chain_of_its_own`] and [`MAIN`].
+    pub(crate) chain: String,
+    /// Whether arguments are written down as they are.
+    pub(crate) arguments: bool,
+    /// Whether each record is durable.
+    pub(crate) strict: bool,
+    /// Whether what cannot be recorded must not happen.
+    pub(crate) deny: bool,
+    /// Bytes after which a new segment begins.
+    pub(crate) max_segment: u64,
+}
+
+/// Opens the log of a state directory.
+///
+/// # Errors
+/// [`OpenError`].
+pub(crate) fn open_in(
+    state: &Path,
+    db: &Db,
+    config: &config::Audit,
+    chain: &str,
+    metrics: AuditMetrics,
+) -> Result<Audit, OpenError> {
+    let options = Options {
+        folder: state.join(&config.path),
+        chain: chain.to_owned(),
+        arguments: config.capture_arguments,
+        strict: config.strict,
+        deny: config.on_failure == config::OnFailure::Deny,
+        max_segment: config.max_segment as u64,
+    };
+    let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink());
+    if config.path.is_relative() && is_link(&options.folder) {
+        let source = guard::link(&options.folder);
+        return Err(OpenError::Folder { path: options.folder, source });
+    }
+    Audit::open(options, Box::new(db.clone()), metrics)
+}
+
+/// The heads that the store of a state directory has. Nothing is made where there is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, DbError> {
+    // Opening would make it.
+    if !state.join("headend.db").exists() {
+        return Ok(Vec::new());
+    }
+    Db::open_with(state, &KeySource::default())?.load()
+}
+
+/// The name of a chain that no other process writes.
+pub(crate) fn chain_of_its_own() -> String {
+    format!("s-{}", HEXLOWER.encode(&clock::random::<4>()))
+}
+
+/// The log; clones are the same log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Audit(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: mpsc::Sender<Job>,
+    shared: Arc<Shared>,
+    strict: bool,
+    deny: bool,
+}
+
+/// What handles and the writer have in common.
+#[derive(Debug)]
+struct Shared {
+    /// Whether the last attempt to write succeeded.
+    healthy: AtomicBool,
+    /// Ends the writer's rest between two batches.
+    urgent: Notify,
+    /// Records that were given up before they came into the queue.
+    given_up: AtomicU64,
+}
+
+/// What the writer is handed.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are records, and a box would be freed by another thread than made it"
+)]
+enum Job {
+    Record(Ticket),
+    /// Sync everything, keep the head, say so.
+    Flush(oneshot::Sender<()>),
+}
+
+/// A record on its way.
+#[derive(Debug)]
+struct Ticket {
+    entry: Entry,
+    /// When it happened, in milliseconds since 1970.
+    at: u64,
+    durable: bool,
+    answer: Option<oneshot::Sender<Result<(), Unrecorded>>>,
+}
+
+impl Audit {
+    /// A log that keeps nothing, where there is no state directory.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Opens the log and starts its writer.
+    ///
+    /// # Errors
+    /// [`OpenError`]: something has to be mended. A full disk is none: the log opens and takes no records.
+    pub(crate) fn open(options: Options, heads: Box<dyn Heads>, metrics: AuditMetrics) -> Result<Self, OpenError> {
+        let folder = Folder::at(options.folder.clone());
+        let failed = |source| OpenError::Folder { path: options.folder.clone(), source };
+        folder.make().map_err(failed)?;
+        let form = Form::new(&heads.key().map_err(OpenError::Store)?, options.arguments);
+        let kept = heads.load().map_err(OpenError::Store)?.into_iter().find(|kept| kept.chain == options.chain);
+        let start = recover::resume(&folder, &options.chain, kept.as_ref()).map_err(failed)?;
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let shared =
+            Arc::new(Shared { healthy: AtomicBool::new(true), urgent: Notify::new(), given_up: AtomicU64::new(0) });
+        let audit = Self(Some(Arc::new(Inner {
+            queue,
+            shared: Arc::clone(&shared),
+            strict: options.strict,
+            deny: options.deny,
+        })));
+        let notes =
+            writer::Writer::start(writer::Setting { folder, options, form, heads, metrics, shared, kept }, start, jobs)
+                .map_err(OpenError::Thread)?;
+        for note in notes {
+            // The queue is empty yet.
+            drop(audit.record(note, true));
+        }
+        Ok(audit)
+    }
+
+    /// Whether records are written somewhere.
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Hands a record over. A durable one is on disk when [`Recorded::written`] says so; so is a plain one in strict mode, or while
+    /// the disk takes no records.
+    pub(crate) fn record(&self, entry: Entry, durable: bool) -> Recorded {
+        let Some(inner) = &self.0 else { return Recorded::Accepted };
+        let waits = durable || inner.strict || (inner.deny && !inner.shared.healthy.load(Ordering::Acquire));
+        let (answer, answered) = if waits {
+            let (answer, answered) = oneshot::channel();
+            (Some(answer), Some(answered))
+        } else {
+            (None, None)
+        };
+        let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, answer };
+        let unsent = match inner.queue.try_send(Job::Record(ticket)) {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => Some(job),
+        };
+        if waits || inner.queue.capacity() < QUEUE / 2 {
+            inner.shared.urgent.notify_one();
+        }
+        if unsent.is_none() && answered.is_none() {
+            return Recorded::Accepted;
+        }
+        Recorded::Pending(Box::new(Pending { inner: Arc::clone(inner), unsent, answered }))
+    }
+
+    /// Waits until all that was handed over is on disk and the head is kept. The log goes on.
+    pub(crate) async fn flush(&self) {
+        let Some(inner) = &self.0 else { return };
+        let (done, flushed) = oneshot::channel();
+        if inner.queue.send(Job::Flush(done)).await.is_ok() {
+            inner.shared.urgent.notify_one();
+            // A writer that is gone has flushed.
+            drop(flushed.await);
+        }
+    }
+}
+
+/// What became of a record that was handed over.
+#[derive(Debug)]
+#[must_use = "a record that waits is written when it is awaited"]
+pub(crate) enum Recorded {
+    /// It is queued, and nobody has to wait.
+    Accepted,
+    /// To be awaited.
+    Pending(Box<Pending>),
+}
+
+impl Recorded {
+    /// Waits until the record is where it has to be: on disk, or in the queue for a plain one.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
+    pub(crate) async fn written(self) -> Result<(), Unrecorded> {
+        match self {
+            Self::Accepted => Ok(()),
+            Self::Pending(pending) => pending.written().await,
+        }
+    }
+}
+
+/// A record that is not where it has to be yet.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    inner: Arc<Inner>,
+    /// For a place in the queue.
+    unsent: Option<Job>,
+    answered: Option<oneshot::Receiver<Result<(), Unrecorded>>>,
+}
+
+impl Pending {
+    async fn written(mut self) -> Result<(), Unrecorded> {
+        let failed = if self.inner.deny { Err(Unrecorded) } else { Ok(()) };
+        if self.unsent.is_some() {
+            let Ok(place) = self.inner.queue.reserve().await else { return failed };
+            if let Some(job) = self.unsent.take() {
+                place.send(job);
+            }
+            self.inner.shared.urgent.notify_one();
+        }
+        match self.answered.take() {
+            Some(answered) => answered.await.unwrap_or(failed),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.unsent.is_some() {
+            // The writer counts it and says so in the log.
+            self.inner.shared.given_up.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! The thread that writes the log.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::files::{Folder, Segment};
+use super::heads::{Heads, Kept};
+use super::recover::Start;
+use super::{Job, Options, QUEUE, Shared, Ticket, Unrecorded};
+use crate::base::clock;
+use crate::policy::Entry;
+use crate::policy::chain::{Chain, Form, Head};
+use crate::telemetry::metrics::AuditMetrics;
+
+/// How long a plain record may be on its way to the disk, and the head behind it.
+const LAG: Duration = Duration::from_secs(1);
+/// How long the writer rests after a batch that nobody waited for, so that a busy gateway wakes it a hundred times a second and
+/// not for each record.
+const REST: Duration = Duration::from_millis(10);
+/// The journal is told the head each time so many records are on disk.
+const ANCHOR_EVERY: u64 = 1000;
+
+/// What a writer works with.
+pub(super) struct Setting {
+    pub(super) folder: Folder,
+    pub(super) options: Options,
+    pub(super) form: Form,
+    pub(super) heads: Box<dyn Heads>,
+    pub(super) metrics: AuditMetrics,
+    pub(super) shared: Arc<Shared>,
+    pub(super) kept: Option<Kept>,
+}
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    chain: Chain,
+    /// Bytes of the segment up to there.
+    length: u64,
+}
+
+pub(super) struct Writer {
+    setting: Setting,
+    segment: Segment,
+    file: File,
+    /// All that was written.
+    written: Mark,
+    /// All that is on disk for certain; in the same segment as `written`.
+    synced: Mark,
+    /// The head that the store has.
+    kept: Option<Head>,
+    /// The number of the record that the journal was told last.
+    anchored: u64,
+    /// Whether the file has more than `written`, from an attempt that failed.
+    must_cut: bool,
+    /// Records that could not be written; the next one that can says how many.
+    lost: u64,
+    /// When what is written has to be synced and its head kept.
+    due: Option<Instant>,
+    /// Whether the store's refusal was logged.
+    refused: bool,
+    text: Vec<u8>,
+}
+
+impl Writer {
+    /// Starts the thread; returns what the log has to say about itself.
+    pub(super) fn start(setting: Setting, start: Start, mut jobs: mpsc::Receiver<Job>) -> io::Result<Vec<Entry>> {
+        // Its own, so that the log outlives the runtime that serves.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let Start { chain, segment, file, length, notes } = start;
+        let mark = Mark { chain, length };
+        let kept = setting.kept.as_ref().map(|kept| kept.head);
+        let mut writer = Self {
+            setting,
+            segment,
+            file,
+            written: mark,
+            synced: mark,
+            kept,
+            anchored: chain.head().seq,
+            must_cut: false,
+            lost: 0,
+            due: None,
+            refused: false,
+            text: Vec::new(),
+        };
+        let work = move || runtime.block_on(writer.run(&mut jobs));
+        drop(std::thread::Builder::new().name("audit".to_owned()).spawn(work)?);
+        Ok(notes)
+    }
+
+    async fn run(&mut self, jobs: &mut mpsc::Receiver<Job>) {
+        let mut batch = Vec::with_capacity(QUEUE / 4);
+        loop {
+            let received = tokio::select! {
+                received = jobs.recv_many(&mut batch, QUEUE / 4) => Some(received),
+                () = clock::sleep_until(self.due) => None,
+            };
+            match received {
+                Some(0) => break self.flush(),
+                Some(_) => self.batch(&mut batch),
+                None => {}
+            }
+            if self.due.is_some_and(|due| due <= clock::now()) {
+                self.settle();
+            }
+            if jobs.is_empty() {
+                tokio::select! {
+                    () = self.setting.shared.urgent.notified() => {}
+                    () = tokio::time::sleep(REST) => {}
+                }
+            }
+        }
+    }
+
+    /// Everything that was queued.
+    fn batch(&mut self, jobs: &mut Vec<Job>) {
+        let mut tickets = Vec::with_capacity(jobs.len());
+        let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
+        for job in jobs.drain(..) {
+            match job {
+                Job::Record(ticket) => tickets.push(ticket),
+                Job::Flush(done) => flushes.push(done),
+            }
+        }
+        if !tickets.is_empty() {
+            self.commit(tickets);
+        }
+        if !flushes.is_empty() {
+            self.flush();
+        }
+        // Whoever does not wait any more does not need the answer.
+        flushes.into_iter().for_each(|done| done.send(()).unwrap_or_default());
+    }
+
+    /// Writes records, all or none, and tells those who wait.
+    fn commit(&mut self, tickets: Vec<Ticket>) {
+        let healthy = self.setting.shared.healthy.load(Ordering::Acquire);
+        let durable = !healthy || tickets.iter().any(|ticket| ticket.durable);
+        let outcome = self.write(&tickets).and_then(|()| if durable { self.sync() } else { Ok(()) });
+        let answer = match &outcome {
+            Ok(()) => {
+                tickets.iter().for_each(|ticket| self.setting.metrics.recorded(ticket.entry.event));
+                self.recovered(healthy);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed(error, tickets.len());
+                if self.setting.options.deny { Err(Unrecorded) } else { Ok(()) }
+            }
+        };
+        for waiting in tickets.into_iter().filter_map(|ticket| ticket.answer) {
+            // Whoever does not wait any more does not need the answer.
+            drop(waiting.send(answer.clone()));
+        }
+        if self.due.is_none() {
+            self.due = Some(clock::now() + LAG);
+        }
+    }
+
+    fn recovered(&mut self, was_healthy: bool) {
+        self.lost = 0;
+        if !was_healthy {
+            self.setting.shared.healthy.store(true, Ordering::Release);
+            tracing::info!("the audit log takes records again");
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error, records: usize) {
+        self.setting.metrics.failed(records);
+        if self.setting.shared.healthy.swap(false, Ordering::AcqRel) {
+            let deny = self.setting.options.deny;
+            let what = if deny { "calls are refused until it does" } else { "calls go on unrecorded" };
+            tracing::error!(error = %error, folder = %self.setting.folder.path().display(), "the audit log takes no records; {what}");
+        }
+    }
+
+    fn write(&mut self, tickets: &[Ticket]) -> io::Result<()> {
+        self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
+        let outcome = self.try_write(tickets);
+        if outcome.is_err() {
+            self.lost += tickets.len() as u64;
+        }
+        outcome
+    }
+
+    fn try_write(&mut self, tickets: &[Ticket]) -> io::Result<()> {
+        if self.must_cut {
+            self.file.set_len(self.written.length)?;
+            self.must_cut = false;
+        }
+        if self.written.length >= self.setting.options.max_segment {
+            self.next_segment()?;
+        }
+        let mut chain = self.written.chain;
+        self.text.clear();
+        if self.lost != 0 {
+            let why = format!("{} records before this one could not be written", self.lost);
+            chain.append(&Entry::gateway("lost", why), clock::unix_millis(), &self.setting.form, &mut self.text);
+        }
+        for ticket in tickets {
+            chain.append(&ticket.entry, ticket.at, &self.setting.form, &mut self.text);
+        }
+        // Until it is known to be whole.
+        self.must_cut = true;
+        self.file.write_all(&self.text)?;
+        self.must_cut = false;
+        self.written = Mark { chain, length: self.written.length + self.text.len() as u64 };
+        Ok(())
+    }
+
+    /// Brings all that was written to the disk. When that fails nobody knows what is there, so the log goes back to what was.
+    fn sync(&mut self) -> io::Result<()> {
+        if self.written.chain.head() == self.synced.chain.head() {
+            return Ok(());
+        }
+        if let Err(error) = self.file.sync_data() {
+            self.lost += self.written.chain.head().seq - self.synced.chain.head().seq;
+            self.written = self.synced;
+            self.must_cut = true;
+            return Err(error);
+        }
+        self.synced = self.written;
+        let head = self.synced.chain.head();
+        if head.seq / ANCHOR_EVERY != self.anchored / ANCHOR_EVERY {
+            self.anchor(head);
+        }
+        Ok(())
+    }
+
+    fn next_segment(&mut self) -> io::Result<()> {
+        self.sync()?;
+        let number = self.segment.number + 1;
+        let segment = Segment { chain: self.segment.chain.clone(), number };
+        let file = match self.setting.folder.create(&segment) {
+            // Left from an attempt that failed half-way, and empty. Whose else it would be is nobody's.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.segment.number = number;
+                return Err(error);
+            }
+            file => file?,
+        };
+        (self.segment, self.file) = (segment, file);
+        self.written.length = 0;
+        self.synced = self.written;
+        Ok(())
+    }
+
+    /// Syncs what nobody waited for, and keeps the head.
+    fn settle(&mut self) {
+        self.due = None;
+        let unsynced = self.written.chain.head().seq - self.synced.chain.head().seq;
+        if let Err(error) = self.sync() {
+            self.failed(&error, usize::try_from(unsynced).unwrap_or(usize::MAX));
+        }
+        let head = self.synced.chain.head();
+        if self.kept == Some(head) || head.seq == 0 {
+            return;
+        }
+        let kept = Kept { chain: self.segment.chain.clone(), head, segment: self.segment.name() };
+        match self.setting.heads.save(&kept) {
+            Ok(()) => (self.kept, self.refused) = (Some(head), false),
+            Err(error) => {
+                if !std::mem::replace(&mut self.refused, true) {
+                    tracing::error!(error = %error, "the head of the audit log cannot be kept; a log that is cut would not be noticed");
+                }
+                self.due = Some(clock::now() + LAG);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.settle();
+        self.anchor(self.synced.chain.head());
+    }
+
+    /// Tells the journal, which is another file, what the log ends with.
+    fn anchor(&mut self, head: Head) {
+        if head.seq != self.anchored {
+            self.anchored = head.seq;
+            tracing::info!(
+                target: "audit",
+                chain = %self.segment.chain,
+                seq = head.seq,
+                hash = %head.hash,
+                "checkpoint"
+            );
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! `headend.db` in the state directory: what must outlive the process. `SQLite`, written by one thread.
+//!
+//! Jobs that wait are done together: one transaction with a savepoint for each, one commit, one wait for the disk. Whoever
+//! gets an answer knows that it is on the disk. Several processes may have the file open; the file's own locks keep them apart.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use crate::base::clock;
+use crate::config::guard;
+use crate::store::seal::{KeySource, Seals};
+
+mod lock;
+mod schema;
+
+pub(crate) use self::lock::{LockError, StateLock};
+
+/// Jobs that may wait for the writer.
+const QUEUE: usize = 4096;
+/// Jobs in one transaction.
+const BATCH: usize = 256;
+/// How long another process may hold the file.
+const BUSY: Duration = Duration::from_secs(5);
+/// Between two tries of what `SQLite` itself does not wait for.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// Why something is not kept.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum DbError {
+    #[error(
+        "{path} is damaged or no database of headend ({why}); move it away together with the -wal and -shm files beside it, \
+         and start again: all grants and pins are then asked for again"
+    )]
+    Corrupt { path: PathBuf, why: String },
+    #[error(
+        "{path} was written by a newer headend (its version is {found}, this program knows {known}); run that one, or move the \
+         file away together with the -wal and -shm files beside it: all grants and pins are then asked for again",
+        known = schema::VERSION
+    )]
+    Newer { path: PathBuf, found: i64 },
+    #[error(
+        "{path} cannot be written ({why}); its directory must belong to the user that headend runs as, and have space"
+    )]
+    NotWritable { path: PathBuf, why: String },
+    #[error("{path} {why}")]
+    Refused { path: PathBuf, why: String },
+    #[error("{0}")]
+    Key(String),
+    #[error("{path} is held by another process for too long; try again")]
+    Busy { path: PathBuf },
+    #[error("{path}: {why}")]
+    Failed { path: PathBuf, why: String },
+    #[error("too much waits to be written to {path}")]
+    Full { path: PathBuf },
+    #[error("{path} is closed")]
+    Closed { path: PathBuf },
+}
+
+/// The open database. Clones are the same one; the thread ends with the last of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Db {
+    path: PathBuf,
+    seals: Seals,
+    jobs: SyncSender<Box<dyn Job>>,
+}
+
+impl Db {
+    /// [`Self::open_with`] a key in the same directory.
+    #[cfg(test)]
+    pub(crate) fn open(dir: &Path) -> Result<Self, DbError> {
+        Self::open_with(dir, &KeySource { given: None, make: true })
+    }
+
+    /// Opens the file in this directory, made if it is missing, and starts its thread. Some values in it are sealed with `key`.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file and the way out.
+    pub(crate) fn open_with(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
+        let seals = Seals::of(dir, key).map_err(DbError::Key)?;
+        let path = dir.join("headend.db");
+        let connection = connect(&path)?;
+        let (jobs, inbox) = mpsc::sync_channel(QUEUE);
+        let file = path.clone();
+        let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || write(connection, &inbox, &file));
+        match started {
+            // It ends with the last sender.
+            Ok(thread) => drop(thread),
+            Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
+        }
+        Ok(Self { path, seals, jobs })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What values in it are sealed with.
+    pub(crate) fn seals(&self) -> Seals {
+        self.seals.clone()
+    }
+
+    /// Writes everything into the file itself, so that nothing of what was replaced is left in its journal. Blocks.
+    pub(crate) fn forget_replaced(&self) {
+        let (reply, done) = mpsc::sync_channel(1);
+        let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        self.look(work, move |outcome| drop(reply.send(outcome)));
+        // Another process that reads puts it off until the next one.
+        if let Ok(Err(error)) = done.recv() {
+            tracing::debug!(error = %error, "the journal of the store is not emptied yet");
+        }
+    }
+
+    /// Does a job in a transaction; what it wrote is on the disk when this returns. A job that fails has written nothing.
+    ///
+    /// # Errors
+    /// [`DbError`]; nothing was written then.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, DbError> {
+        let (reply, answer) = oneshot::channel();
+        // Nobody may be left to be told.
+        self.submit(work, move |outcome| drop(reply.send(outcome)));
+        answer.await.unwrap_or_else(|_| Err(self.closed()))
+    }
+
+    /// The same, blocking: for start-up and the command line.
+    ///
+    /// # Errors
+    /// [`DbError`]; nothing was written then.
+    pub(crate) fn run_now<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, DbError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.submit(work, move |outcome| drop(reply.send(outcome)));
+        answer.recv().unwrap_or_else(|_| Err(self.closed()))
+    }
+
+    /// Does a job, then calls `done` on the database's thread, whoever may have stopped waiting. `done` must not block. It is
+    /// called here and now where the job cannot be taken.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        done: impl FnOnce(Result<T, DbError>) + Send + 'static,
+    ) {
+        self.send(Box::new(Work { path: self.path.clone(), writes: true, work, done }));
+    }
+
+    /// Like [`Self::submit`] for a job that only reads: alone it needs no transaction.
+    pub(crate) fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        done: impl FnOnce(Result<T, DbError>) + Send + 'static,
+    ) {
+        self.send(Box::new(Work { path: self.path.clone(), writes: false, work, done }));
+    }
+
+    fn send(&self, job: Box<dyn Job>) {
+        match self.jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => job.refuse(DbError::Full { path: self.path.clone() }),
+            Err(TrySendError::Disconnected(job)) => job.refuse(self.closed()),
+        }
+    }
+
+    fn closed(&self) -> DbError {
+        DbError::Closed { path: self.path.clone() }
+    }
+}
+
+/// What is told once it is known whether the transaction holds.
+type Finish = Box<dyn FnOnce(Result<(), DbError>) + Send>;
+
+/// A job whose type is forgotten.
+trait Job: Send {
+    fn writes(&self) -> bool;
+    /// Does it; false when it failed and is to be undone.
+    fn run(self: Box<Self>, connection: &Connection) -> (bool, Finish);
+    fn refuse(self: Box<Self>, error: DbError);
+}
+
+struct Work<W, D> {
+    path: PathBuf,
+    writes: bool,
+    work: W,
+    done: D,
+}
+
+impl<T, W, D> Job for Work<W, D>
+where
+    T: Send + 'static,
+    W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    D: FnOnce(Result<T, DbError>) + Send + 'static,
+{
+    fn writes(&self) -> bool {
+        self.writes
+    }
+
+    fn run(self: Box<Self>, connection: &Connection) -> (bool, Finish) {
+        let Self { path, work, done, .. } = *self;
+        let outcome = work(connection).map_err(|error| told(&path, &error));
+        let holds = outcome.is_ok();
+        (holds, Box::new(move |committed| done(outcome.and_then(|value| committed.map(|()| value)))))
+    }
+
+    fn refuse(self: Box<Self>, error: DbError) {
+        (self.done)(Err(error));
+    }
+}
+
+/// The thread's work, until the last [`Db`] is gone.
+fn write(mut connection: Connection, inbox: &Receiver<Box<dyn Job>>, path: &Path) {
+    while let Ok(first) = inbox.recv() {
+        let mut jobs = vec![first];
+        while jobs.len() < BATCH
+            && let Ok(next) = inbox.try_recv()
+        {
+            jobs.push(next);
+        }
+        if jobs.iter().any(|job| job.writes()) {
+            transact(&mut connection, jobs, path);
+        } else {
+            for job in jobs {
+                let (_, finish) = job.run(&connection);
+                finish(Ok(()));
+            }
+        }
+    }
+    // Nobody is left to be told of a trouble with closing; what was answered is on the disk.
+    drop(connection.close());
+}
+
+fn transact(connection: &mut Connection, jobs: Vec<Box<dyn Job>>, path: &Path) {
+    let mut transaction = match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
+        Ok(transaction) => transaction,
+        Err(error) => {
+            let error = told(path, &error);
+            return jobs.into_iter().for_each(|job| job.refuse(error.clone()));
+        }
+    };
+    let mut finishes = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let savepoint = match transaction.savepoint() {
+            Ok(savepoint) => savepoint,
+            Err(error) => {
+                job.refuse(told(path, &error));
+                continue;
+            }
+        };
+        let (holds, finish) = job.run(&savepoint);
+        // One that is not committed is undone when it is dropped.
+        let kept = if holds { savepoint.commit() } else { Ok(()) };
+        finishes.push((finish, kept.map_err(|error| told(path, &error))));
+    }
+    let committed = transaction.commit().map_err(|error| told(path, &error));
+    for (finish, kept) in finishes {
+        finish(kept.and_then(|()| committed.clone()));
+    }
+}
+
+/// Ends a job: what is to be kept sealed is not written without a key.
+pub(crate) fn no_key() -> rusqlite::Error {
+    let why = "the key that values are sealed with is not here; give it as [secrets] key, as the daemon has it";
+    rusqlite::Error::ToSqlConversionFailure(why.into())
+}
+
+/// Opens and judges the file.
+fn connect(path: &Path) -> Result<Connection, DbError> {
+    make_file(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, &error))?;
+    prepare(&connection).map_err(|error| told(path, &error))?;
+    schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| match obstacle {
+        schema::Obstacle::Newer(found) => DbError::Newer { path: path.to_owned(), found },
+        schema::Obstacle::Foreign => {
+            DbError::Corrupt { path: path.to_owned(), why: "its tables are not ours".to_owned() }
+        }
+        schema::Obstacle::Sql(error) => told(path, &error),
+    })?;
+    Ok(connection)
+}
+
+/// Makes the file with mode 0600; the files beside it get the same from `SQLite`, which follows no link for them. None of them
+/// may be a link, another's, or one that others may write.
+///
+/// The file is not opened where it is there: closing it would give back the locks of another connection of this process.
+fn make_file(path: &Path) -> Result<(), DbError> {
+    let failed =
+        |path: &Path, error: &io::Error| DbError::NotWritable { path: path.to_owned(), why: error.to_string() };
+    match fs::OpenOptions::new().append(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(path, &error)),
+    }
+    for end in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        let file = PathBuf::from(file);
+        match guard::look(&file, guard::SHARED) {
+            Ok(data) if end.is_empty() && data.permissions().mode() & guard::SECRET != 0 => {
+                let alone = fs::Permissions::from_mode(0o600);
+                fs::set_permissions(&file, alone).map_err(|error| failed(&file, &error))?;
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DbError::Refused { path: file, why: error.to_string() }),
+        }
+    }
+    Ok(())
+}
+
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "secure_delete", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        return Err(rusqlite::Error::SqliteFailure(code, Some(verdict)));
+    }
+    let mode = write_ahead(connection)?;
+    if mode != "wal" {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+        return Err(rusqlite::Error::SqliteFailure(code, Some(format!("its journal stays {mode:?}"))));
+    }
+    connection.pragma_update(None, "synchronous", "FULL")
+}
+
+/// Turns the write-ahead log on, and says which journal the file has then. Of several processes that do it at once `SQLite`
+/// refuses all but one without asking the busy handler, since each holds a lock that the other one wants.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
+    let until = clock::now() + BUSY;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && clock::now() < until => {
+                std::thread::sleep(RETRY);
+            }
+            mode => return mode,
+        }
+    }
+}
+
+/// What an error of `SQLite` means for the operator.
+fn told(path: &Path, error: &rusqlite::Error) -> DbError {
+    let (path, why) = (path.to_owned(), error.to_string());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => DbError::Corrupt { path, why },
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::DiskFull) => {
+            DbError::NotWritable { path, why }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => DbError::Busy { path },
+        _ => DbError::Failed { path, why },
+    }
+}
+
+#[cfg(test)]
+mod tests;

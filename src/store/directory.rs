@@ -1,0 +1,245 @@
+//! Small files in the state directory: the access token, and what upstreams offered last time.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use rustix::fs::OFlags;
+
+use crate::base::clock;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::name::{canonical, canonical_uri};
+use crate::config::{Upstream, guard};
+use crate::engine::handshake::EraHint;
+use crate::mcp::method::List;
+use crate::mcp::version::{Era, Revision};
+use crate::store::db::{Db, DbError, LockError, StateLock};
+use crate::store::seal::KeySource;
+use crate::wire::raw::RawJson;
+
+/// A legacy verdict is asked again after this time: a server that learns the modern era still answers `initialize`, so a stale
+/// verdict would never show.
+const VERDICT_LIFE: Duration = Duration::from_secs(24 * 3600);
+
+/// The state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    dir: PathBuf,
+    key: KeySource,
+}
+
+/// What is known of an upstream from an earlier run.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    pub(crate) inventory: Inventory,
+    pub(crate) revision: Revision,
+    pub(crate) hint: Option<EraHint>,
+}
+
+impl Store {
+    /// Opens the directory, made with mode 0700 if it is missing. `key` is what its values are sealed with.
+    ///
+    /// # Errors
+    /// A sentence when it cannot be made, or others may write or own it.
+    pub(crate) fn open(dir: PathBuf, key: KeySource) -> Result<Self, String> {
+        let told = |why: String| format!("the state directory {} {why}", dir.display());
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .map_err(|error| told(format!("cannot be made: {error}")))?;
+        // It may be reached through links, as systemd's DynamicUser= lays them.
+        guard::directory(&dir, false).map_err(told)?;
+        Ok(Self { dir, key })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Opens the database of this directory. Each call opens it anew: one process needs it once. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file and the way out.
+    pub(crate) fn db(&self) -> Result<Db, DbError> {
+        Db::open_with(&self.dir, &self.key)
+    }
+
+    /// Keeps other daemons out of this directory for as long as the value lives.
+    ///
+    /// # Errors
+    /// When another one runs with it.
+    pub(crate) fn lock(&self) -> Result<StateLock, LockError> {
+        StateLock::take(&self.dir)
+    }
+
+    /// The access token and the file that holds it, generated at first use with mode 0600.
+    ///
+    /// # Errors
+    /// When the file can neither be read nor written.
+    pub(crate) fn token(&self) -> io::Result<(String, PathBuf)> {
+        // Whom the operator lets read it may come in.
+        self.token_in("token", guard::SHARED)
+    }
+
+    /// The operator's token for the console, generated at first use with mode 0600. Clients hold the other one.
+    ///
+    /// # Errors
+    /// When the file can neither be read nor written.
+    pub(crate) fn console_token(&self) -> io::Result<String> {
+        self.token_in("console-token", guard::SECRET).map(|(token, _)| token)
+    }
+
+    /// A token that nobody has.
+    pub(crate) fn fresh_token() -> String {
+        format!("hdnd_{}", BASE64URL_NOPAD.encode(&clock::random::<32>()))
+    }
+
+    fn token_in(&self, name: &str, forbidden: u32) -> io::Result<(String, PathBuf)> {
+        let path = self.dir.join(name);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{} {error}", path.display()));
+        let text = match read(&path, forbidden) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
+                // That of the first, where several processes made one.
+                read(&path, forbidden)
+            }
+            found => found,
+        };
+        let (text, _) = text.map_err(named)?;
+        let text = String::from_utf8_lossy(&text);
+        if text.trim().len() >= 32 {
+            return Ok((text.trim().to_owned(), path));
+        }
+        let token = Self::fresh_token();
+        self.write(name, token.as_bytes())?;
+        Ok((token, path))
+    }
+
+    /// What an upstream with this launch offered when it was last seen.
+    pub(crate) fn recall(&self, launch: &str) -> Option<Remembered> {
+        let path = self.dir.join(inventory_file(launch));
+        let (text, written) = read(&path, guard::SHARED)
+            .inspect_err(|error| {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(file = %path.display(), why = %error, "what an upstream offered last is not read");
+                }
+            })
+            .ok()?;
+        // A file that this program did not write whole is worth nothing; it only costs a fresh listing.
+        serde_json::from_slice::<serde::de::IgnoredAny>(&text).ok()?;
+        let (inventory, revision) = Inventory::from_json(&RawJson::trusted(text))?;
+        let age = written.elapsed().ok()?;
+        let legacy = revision.era() == Era::Legacy && age < VERDICT_LIFE;
+        Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })
+    }
+
+    /// The canonical names of everything that was offered last; `None` unless that is known of every upstream.
+    pub(crate) fn canonical_names(&self, upstreams: &[Upstream]) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        for upstream in upstreams {
+            let inventory = self.recall(&upstream.launch_identity())?.inventory;
+            for list in List::ALL {
+                names.extend(inventory.items(list).iter().map(|item| match list {
+                    List::Tools | List::Prompts => canonical(&upstream.name, &item.key),
+                    List::Resources | List::Templates => canonical_uri(&upstream.name, &item.key),
+                }));
+            }
+        }
+        Some(names)
+    }
+
+    /// Keeps what an upstream offers.
+    ///
+    /// # Errors
+    /// When the file cannot be written; the next start then lists anew.
+    pub(crate) fn remember(&self, launch: &str, inventory: &Inventory, revision: Revision) -> io::Result<()> {
+        let name = inventory_file(launch);
+        let text = inventory.to_json(revision);
+        // Not rewritten when nothing changed, so that the file's date stays the date of the era's verdict.
+        if read(&self.dir.join(&name), guard::SHARED).is_ok_and(|(old, _)| old == text.bytes().as_ref()) {
+            return Ok(());
+        }
+        self.write(&name, text.bytes())
+    }
+
+    /// Writes a file so that a reader sees the old text or the new one.
+    fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let path = self.dir.join(name);
+        with_fresh(&self.dir, name, text, |fresh| fs::rename(fresh, &path))
+    }
+}
+
+/// Makes a file with mode 0600 and this text, unless it is there: of several processes that do it at once, the first makes it and
+/// all find it whole.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn make_once(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    let path = dir.join(name);
+    let made = with_fresh(dir, name, text.as_bytes(), |fresh| {
+        // Unlike a renaming, a link takes no other's place.
+        let made = fs::hard_link(fresh, &path);
+        fs::remove_file(fresh)?;
+        made
+    });
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        // So that the file is there after a power failure too.
+        Ok(()) => fs::File::open(dir)?.sync_all(),
+    }
+}
+
+/// Writes a text to a file of its own and has it put in its place.
+fn with_fresh(dir: &Path, name: &str, text: &[u8], place: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let unique = HEXLOWER.encode(&clock::random::<4>());
+    let fresh = dir.join(format!("{name}.{unique}"));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let written = file.write_all(text).and_then(|()| file.sync_data()).and_then(|()| place(&fresh));
+    if written.is_err() {
+        // Nothing more can be done for a half-written file.
+        drop(fs::remove_file(&fresh));
+    }
+    written
+}
+
+/// What is in a file of the state directory, and when it was written.
+fn read(path: &Path, forbidden: u32) -> io::Result<(Vec<u8>, SystemTime)> {
+    let mut file = guard::open(path, OFlags::RDONLY, forbidden)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok((text, file.metadata()?.modified()?))
+}
+
+fn inventory_file(launch: &str) -> String {
+    format!("inventory-{launch}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn the_token_is_made_once_and_readable_by_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("state"), KeySource::default()).unwrap();
+        let (token, path) = store.token().unwrap();
+        assert_eq!(store.token().unwrap().0, token);
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_broken_inventory_file_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+        store.remember("x", &Inventory::default(), Revision::V2025_06_18).unwrap();
+        assert_eq!(store.recall("x").unwrap().hint, Some(EraHint::Legacy));
+        fs::write(dir.path().join("inventory-x.json"), "{\"version\":").unwrap();
+        assert!(store.recall("x").is_none());
+    }
+}

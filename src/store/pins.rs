@@ -1,0 +1,452 @@
+//! The book of pins: what was approved of each definition and launch, shared by everybody who lists or starts something.
+//!
+//! In memory, and on disk where there is a state directory. Processes that share one agree: every step is taken in a
+//! transaction from what is on disk at that moment, and what others wrote is read again when the number of changes differs.
+//! A pin that cannot be written is no pin: the item stays away.
+//!
+//! The lock guards the book, one operation at a time, never across an await.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::base::clock;
+use crate::catalog::name::UpstreamName;
+use crate::mcp::item::Definition;
+use crate::policy::{Digest, Entry, Event, OnChange, PinState, Trust, Undecided};
+use crate::store::db::{Db, DbError};
+
+mod book;
+mod launch;
+mod shelf;
+mod view;
+
+pub(crate) use self::book::{PinKey, PinKind};
+pub(crate) use self::launch::LaunchGate;
+pub(crate) use self::view::PinView;
+
+use self::book::{Book, Record, Step, Text};
+use self::shelf::Stepped;
+
+/// Pins of one kind of one upstream, those of items that are gone included: as many as one list may hold.
+const MAX_PINS: usize = 2000;
+
+/// A pin has changed, or is new.
+#[derive(Clone, Debug)]
+pub(crate) struct PinChange {
+    pub(crate) key: PinKey,
+    /// What was pinned and is not any more: consents that name this digest are over.
+    pub(crate) over: Option<Digest>,
+    pub(crate) state: PinState,
+    /// Of the text that is pinned or waits.
+    pub(crate) digest: Option<Digest>,
+    /// Who, or which circumstance.
+    pub(crate) by: Arc<str>,
+}
+
+impl PinChange {
+    /// What the audit log says of it.
+    pub(crate) fn entry(&self) -> Entry {
+        let is_launch = self.key.kind == PinKind::Launch;
+        Entry {
+            upstream: Some(self.key.upstream.shared()),
+            item: Some(Arc::from(self.key.canonical())),
+            definition: self.digest,
+            result: self.state.as_str(),
+            why: self.by.to_string().into(),
+            ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
+        }
+    }
+}
+
+/// Told of every change, outside of the lock.
+pub(crate) type PinHook = Box<dyn Fn(&PinChange) + Send + Sync>;
+
+/// Why an operator's word did not apply.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PinError {
+    #[error("no pin has the name {0:?}; `headend pins` lists them")]
+    Unknown(String),
+    #[error("{0:?} is the name of several things; say which with --kind")]
+    Several(String),
+    #[error(transparent)]
+    Undecided(#[from] Undecided),
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// How an upstream's definitions are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tier {
+    pub(crate) trust: Trust,
+    pub(crate) on_change: OnChange,
+}
+
+/// Why an item is kept from clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Away {
+    pub(crate) why: String,
+    /// It waits for the operator.
+    pub(crate) waits: bool,
+}
+
+/// The book. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Pins(Arc<Shared>);
+
+struct Shared {
+    book: Mutex<Book>,
+    db: Option<Db>,
+    hook: OnceLock<PinHook>,
+    changed: watch::Sender<u64>,
+}
+
+impl std::fmt::Debug for Pins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pins({})", if self.0.db.is_some() { "kept" } else { "in memory" })
+    }
+}
+
+impl Pins {
+    /// A book that ends with the process.
+    pub(crate) fn memory() -> Self {
+        Self::new(Book::default(), None)
+    }
+
+    /// The book in the state directory. Blocks.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn open(db: Db) -> Result<Self, DbError> {
+        let seals = db.seals();
+        let (resealed, (epoch, rows)) = db.run_now(move |connection| {
+            // Looking without a key changes nothing.
+            let resealed = seals.can_seal() && shelf::reseal(connection, &seals)?;
+            Ok((resealed, shelf::load(connection, &seals)?))
+        })?;
+        if resealed {
+            db.forget_replaced();
+        }
+        Ok(Self::new(filled(epoch, rows), Some(db)))
+    }
+
+    fn new(book: Book, db: Option<Db>) -> Self {
+        let shared = Shared { book: Mutex::new(book), db, hook: OnceLock::new(), changed: watch::channel(0).0 };
+        Self(Arc::new(shared))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has someone told of changes; the first one stays.
+    pub(crate) fn on_change(&self, hook: PinHook) {
+        // A second one would be a mistake of the program's wiring, which is no reason to stop.
+        drop(self.0.hook.set(hook));
+    }
+
+    /// Counts changes, for whoever shows pins.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    /// Judges what an upstream lists: none for an item that clients may see. New and changed items are written down before
+    /// this returns. `doubt` says what speaks against an item; it is asked where something is to be decided.
+    pub(crate) fn judge(
+        &self,
+        upstream: &UpstreamName,
+        tier: Tier,
+        items: &[&Definition],
+        doubt: &dyn Fn(&Definition) -> Option<String>,
+    ) -> Vec<Option<Away>> {
+        let unsettled: Vec<&Definition> = {
+            let book = self.book();
+            let known = |item: &&&Definition| {
+                let record = book.get(upstream, PinKind::of(item.list), &item.key);
+                record.is_some_and(|record| settled(record, item.digest, tier))
+            };
+            items.iter().filter(|item| !known(item)).copied().collect()
+        };
+        let trouble = if unsettled.is_empty() {
+            None
+        } else {
+            let (forget, full) = self.make_room(upstream, items, &unsettled);
+            let steps = unsettled.iter().filter(|item| !full.contains(&PinKind::of(item.list))).map(|item| {
+                let text = Text { digest: item.digest, text: Arc::from(item.canonical_text()) };
+                let step = Step::Seen { text, trust: tier.trust, on_change: tier.on_change, doubt: doubt(item) };
+                (key(upstream, item), step)
+            });
+            self.take_now(steps.collect(), &forget).err()
+        };
+        let book = self.book();
+        let judged = items.iter().map(|item| {
+            let record = book.get(upstream, PinKind::of(item.list), &item.key);
+            match record {
+                Some(record) if record.pin.shows(item.digest) => None,
+                Some(record) => Some(away(&key(upstream, item), record, trouble.as_ref())),
+                None => {
+                    let why = trouble.as_ref().map_or_else(
+                        || format!("{MAX_PINS} items of its kind were seen, more are not taken"),
+                        |error| format!("its pin cannot be kept: {error}"),
+                    );
+                    Some(Away { why, waits: false })
+                }
+            }
+        });
+        judged.collect()
+    }
+
+    /// Which pins of items that are gone give way to new ones, and of which kinds there are too many. Resources come and go;
+    /// pins of tools and prompts never give way, so that nobody can push one out to bring it back changed.
+    fn make_room(
+        &self,
+        upstream: &UpstreamName,
+        items: &[&Definition],
+        unsettled: &[&Definition],
+    ) -> (Vec<PinKey>, HashSet<PinKind>) {
+        let book = self.book();
+        let (mut forget, mut full) = (Vec::new(), HashSet::new());
+        for kind in PinKind::ALL {
+            let new =
+                |item: &&&Definition| PinKind::of(item.list) == kind && book.get(upstream, kind, &item.key).is_none();
+            let news = unsettled.iter().filter(new).count();
+            let over = (book.kind(upstream, kind).count() + news).saturating_sub(MAX_PINS);
+            if news == 0 || over == 0 {
+                continue;
+            }
+            let listed: HashSet<&str> =
+                items.iter().filter(|item| PinKind::of(item.list) == kind).map(|item| item.key.as_str()).collect();
+            let gone = |(name, record): &(&String, &Record)| {
+                record.pin.state() == PinState::Pinned && !listed.contains(name.as_str())
+            };
+            let mut old: Vec<(u64, &String)> =
+                book.kind(upstream, kind).filter(gone).map(|(name, record)| (record.at, name)).collect();
+            old.sort_unstable();
+            if matches!(kind, PinKind::Resource | PinKind::Template) && old.len() >= over {
+                let keys = old.into_iter().take(over);
+                forget.extend(keys.map(|(_, name)| PinKey { upstream: upstream.clone(), kind, name: name.clone() }));
+            } else {
+                full.insert(kind);
+            }
+        }
+        (forget, full)
+    }
+
+    /// Takes steps, on disk first. Blocks where there is a disk.
+    fn take_now(&self, steps: Vec<(PinKey, Step)>, forget: &[PinKey]) -> Result<Vec<Stepped>, DbError> {
+        let now = clock::unix_seconds();
+        let stepped = match &self.0.db {
+            Some(db) => {
+                let (forget, seals) = (forget.to_vec(), db.seals());
+                db.run_now(move |connection| shelf::take(connection, steps, &forget, now, &seals))?
+            }
+            None => self.take_in_memory(steps, now),
+        };
+        self.write_down(&stepped, forget);
+        Ok(stepped)
+    }
+
+    fn take_in_memory(&self, steps: Vec<(PinKey, Step)>, now: u64) -> Vec<Stepped> {
+        let book = self.book();
+        let take = |(key, step): (PinKey, Step)| {
+            let after = Record::step(book.of(&key), &step, now);
+            (key, after)
+        };
+        steps.into_iter().map(take).collect()
+    }
+
+    /// Puts what was decided into the book and tells of it.
+    fn write_down(&self, stepped: &[Stepped], forget: &[PinKey]) {
+        let mut news = Vec::new();
+        {
+            let mut book = self.book();
+            forget.iter().for_each(|key| book.remove(key));
+            for (key, after) in stepped {
+                let Ok(record) = after else { continue };
+                let old = book.put(key.clone(), record.clone());
+                news.push((key.clone(), old, record.clone()));
+            }
+        }
+        self.tell(&news);
+    }
+
+    fn tell(&self, news: &[(PinKey, Option<Record>, Record)]) {
+        let mut any = false;
+        for (key, old, new) in news {
+            if old.as_ref().is_some_and(|old| old.pin == new.pin) {
+                continue;
+            }
+            any = true;
+            log(key, old.as_ref(), new);
+            let (was, pinned) = (old.as_ref().and_then(Record::visible), new.visible());
+            // What is taken at first sight is no news.
+            let is_news = old.is_some() || new.pin.state() != PinState::Pinned;
+            if let Some(hook) = self.0.hook.get().filter(|_| is_news) {
+                let over = was.filter(|was| pinned != Some(*was));
+                let digest = new.pin.waiting().or(new.pin.approved());
+                let (state, by) = (new.pin.state(), Arc::clone(&new.by));
+                hook(&PinChange { key: key.clone(), over, state, digest, by });
+            }
+        }
+        if any {
+            self.0.changed.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+
+    /// Reads what other processes wrote; true when there was something.
+    ///
+    /// # Errors
+    /// When it cannot be read; the book stays.
+    pub(crate) async fn refresh(&self) -> Result<bool, DbError> {
+        let Some(db) = &self.0.db else { return Ok(false) };
+        let (known, seals) = (self.book().epoch, db.seals());
+        let read = move |connection: &rusqlite::Connection| {
+            if shelf::epoch(connection)? == known { Ok(None) } else { shelf::load(connection, &seals).map(Some) }
+        };
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        // Nobody may be left to be told.
+        db.look(read, move |outcome| drop(reply.send(outcome)));
+        let Some((epoch, rows)) = answer.await.unwrap_or(Ok(None))? else { return Ok(false) };
+        let news = {
+            let mut book = self.book();
+            let old = std::mem::replace(&mut *book, filled(epoch, rows));
+            let news = book.iter().map(|(key, record)| (key.clone(), old.of(&key).cloned(), record.clone()));
+            news.collect::<Vec<_>>()
+        };
+        self.tell(&news);
+        Ok(true)
+    }
+
+    /// All pins, by upstream and name.
+    pub(crate) fn list(&self) -> Vec<PinView> {
+        let book = self.book();
+        let mut rows: Vec<(PinKey, &Record)> = book.iter().collect();
+        rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+        rows.iter().map(|(key, record)| PinView::new(key, record)).collect()
+    }
+
+    /// The pin of that name, as it is shown. Of several, the one that waits.
+    ///
+    /// # Errors
+    /// [`PinError`] when there is none, or more than one that waits.
+    pub(crate) fn find(&self, name: &str, kind: Option<PinKind>) -> Result<PinView, PinError> {
+        let book = self.book();
+        self.named(&book, name, kind).map(|(key, record)| PinView::new(&key, record))
+    }
+
+    fn named<'b>(&self, book: &'b Book, name: &str, kind: Option<PinKind>) -> Result<(PinKey, &'b Record), PinError> {
+        let mut found: Vec<(PinKey, &Record)> = book
+            .iter()
+            .filter(|(key, _)| key.canonical() == name && kind.is_none_or(|kind| kind == key.kind))
+            .collect();
+        if found.len() > 1 {
+            found.retain(|(_, record)| record.pin.state() != PinState::Pinned);
+        }
+        match found.len() {
+            0 | 1 => found.pop().ok_or_else(|| PinError::Unknown(name.to_owned())),
+            _ => Err(PinError::Several(name.to_owned())),
+        }
+    }
+
+    /// Approves what was shown of it. The digest is that of what the operator saw: what changed since is not approved.
+    ///
+    /// # Errors
+    /// [`PinError`]; nothing changed then.
+    pub(crate) async fn approve(
+        &self,
+        name: &str,
+        kind: Option<PinKind>,
+        shown: Digest,
+        by: &str,
+    ) -> Result<PinView, PinError> {
+        self.decide(name, kind, Step::Approve { shown, by: Arc::from(by) }).await
+    }
+
+    /// Rejects what was shown of it; it stays away until it changes once more.
+    ///
+    /// # Errors
+    /// [`PinError`]; nothing changed then.
+    pub(crate) async fn reject(
+        &self,
+        name: &str,
+        kind: Option<PinKind>,
+        shown: Digest,
+        by: &str,
+    ) -> Result<PinView, PinError> {
+        self.decide(name, kind, Step::Reject { shown, by: Arc::from(by) }).await
+    }
+
+    async fn decide(&self, name: &str, kind: Option<PinKind>, step: Step) -> Result<PinView, PinError> {
+        self.refresh().await?;
+        let key = self.named(&self.book(), name, kind)?.0;
+        let now = clock::unix_seconds();
+        let steps = vec![(key.clone(), step)];
+        let stepped = match &self.0.db {
+            Some(db) => {
+                let seals = db.seals();
+                db.run(move |connection| shelf::take(connection, steps, &[], now, &seals)).await?
+            }
+            None => self.take_in_memory(steps, now),
+        };
+        self.write_down(&stepped, &[]);
+        for (_, after) in stepped {
+            drop(after?);
+        }
+        self.find(name, Some(key.kind))
+    }
+}
+
+/// Whether nothing is to be decided about an item with that digest.
+fn settled(record: &Record, digest: Digest, tier: Tier) -> bool {
+    if record.pin.shows(digest) {
+        return true;
+    }
+    let accepts = tier.on_change == OnChange::Accept && record.pin.state() == PinState::Changed;
+    record.pin.waiting() == Some(digest) && !accepts
+}
+
+fn key(upstream: &UpstreamName, item: &Definition) -> PinKey {
+    PinKey { upstream: upstream.clone(), kind: PinKind::of(item.list), name: item.key.clone() }
+}
+
+fn filled(epoch: u64, rows: Vec<(PinKey, Record)>) -> Book {
+    let mut book = Book::default();
+    book.epoch = epoch;
+    for (key, record) in rows {
+        book.put(key, record);
+    }
+    book
+}
+
+fn away(key: &PinKey, record: &Record, trouble: Option<&DbError>) -> Away {
+    let name = key.canonical().escape_default().to_string();
+    let why = match (record.pin.state(), trouble) {
+        (PinState::Changed, _) => format!("its definition changed; headend pins diff {name}"),
+        (PinState::Quarantined, _) => format!("it waits for approval ({}); headend pins diff {name}", record.by),
+        (PinState::Rejected, _) => "it was rejected".to_owned(),
+        // Its text is not the pinned one, and that could not be written down.
+        (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
+        (PinState::Pinned, None) => "its definition changed".to_owned(),
+    };
+    Away { why, waits: matches!(record.pin.state(), PinState::Changed | PinState::Quarantined) }
+}
+
+/// One line for each change, with digests and never a text.
+fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
+    let name = key.canonical();
+    let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
+    let (approved, waiting) = (short(new.pin.approved()), short(new.pin.waiting()));
+    let (item, kind, why) = (name.escape_default(), key.kind.as_str(), &*new.by);
+    match (new.pin.state(), old) {
+        (PinState::Pinned, None) => tracing::debug!(item = %item, kind, approved, "pinned at first sight"),
+        (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),
+        (PinState::Rejected, _) => tracing::info!(item = %item, kind, waiting, why, "rejected"),
+        (PinState::Changed, _) => tracing::warn!(item = %item, kind, approved, waiting, why, "changed and withheld"),
+        // The supervisor warns of what it withholds.
+        (PinState::Quarantined, _) => tracing::debug!(item = %item, kind, waiting, why, "waits for approval"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

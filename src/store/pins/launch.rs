@@ -1,0 +1,252 @@
+//! Which program or address an upstream is, as it was approved, and the gate that each start passes.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+use super::Pins;
+use super::book::{PinKey, PinKind, Step, Text};
+use crate::catalog::name::UpstreamName;
+use crate::config::{Target, Transport, Upstream};
+use crate::policy::{Digest, PinState};
+use crate::store::db::DbError;
+use crate::wire::canonical::canonical;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// What a launch is, as a canonical text: the words of the configuration, and the program that they lead to.
+fn describe(spec: &Upstream, program: Option<&Path>) -> String {
+    let mut out = RawObject::default();
+    match &spec.target {
+        Target::Stdio { command, .. } => {
+            let words: Vec<String> = command.iter().map(|word| RawJson::string(word).text().into_owned()).collect();
+            out.set("command", RawJson::trusted(format!("[{}]", words.join(","))));
+            if let Some(program) = program {
+                out.set("program", RawJson::string(&program.to_string_lossy()));
+            }
+        }
+        Target::Http { url, transport, .. } => {
+            let transport = match transport {
+                Transport::Auto => "auto",
+                Transport::StreamableHttp => "streamable-http",
+                Transport::Sse => "sse",
+            };
+            out.set("transport", RawJson::string(transport));
+            out.set("url", RawJson::string(url.as_str()));
+        }
+    }
+    text(&out)
+}
+
+fn text(object: &RawObject) -> String {
+    let encoded = object.encode();
+    let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text).ok());
+    canonical.unwrap_or_else(|| encoded.text().into_owned())
+}
+
+/// The part of a launch's text that the configuration says.
+pub(super) fn words(launch: &str) -> String {
+    RawObject::parse(&RawJson::trusted(launch.to_owned())).map_or_else(
+        |_| launch.to_owned(),
+        |mut object| {
+            object.remove("program");
+            text(&object)
+        },
+    )
+}
+
+/// Whether a launch's text is kept sealed: the query of a URL may hold a secret.
+pub(super) fn is_private(launch: &str) -> bool {
+    let url = RawObject::parse(&RawJson::trusted(launch.to_owned())).ok().and_then(|object| object.string("url"));
+    url.is_some_and(|url| url.contains('?'))
+}
+
+/// The program that a command's first word leads to, absolute and not through symbolic links: package managers move what is
+/// behind them. `None` when no directory of the search path has it.
+fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
+    if word.contains('/') {
+        return Some(base.join(word));
+    }
+    let runs = |file: &Path| {
+        std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    path?.split(':').map(|folder| base.join(folder).join(word)).find(|file| runs(file))
+}
+
+fn program_of(spec: &Upstream) -> Option<PathBuf> {
+    let Target::Stdio { command, env, cwd } = &spec.target else { return None };
+    let own = std::env::var("PATH").ok();
+    let given = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose());
+    let base = cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"));
+    resolve(command.first()?, given.or(own.as_deref()), &base)
+}
+
+/// What the last start found.
+#[derive(Clone, Debug)]
+enum Door {
+    /// Not asked yet, or the program is not there.
+    Unknown,
+    Open {
+        program: Option<PathBuf>,
+    },
+    Shut {
+        why: String,
+    },
+}
+
+/// Stands before every start of one upstream: what is started is what was approved.
+#[derive(Debug)]
+pub(crate) struct LaunchGate {
+    pins: Pins,
+    door: ArcSwap<Door>,
+    digest: ArcSwap<Digest>,
+    /// Why a rule forbids every start.
+    denied: Option<String>,
+    /// The operator has decided; try again at once.
+    pub(crate) reviewed: Notify,
+}
+
+impl LaunchGate {
+    /// `denied` says why the policy allows no start at all.
+    pub(crate) fn new(pins: Pins, spec: &Upstream, denied: Option<String>) -> Self {
+        let digest = Digest::of(describe(spec, None).as_bytes());
+        let door = ArcSwap::from_pointee(Door::Unknown);
+        Self { pins, door, digest: ArcSwap::from_pointee(digest), denied, reviewed: Notify::new() }
+    }
+
+    /// The approved program to start, none for a server behind HTTP. Once approved, it is not looked up again for as long as
+    /// this gate stands.
+    ///
+    /// # Errors
+    /// Why it is not started, for the operator.
+    pub(crate) fn pass(&self, spec: &Upstream) -> Result<Option<PathBuf>, String> {
+        if let Door::Open { program } = &**self.door.load() {
+            return Ok(program.clone());
+        }
+        if let Some(why) = &self.denied {
+            self.door.store(Arc::new(Door::Shut { why: why.clone() }));
+            return Err(why.clone());
+        }
+        let program = program_of(spec);
+        if let (Target::Stdio { command, .. }, None) = (&spec.target, &program) {
+            let word = command.first().map(String::as_str).unwrap_or_default();
+            return Err(format!("command `{word}` not found in PATH"));
+        }
+        let launch = describe(spec, program.as_deref());
+        let outcome = self.pins.start(spec, &launch);
+        self.digest.store(Arc::new(Digest::of(launch.as_bytes())));
+        let door = match outcome {
+            Ok(None) => Door::Open { program: program.clone() },
+            Ok(Some(why)) => Door::Shut { why },
+            Err(error) => Door::Shut { why: format!("its launch cannot be pinned: {error}") },
+        };
+        let passed = match &door {
+            Door::Shut { why } => Err(why.clone()),
+            Door::Open { .. } | Door::Unknown => Ok(program),
+        };
+        self.door.store(Arc::new(door));
+        passed
+    }
+
+    /// Whether what was started may not be any more: its launch was rejected since.
+    pub(crate) fn is_revoked(&self, upstream: &UpstreamName) -> bool {
+        matches!(&**self.door.load(), Door::Open { .. }) && !self.pins.allows(upstream, self.digest())
+    }
+
+    /// Why nothing is started and nothing listed, where that is so.
+    pub(crate) fn shut(&self) -> Option<String> {
+        match &**self.door.load() {
+            Door::Shut { why } => Some(why.clone()),
+            Door::Open { .. } | Door::Unknown => None,
+        }
+    }
+
+    /// Of what is started, or would be.
+    pub(crate) fn digest(&self) -> Digest {
+        **self.digest.load()
+    }
+}
+
+impl Pins {
+    /// Whether the book still has that launch approved.
+    fn allows(&self, upstream: &UpstreamName, launch: Digest) -> bool {
+        self.book().get(upstream, PinKind::Launch, "").is_some_and(|record| record.pin.shows(launch))
+    }
+
+    /// Judges launches that are new with one wait for the disk, so that nothing is left to write when each is judged at its gate.
+    /// Blocks where there is a disk.
+    pub(crate) fn pin_new_launches<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
+        let unknown = |spec: &'a Upstream| {
+            let program = program_of(spec);
+            let is_there = program.is_some() || matches!(spec.target, Target::Http { .. });
+            let launch = is_there.then(|| describe(spec, program.as_deref()))?;
+            (!self.allows(&spec.name, Digest::of(launch.as_bytes()))).then(|| started(spec, &launch))
+        };
+        let steps: Vec<_> = specs.filter_map(unknown).collect();
+        if !steps.is_empty() {
+            // What cannot be written down is judged once more at its gate, which says why.
+            drop(self.take_now(steps, &[]));
+        }
+    }
+
+    /// Judges the launch of an upstream; a reason when it is not to be started. Blocks where there is a disk.
+    fn start(&self, spec: &Upstream, launch: &str) -> Result<Option<String>, DbError> {
+        let digest = Digest::of(launch.as_bytes());
+        let stepped = self.take_now(vec![started(spec, launch)], &[])?;
+        let record = stepped.into_iter().next().and_then(|(_, after)| after.ok());
+        Ok(match record {
+            Some(record) if record.pin.shows(digest) => None,
+            Some(record) => Some(blocked(&spec.name, record.pin.state(), &record.by)),
+            None => Some("its launch cannot be judged".to_owned()),
+        })
+    }
+}
+
+fn started(spec: &Upstream, launch: &str) -> (PinKey, Step) {
+    let text = Text { digest: Digest::of(launch.as_bytes()), text: Arc::from(launch) };
+    (PinKey::launch(&spec.name), Step::Started { text, words: words(launch), trust: spec.trust })
+}
+
+fn blocked(upstream: &UpstreamName, state: PinState, why: &str) -> String {
+    match state {
+        PinState::Rejected => "launch rejected: not started".to_owned(),
+        PinState::Pinned | PinState::Quarantined | PinState::Changed => format!(
+            "launch changed ({why}): not started; look at it with `headend pins diff {upstream}`, then `headend pins \
+             approve {upstream}`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_along_the_path_and_not_behind_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        for folder in [&one, &two] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let file = |path: &Path, mode: u32| {
+            std::fs::write(path, "").unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        file(&one.join("server"), 0o644);
+        file(&two.join("real"), 0o755);
+        std::os::unix::fs::symlink(two.join("real"), two.join("server")).unwrap();
+        let path = format!("{}:{}", one.display(), two.display());
+        let base = dir.path();
+        for (label, word, path, want) in [
+            ("the first that can run, as it is linked", "server", path.as_str(), Some(two.join("server"))),
+            ("nowhere", "nobody", path.as_str(), None),
+            ("relative folders", "server", "one:two", Some(base.join("two/server"))),
+            ("a path", "two/real", "", Some(base.join("two/real"))),
+            ("an absolute path", "/bin/x", "", Some(PathBuf::from("/bin/x"))),
+        ] {
+            assert_eq!(resolve(word, Some(path), base), want, "{label}");
+        }
+    }
+}

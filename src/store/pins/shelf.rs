@@ -1,0 +1,232 @@
+//! The pins on disk: the table `pins`, and a number that counts its changes, by which processes notice those of others. The texts of
+//! launches whose URL has a query are sealed; the digests beside them, which decide, are not.
+
+use std::sync::Arc;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::book::{PinKey, PinKind, Record, Step};
+use crate::catalog::name::UpstreamName;
+use crate::policy::{Digest, Pin, PinState, Undecided};
+use crate::store::db::no_key;
+use crate::store::seal::{Opened, Seals};
+
+/// Where the number of changes is in the table `meta`.
+const EPOCH: &str = "pins_epoch";
+
+const COLUMNS: &str = "upstream, kind, name, state, approved, approved_digest, waiting, waiting_digest, by, at";
+
+/// The number of changes so far.
+pub(super) fn epoch(connection: &Connection) -> rusqlite::Result<u64> {
+    let value: Option<Vec<u8>> =
+        connection.query_row("SELECT value FROM meta WHERE key = ?1", [EPOCH], |row| row.get(0)).optional()?;
+    Ok(value.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
+/// Everything, with the number of changes that are in it. A row that this program cannot have written is an error: left out,
+/// its item would count as never seen and be taken at first sight.
+pub(super) fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<(u64, Vec<(PinKey, Record)>)> {
+    let epoch = epoch(connection)?;
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM pins"))?;
+    let rows = statement.query_map([], |row| read(row, seals))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok((epoch, rows))
+}
+
+fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result<Option<Record>> {
+    let query = format!("SELECT {COLUMNS} FROM pins WHERE upstream = ?1 AND kind = ?2 AND name = ?3");
+    let mut statement = connection.prepare_cached(&query)?;
+    let place = params![key.upstream.as_str(), key.kind.as_str(), key.name];
+    let found = statement.query_row(place, |row| read(row, seals)).optional()?;
+    Ok(found.map(|(_, record)| record))
+}
+
+/// The place of a launch's text: that of its digest, whichever column it stands in.
+fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
+    ["pins", upstream, digest]
+}
+
+/// A text as it is kept.
+fn stored(
+    seals: &Seals,
+    key: &PinKey,
+    text: Option<&Arc<str>>,
+    digest: Option<Digest>,
+) -> rusqlite::Result<Option<String>> {
+    let Some((text, digest)) = text.zip(digest) else { return Ok(None) };
+    if key.kind != PinKind::Launch || !super::launch::is_private(text) {
+        return Ok(Some(text.to_string()));
+    }
+    seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
+}
+
+/// A text as it was; none where it does not open.
+fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
+    let (text, digest) = text.zip(digest)?;
+    if key.kind != PinKind::Launch {
+        return Some(Arc::from(text));
+    }
+    match seals.open(&place(key.upstream.as_str(), &digest.hex()), &text) {
+        Opened::Clear => Some(Arc::from(text)),
+        Opened::Text { text, .. } => Some(Arc::from(text)),
+        Opened::Lost => None,
+    }
+}
+
+/// Seals texts that were written before there was a key, or with an earlier key. True where there was one.
+pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
+    let query = "SELECT upstream, approved, approved_digest, waiting, waiting_digest FROM pins WHERE kind = 'launch'";
+    let mut statement = connection.prepare(query)?;
+    let text = |row: &Row<'_>, at| row.get::<_, Option<String>>(at);
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, [(text(row, 1)?, text(row, 2)?), (text(row, 3)?, text(row, 4)?)]))
+    })?;
+    let mut any = false;
+    for (upstream, columns) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+        for ((text, digest), column) in columns.into_iter().zip(["approved", "waiting"]) {
+            let Some((text, digest)) = text.zip(digest) else { continue };
+            let text = match seals.open(&place(&upstream, &digest), &text) {
+                Opened::Clear if super::launch::is_private(&text) => text,
+                Opened::Text { text, current: false } => text,
+                Opened::Clear | Opened::Text { current: true, .. } | Opened::Lost => continue,
+            };
+            let sealed = seals.seal(&place(&upstream, &digest), &text).ok_or_else(no_key)?;
+            let query = format!("UPDATE pins SET {column} = ?2 WHERE upstream = ?1 AND kind = 'launch' AND name = ''");
+            connection.execute(&query, [&upstream, &sealed])?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
+    let text = |at: usize| row.get::<_, Option<String>>(at);
+    let digest = |at: usize| Ok::<_, rusqlite::Error>(text(at)?.as_deref().and_then(Digest::from_hex));
+    let upstream = UpstreamName::parse(&text(0)?.unwrap_or_default()).ok();
+    let kind = PinKind::parse(&text(1)?.unwrap_or_default());
+    let rejected = text(3)?.as_deref() == Some(PinState::Rejected.as_str());
+    let pin = Pin::restore(digest(5)?, digest(7)?, rejected);
+    let (Some(upstream), Some(kind), Some(pin)) = (upstream, kind, pin) else {
+        return Err(rusqlite::Error::InvalidColumnType(3, "state".to_owned(), Type::Text));
+    };
+    let key = PinKey { upstream, kind, name: text(2)?.unwrap_or_default() };
+    let record = Record {
+        pin,
+        approved: opened(seals, &key, text(4)?, digest(5)?),
+        waiting: opened(seals, &key, text(6)?, digest(7)?),
+        by: Arc::from(text(8)?.unwrap_or_default()),
+        at: u64::try_from(row.get::<_, i64>(9)?).unwrap_or_default(),
+    };
+    Ok((key, record))
+}
+
+/// Keeps a record. A text that was sealed with a key which is not here does not open; what is kept of it stays while its digest
+/// does, so that a command without the key loses nothing.
+fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -> rusqlite::Result<()> {
+    let kept = |column: &str| {
+        format!(
+            "{column} = CASE WHEN excluded.{column} IS NOT NULL THEN excluded.{column}
+                WHEN excluded.{column}_digest IS approved_digest THEN approved
+                WHEN excluded.{column}_digest IS waiting_digest THEN waiting END"
+        )
+    };
+    let query = format!(
+        "INSERT INTO pins ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+         ON CONFLICT (upstream, kind, name) DO UPDATE SET state = excluded.state, {}, {}, by = excluded.by, at = excluded.at,
+            approved_digest = excluded.approved_digest, waiting_digest = excluded.waiting_digest",
+        kept("approved"),
+        kept("waiting")
+    );
+    let hex = |digest: Option<Digest>| digest.map(|digest| digest.hex());
+    connection.prepare_cached(&query)?.execute(params![
+        key.upstream.as_str(),
+        key.kind.as_str(),
+        key.name,
+        record.pin.state().as_str(),
+        stored(seals, key, record.approved.as_ref(), record.pin.approved())?,
+        hex(record.pin.approved()),
+        stored(seals, key, record.waiting.as_ref(), record.pin.waiting())?,
+        hex(record.pin.waiting()),
+        &*record.by,
+        i64::try_from(record.at).unwrap_or(i64::MAX),
+    ])?;
+    Ok(())
+}
+
+/// What came of one step.
+pub(super) type Stepped = (PinKey, Result<Record, Undecided>);
+
+/// Takes steps from what is on disk at this moment, which another process may have changed.
+pub(super) fn take(
+    connection: &Connection,
+    steps: Vec<(PinKey, Step)>,
+    forget: &[PinKey],
+    now: u64,
+    seals: &Seals,
+) -> rusqlite::Result<Vec<Stepped>> {
+    let mut wrote = !forget.is_empty();
+    for key in forget {
+        let query = "DELETE FROM pins WHERE upstream = ?1 AND kind = ?2 AND name = ?3";
+        connection.execute(query, params![key.upstream.as_str(), key.kind.as_str(), key.name])?;
+    }
+    let mut out = Vec::with_capacity(steps.len());
+    for (key, step) in steps {
+        let before = one(connection, &key, seals)?;
+        let after = Record::step(before.as_ref(), &step, now);
+        if let Ok(record) = &after
+            && before.is_none_or(|before| before.differs(record))
+        {
+            save(connection, &key, record, seals)?;
+            wrote = true;
+        }
+        out.push((key, after));
+    }
+    if wrote {
+        let next = epoch(connection)?.wrapping_add(1).to_be_bytes();
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)", params![EPOCH, &next[..]])?;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::db::Db;
+    use crate::store::seal::KeySource;
+
+    /// The records as a process that has the key, or has not, reads and writes them.
+    fn at(dir: &tempfile::TempDir, seals: &Seals, change: impl FnOnce(&mut Record) + Send + 'static) -> Record {
+        let (db, seals) = (Db::open(dir.path()).unwrap(), seals.clone());
+        db.run_now(move |connection| {
+            let (key, mut record) = load(connection, &seals)?.1.pop().unwrap();
+            change(&mut record);
+            save(connection, &key, &record, &seals)?;
+            Ok(load(connection, &seals)?.1.pop().unwrap().1)
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_process_without_the_key_decides_and_loses_no_text() {
+        let (dir, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let seals = Seals::of(keys.path(), &KeySource { given: None, make: true }).unwrap();
+        let none = Seals::of(dir.path(), &KeySource::default()).unwrap();
+        let text = |n: u8| Arc::<str>::from(format!(r#"{{"url":"https://a.example/?key={n}"}}"#));
+        let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
+        let key = PinKey { upstream: UpstreamName::parse("fx").unwrap(), kind: PinKind::Launch, name: String::new() };
+        let pin = Pin::restore(Some(old), Some(new), false).unwrap();
+        let record = Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by: Arc::from("x"), at: 1 };
+        let (db, first) = (Db::open(dir.path()).unwrap(), seals.clone());
+        db.run_now(move |connection| save(connection, &key, &record, &first)).unwrap();
+        drop(db);
+
+        let seen = at(&dir, &none, |record| record.by = Arc::from("y"));
+        assert_eq!((seen.approved, seen.waiting, &*seen.by), (None, None, "y"), "it cannot read them");
+        let seen = at(&dir, &seals, |_| {});
+        assert_eq!((seen.approved, seen.waiting), (Some(text(1)), Some(text(2))));
+        // What waited is approved: its text goes along with its digest.
+        at(&dir, &none, move |record| record.pin = Pin::restore(Some(new), None, false).unwrap());
+        let seen = at(&dir, &seals, |_| {});
+        assert_eq!((seen.approved, seen.waiting, seen.pin.approved()), (Some(text(2)), None, Some(new)));
+    }
+}

@@ -1,0 +1,54 @@
+//! The last decisions, for the console. The audit log has all of them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::console::desk::DecisionView;
+use crate::policy::Record;
+
+/// How many are kept.
+const KEPT: usize = 200;
+
+/// A ring of decisions: who, what and why, no arguments.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// Places are filled again, so a decision costs no allocation once the ring is full.
+    ring: Mutex<Vec<DecisionView>>,
+    count: AtomicU64,
+}
+
+impl Recent {
+    /// Keeps a decision; the oldest gives way.
+    pub(crate) fn push(&self, record: &Record<'_>, now: u64) {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let at = usize::try_from(count % KEPT as u64).unwrap_or(0);
+        if ring.len() <= at {
+            ring.push(DecisionView::default());
+        }
+        let Some(place) = ring.get_mut(at) else { return };
+        place.at = now;
+        place.decision = record.decision();
+        place.kind = record.kind().as_str();
+        place.why = record.why();
+        for (to, from) in
+            [(&mut place.caller, record.caller()), (&mut place.item, record.item()), (&mut place.rule, record.rule())]
+        {
+            to.clear();
+            to.push_str(from);
+        }
+    }
+
+    /// How many there were since the start.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The last ones, the latest first.
+    pub(crate) fn last(&self, at_most: usize) -> Vec<DecisionView> {
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = usize::try_from(self.count() % KEPT as u64).unwrap_or(0);
+        let (newer, older) = ring.split_at_checked(next).unwrap_or((&ring, &[]));
+        newer.iter().rev().chain(older.iter().rev()).take(at_most).cloned().collect()
+    }
+}

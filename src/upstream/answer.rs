@@ -1,0 +1,284 @@
+//! The messages of one HTTP response of an upstream, JSON or SSE, and what can come instead of them.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper_util::client::legacy::Error as ClientError;
+
+use crate::base::budget::{NoRoom, Room};
+use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::fault::Fault;
+use crate::mcp::voice::{Ear, Heard};
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::actor::Intake;
+use crate::upstream::resume::Position;
+use crate::wire::coding;
+use crate::wire::frame::Frame;
+use crate::wire::message::Message;
+use crate::wire::sse::SseDecoder;
+
+/// What came instead of a usable answer, for the upstream's own life: probing, lists, streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HttpError {
+    /// No connection: nothing was sent.
+    Connect(String),
+    /// The connection broke after the request was sent.
+    Broken(String),
+    Status(StatusCode),
+    Protocol(String),
+    /// There was no room for the message: for the request, or for the answer.
+    NoRoom(Executed),
+}
+
+impl std::fmt::Display for HttpError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect(why) => write!(f, "connect: {why}"),
+            Self::Broken(why) => write!(f, "connection broken: {why}"),
+            Self::Status(status) => write!(f, "HTTP status {status}"),
+            Self::Protocol(why) => f.write_str(why),
+            Self::NoRoom(_) => f.write_str("no room for the message"),
+        }
+    }
+}
+
+/// How answers are measured and bounded.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge {
+    pub(crate) ear: Ear,
+    pub(crate) metrics: UpstreamMetrics,
+    pub(crate) intake: Intake,
+}
+
+pub(crate) fn transport_error(error: &ClientError) -> HttpError {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    if error.is_connect() { HttpError::Connect(text) } else { HttpError::Broken(text) }
+}
+
+/// The messages of one response body, JSON or SSE.
+pub(crate) struct Reader {
+    body: Incoming,
+    format: Format,
+    gauge: Gauge,
+    /// For the message that is being read.
+    room: Room,
+    /// The part of it that there may be no room for.
+    next: Option<Bytes>,
+    /// How far an event stream was read.
+    position: Position,
+}
+
+enum Format {
+    Json { collected: BytesMut },
+    Sse { decoder: Box<SseDecoder> },
+}
+
+impl Reader {
+    /// Judges the response's head.
+    ///
+    /// # Errors
+    /// [`HttpError::Status`] unless a JSON-RPC body is to be expected.
+    pub(crate) async fn of(response: Response<Incoming>, gauge: &Gauge) -> Result<Self, HttpError> {
+        let status = response.status();
+        let gauge = gauge.clone();
+        let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let is = |media: &[u8]| {
+            content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
+        };
+        if let Some(why) = coded(response.headers()) {
+            return Err(HttpError::Protocol(why.to_owned()));
+        }
+        if is(b"text/event-stream") && status.is_success() {
+            let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
+            return Ok(Self::new(response.into_body(), Format::Sse { decoder }, gauge));
+        }
+        // A JSON-RPC error may come under an error status; anything else under one is the status alone.
+        let body_expected =
+            status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
+        if is(b"application/json") && body_expected {
+            let format = Format::Json { collected: BytesMut::new() };
+            return Ok(Self::new(response.into_body(), format, gauge));
+        }
+        drain(response.into_body()).await;
+        Err(HttpError::Status(status))
+    }
+
+    fn new(body: Incoming, format: Format, gauge: Gauge) -> Self {
+        let room = Room::new(&gauge.intake.budget);
+        Self { body, format, gauge, room, next: None, position: Position::default() }
+    }
+
+    /// Where the stream stands; asked when it has ended.
+    pub(crate) fn take_position(&mut self) -> Position {
+        std::mem::take(&mut self.position)
+    }
+
+    /// The next message. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`HttpError::Broken`] when the body ends before the answer.
+    pub(crate) async fn next(&mut self) -> Result<Message, HttpError> {
+        loop {
+            if let Some(message) = self.event()? {
+                return Ok(message);
+            }
+            // All of an answer that says how long it is, before any of it is read.
+            if let (Format::Json { collected }, Some(length)) = (&mut self.format, self.body.size_hint().exact()) {
+                let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
+                if length > self.gauge.intake.max_message_bytes {
+                    return Err(over_limit());
+                }
+                self.room.grow_to(length).await.map_err(no_room)?;
+            }
+            if self.next.is_none() {
+                self.next = match self.body.frame().await {
+                    Some(Ok(frame)) => frame.into_data().ok(),
+                    Some(Err(error)) => return Err(HttpError::Broken(error.to_string())),
+                    None => return self.last(),
+                };
+            }
+            let held = match &self.format {
+                Format::Sse { decoder } => decoder.held(),
+                Format::Json { collected } => collected.len(),
+            };
+            let arrived = self.next.as_ref().map_or(0, Bytes::len);
+            if held.saturating_add(arrived) <= self.gauge.intake.max_message_bytes {
+                self.room.grow_to(held + arrived).await.map_err(no_room)?;
+            }
+            let Some(data) = self.next.take() else { continue };
+            self.gauge.metrics.received(data.len());
+            match &mut self.format {
+                Format::Sse { decoder } => decoder.push(data),
+                Format::Json { collected } => {
+                    if self.body.is_end_stream() && collected.is_empty() {
+                        return self.gauge.parse(data, &mut self.room);
+                    }
+                    if held + arrived > self.gauge.intake.max_message_bytes {
+                        return Err(over_limit());
+                    }
+                    collected.extend_from_slice(&data);
+                }
+            }
+        }
+    }
+
+    /// The next message among the events that are here.
+    fn event(&mut self) -> Result<Option<Message>, HttpError> {
+        let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
+        while let Some(event) = decoder.next_event() {
+            let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
+            self.position.read(&event);
+            let is_message = event.name.as_deref().is_none_or(|name| name == "message");
+            if is_message && !event.data.is_empty() {
+                let message = self.gauge.parse(event.data, &mut self.room);
+                self.room.set(decoder.held());
+                return message.map(Some);
+            }
+        }
+        self.room.set(decoder.held());
+        Ok(None)
+    }
+
+    /// The message that ends with the body.
+    fn last(&mut self) -> Result<Message, HttpError> {
+        match &mut self.format {
+            Format::Json { collected } if !collected.is_empty() => {
+                self.gauge.parse(collected.split().freeze(), &mut self.room)
+            }
+            Format::Json { .. } | Format::Sse { .. } => Err(HttpError::Broken("the answer ended early".to_owned())),
+        }
+    }
+}
+
+fn over_limit() -> HttpError {
+    HttpError::Protocol("the answer is over the size limit".to_owned())
+}
+
+fn no_room(_: NoRoom) -> HttpError {
+    HttpError::NoRoom(Executed::Unknown)
+}
+
+/// Reads the rest of a small body so that its connection can be used again.
+pub(crate) async fn drain(mut body: Incoming) {
+    let mut left = 64 * 1024_usize;
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(Duration::from_millis(200), body.frame()).await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            break;
+        }
+    }
+}
+
+impl Gauge {
+    /// A message for which there is room.
+    fn parse(&self, bytes: Bytes, room: &mut Room) -> Result<Message, HttpError> {
+        let bytes = room.keep(bytes);
+        let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
+        let heard = self.ear.hear(&frame).map_err(|error| HttpError::Protocol(error.to_string()))?;
+        let Heard { message, broken, taken } = heard;
+        self.metrics.reserved(taken);
+        if broken.is_some() {
+            self.metrics.fault(Fault::Complex.as_str());
+        }
+        Ok(message)
+    }
+}
+
+/// Why the body of a response is not what it is without its codings. None was asked for, and what it would grow to is not known.
+pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
+    if !coding::is_plain_transfer(headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes)) {
+        return Some("the answer has a transfer coding other than chunked");
+    }
+    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
+    (!plain).then_some("the answer has a content encoding")
+}
+
+pub(crate) fn is_event_stream(response: &Response<Incoming>) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// What a transport error means for a call. The upstream's status never becomes ours.
+pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
+    let failure = match error {
+        HttpError::Connect(_) => {
+            let text = "The server behind this item cannot be reached.";
+            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(1))
+        }
+        HttpError::Broken(_) => {
+            let text = "The connection to the server broke during the call.";
+            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
+        }
+        HttpError::Status(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
+            let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(300));
+            Failure::new(Reason::Busy, Executed::No, "The server behind this item is overloaded.").retry_after(wait)
+        }
+        HttpError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";
+            Failure::new(Reason::UpstreamDown, Executed::No, text)
+        }
+        HttpError::Status(status) if status.is_client_error() => {
+            let text = format!("The server behind this item refused the request with HTTP status {}.", status.as_u16());
+            Failure::new(Reason::UpstreamProtocol, Executed::No, text)
+        }
+        // Neither an answer nor a refusal; redirects are not followed.
+        HttpError::Status(status) if status.is_success() || status.is_redirection() => Failure::malformed(),
+        HttpError::Status(status) => {
+            let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
+            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
+        }
+        HttpError::Protocol(_) => Failure::malformed(),
+        HttpError::NoRoom(executed) => NoRoom.failure(*executed),
+    };
+    tracing::debug!(error = %error, "call to an HTTP upstream failed");
+    failure
+}

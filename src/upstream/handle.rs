@@ -1,0 +1,255 @@
+//! One upstream's handle: its lanes, its call slots, its counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::base::queue::Queue;
+use crate::catalog::name::UpstreamName;
+use crate::config::Upstream;
+use crate::engine::call::{Executed, Failure, Outgoing, Reason};
+use crate::engine::handshake::Agreed;
+use crate::mcp::log::{LogLevel, LogSwitch};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::task::Task;
+use crate::mcp::version::Era;
+use crate::policy::Permit;
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::actor::Nursery;
+use crate::upstream::exchange::{Exchange, ExchangeEvent};
+use crate::upstream::http::HttpLink;
+use crate::upstream::session::{Choice, Lane, LaneUse, Lanes, Wants};
+use crate::upstream::stdio::StdioLink;
+use crate::wire::digest::Digest;
+use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::RawJson;
+
+/// How long a server may take to set its log level.
+const SET_LEVEL: Duration = Duration::from_secs(2);
+
+/// What an upstream is doing.
+#[derive(Clone, Debug)]
+pub(crate) enum LinkState {
+    /// Configured as lazy and not asked for yet.
+    Idle,
+    Starting,
+    Ready(Link),
+    Down {
+        /// When it is tried again.
+        until: Instant,
+    },
+    Stopped,
+}
+
+impl LinkState {
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Ready(_) => "ready",
+            Self::Down { .. } => "down",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// The way to a running upstream.
+#[derive(Clone, Debug)]
+pub(crate) enum Link {
+    Stdio(StdioLink),
+    Http(Arc<HttpLink>),
+}
+
+impl Link {
+    /// The level that its server was asked for.
+    fn logs(&self) -> &LogSwitch {
+        match self {
+            Self::Stdio(link) => &link.logs,
+            Self::Http(link) => &link.logs,
+        }
+    }
+
+    pub(crate) fn agreed(&self) -> Agreed {
+        match self {
+            Self::Stdio(link) => link.agreed,
+            Self::Http(link) => link.agreed,
+        }
+    }
+}
+
+/// Shared by the actor that sets the state and the requests that use it.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) name: UpstreamName,
+    pub(crate) metrics: UpstreamMetrics,
+    /// The configuration in force; timeouts and limits may change while calls run.
+    pub(crate) spec: ArcSwap<Upstream>,
+    pub(crate) main: Arc<Lane>,
+    pub(crate) lanes: Lanes,
+    nursery: Nursery,
+    slots: Arc<Semaphore>,
+    /// Slots that a smaller limit has taken away and calls still hold.
+    owed: AtomicUsize,
+    queue: Queue,
+    /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
+    pub(crate) in_flight: AtomicUsize,
+    pub(crate) incarnation: AtomicU64,
+    /// Last words of the process, or the last error.
+    pub(crate) last_error: ArcSwap<String>,
+}
+
+/// A call's place among the calls of its upstream, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    handle: Arc<Handle>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.handle.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.handle.metrics.in_flight().dec();
+        let owes = self.handle.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| owed.checked_sub(1));
+        if let (Ok(_), Some(permit)) = (owes, self.permit.take()) {
+            permit.forget();
+        }
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, nursery: Nursery) -> Self {
+        let main = Lane::main(spec.name.clone(), nursery.declared(&spec), metrics.clone());
+        Self {
+            name: spec.name.clone(),
+            metrics,
+            queue: Queue::new(spec.queue),
+            slots: Arc::new(Semaphore::new(spec.max_in_flight)),
+            owed: AtomicUsize::new(0),
+            spec: ArcSwap::from_pointee(spec),
+            main: Arc::new(main),
+            lanes: Lanes::default(),
+            nursery,
+            in_flight: AtomicUsize::new(0),
+            incarnation: AtomicU64::new(0),
+            last_error: ArcSwap::from_pointee(String::new()),
+        }
+    }
+
+    /// What consents are bound to besides the definition: the program or address that answers.
+    pub(crate) fn launch(&self) -> Digest {
+        self.nursery.gate.digest()
+    }
+
+    /// Puts changed settings in force; calls in flight keep their places.
+    pub(crate) fn configure(&self, spec: Upstream) {
+        let (before, now) = (self.spec.load().max_in_flight, spec.max_in_flight);
+        if now > before {
+            let more = now - before;
+            // What was owed is forgiven first. The update always happens.
+            let owed =
+                self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| Some(owed.saturating_sub(more)));
+            self.slots.add_permits(more.saturating_sub(owed.unwrap_or_default()));
+        } else {
+            let taken = self.slots.forget_permits(before - now);
+            self.owed.fetch_add(before - now - taken, Ordering::Relaxed);
+        }
+        self.queue.set_limit(spec.queue);
+        self.spec.store(Arc::new(spec));
+    }
+
+    /// The lane for a call of this client where it stands open already.
+    pub(crate) fn open_lane(&self, wants: &Wants) -> Option<(LaneUse, Link)> {
+        let main = self.main.open_link()?;
+        if main.agreed().revision.era() == Era::Modern {
+            return Some((self.main.take(), main));
+        }
+        let lane = self.lanes.find(&self.spec.load(), main.agreed(), wants)?;
+        match lane {
+            None => Some((self.main.take(), main)),
+            Some(lane) => lane.open_link().map(|link| (lane, link)),
+        }
+    }
+
+    /// The lane for a call of this client, and the way through it. A lane of the client's own is opened when it is first
+    /// used.
+    ///
+    /// # Errors
+    /// [`Failure`]: nothing was sent.
+    pub(crate) async fn lane(self: &Arc<Self>, wants: &Wants) -> Result<(LaneUse, Link), Failure> {
+        let spec = self.spec.load_full();
+        let main = self.main.link(&spec).await?;
+        let lane = match self.lanes.choose(&spec, main.agreed(), wants)? {
+            Choice::Main => return Ok((self.main.take(), main)),
+            Choice::Owned(lane) => lane,
+            Choice::New(lane, used) => {
+                self.nursery.open(self, &lane);
+                used
+            }
+        };
+        let link = lane.link(&spec).await?;
+        Ok((lane, link))
+    }
+
+    /// A call slot, where one is free and nobody waits for it.
+    pub(crate) fn free_slot(self: &Arc<Self>) -> Option<Slot> {
+        Arc::clone(&self.slots).try_acquire_owned().ok().map(|permit| self.taken(permit))
+    }
+
+    /// Waits for a call slot in the order of arrival.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`]: nothing was sent.
+    pub(crate) async fn slot(self: &Arc<Self>) -> Result<Slot, Failure> {
+        if let Some(slot) = self.free_slot() {
+            return Ok(slot);
+        }
+        let spec = self.spec.load_full();
+        let busy = || {
+            let detail = format!("The server `{}` is busy.", self.name);
+            Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
+        };
+        let _queued = self.queue.enter().ok_or_else(busy)?;
+        let permit = tokio::time::timeout(spec.queue_timeout, Arc::clone(&self.slots).acquire_owned()).await;
+        permit.ok().and_then(Result::ok).map(|permit| self.taken(permit)).ok_or_else(busy)
+    }
+
+    fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Slot {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.metrics.in_flight().inc();
+        Slot { handle: Arc::clone(self), permit: Some(permit) }
+    }
+
+    /// Has a legacy server log at least from this level on, where it does not yet. Its level is its session's, so it stays;
+    /// each client is shown only what it wants.
+    pub(crate) async fn ask_for_logs(&self, link: &Link, permit: &Permit, wanted: LogLevel) {
+        let agreed = link.agreed();
+        if agreed.revision.era() == Era::Modern || !agreed.offers.logging || !link.logs().lower(wanted) {
+            return;
+        }
+        let mut outgoing = Outgoing::own(Method::SetLevel, Meta::default());
+        outgoing.body.set("level", RawJson::string(wanted.as_str()));
+        let mut exchange = self.call(link, permit, outgoing, &ParamHeaders::default());
+        let answered = async { while !matches!(exchange.next().await, ExchangeEvent::Done(_)) {} };
+        // A server that does not answer this is not worth waiting for.
+        drop(tokio::time::timeout(SET_LEVEL, answered).await);
+    }
+
+    /// The task in the upstream's answer to `tasks/get`.
+    pub(crate) fn task(&self, result: &RawJson) -> Option<Task> {
+        let task = Task::got(result, self.name.as_str())?;
+        self.metrics.reserved(task.taken);
+        Some(task)
+    }
+
+    /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes upstream without a permit.
+    pub(crate) fn call(&self, link: &Link, _: &Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
+        match link {
+            Link::Stdio(link) => Exchange::Stdio(link.call(outgoing)),
+            Link::Http(link) => Exchange::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
+        }
+    }
+}

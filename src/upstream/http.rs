@@ -1,0 +1,695 @@
+//! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Sleep;
+
+use crate::base::task_group::TaskGroup;
+use crate::catalog::name::UpstreamName;
+use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, Verdict, declined, judge};
+use crate::engine::call::{Executed, Outcome, Outgoing};
+use crate::engine::fault::Fault;
+use crate::engine::handshake::Agreed;
+use crate::engine::peer::{progress_token, withdrawn_id};
+use crate::mcp::log::LogSwitch;
+use crate::mcp::meta::HopMeta;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::{Era, Revision};
+use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
+use crate::upstream::client::HttpClient;
+use crate::upstream::exchange::ExchangeEvent;
+use crate::upstream::initialize::initialize;
+use crate::upstream::resume::Resumption;
+use crate::upstream::session::Lane;
+use crate::upstream::subscriptions::updated_uri;
+use crate::wire::headers::{ParamHeaders, encode_value};
+use crate::wire::message::{self, Message, Notification};
+use crate::wire::raw::RawJson;
+
+mod desk;
+
+use self::desk::Desk;
+
+pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// Messages on a session's own stream that may wait for one call.
+const SIDE: usize = 32;
+
+/// The way to an HTTP upstream whose era is known.
+pub(crate) struct HttpLink {
+    pub(crate) agreed: Agreed,
+    /// The level that the server was asked for.
+    pub(crate) logs: LogSwitch,
+    session: ArcSwapOption<HeaderValue>,
+    renewing: tokio::sync::Mutex<()>,
+    /// The stream of the session has to be opened again; one task follows it.
+    pub(crate) renewed: Notify,
+    ids: AtomicU64,
+    hop: HopMeta,
+    parts: LinkParts,
+    /// Of legacy sessions: calls in flight, and what the server has asked in the middle of them.
+    desk: Mutex<Desk>,
+}
+
+/// What a link is made of besides its era.
+#[derive(Clone)]
+pub(crate) struct LinkParts {
+    pub(crate) client: HttpClient,
+    pub(crate) uri: Uri,
+    /// The operator's headers, credentials among them.
+    pub(crate) fixed: HeaderMap,
+    pub(crate) tasks: TaskGroup,
+    pub(crate) gauge: Gauge,
+    pub(crate) upstream: UpstreamName,
+    /// What a legacy server is told that its client can do.
+    pub(crate) declared: Declared,
+    /// The lane that this is the way of; it holds the link and not the other way round.
+    pub(crate) lane: Weak<Lane>,
+}
+
+impl std::fmt::Debug for HttpLink {
+    /// Without the headers, which hold credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HttpLink({}, {})", self.parts.uri, self.agreed.revision)
+    }
+}
+
+impl HttpLink {
+    pub(crate) fn new(parts: LinkParts, agreed: Agreed) -> Self {
+        Self {
+            agreed,
+            logs: LogSwitch::default(),
+            session: ArcSwapOption::empty(),
+            renewing: tokio::sync::Mutex::new(()),
+            renewed: Notify::new(),
+            ids: AtomicU64::new(1),
+            hop: HopMeta::bare(),
+            parts,
+            desk: Mutex::default(),
+        }
+    }
+
+    /// The same place, for a session that declares something else.
+    pub(crate) fn parts_with(&self, declared: Declared) -> LinkParts {
+        LinkParts { declared, ..self.parts.clone() }
+    }
+
+    pub(crate) fn gauge(&self) -> &Gauge {
+        &self.parts.gauge
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn hop(&self) -> &HopMeta {
+        &self.hop
+    }
+
+    pub(crate) fn adopt_session(&self, session: Option<HeaderValue>) {
+        self.session.store(session.map(Arc::new));
+    }
+
+    fn is_modern(&self) -> bool {
+        self.agreed.revision.era() == Era::Modern
+    }
+
+    /// A request with everything that this hop demands. `name` is the value of `Mcp-Name`.
+    pub(crate) fn request(
+        &self,
+        http: HttpMethod,
+        body: Bytes,
+        method: Option<(Method, Option<&str>)>,
+    ) -> Request<Full<Bytes>> {
+        let empty = body.is_empty();
+        self.parts.gauge.metrics.sent(body.len());
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = http;
+        *request.uri_mut() = self.parts.uri.clone();
+        let headers = request.headers_mut();
+        headers.clone_from(&self.parts.fixed);
+        headers.insert(ACCEPT, BOTH);
+        if !empty {
+            headers.insert(CONTENT_TYPE, JSON);
+        }
+        // An `initialize` and the probe carry no version of a session that does not exist; 2025-03-26 knows no such header.
+        if self.agreed.revision >= Revision::V2025_06_18 {
+            headers.insert(VERSION, HeaderValue::from_static(self.agreed.revision.as_str()));
+        }
+        if self.is_modern() {
+            if let Some((method, name)) = method {
+                headers.insert("mcp-method", HeaderValue::from_static(method.as_str()));
+                if let Some(value) = name.and_then(|name| HeaderValue::from_str(&encode_value(name)).ok()) {
+                    headers.insert("mcp-name", value);
+                }
+            }
+        } else if let Some(session) = self.session.load_full() {
+            headers.insert(SESSION, session.as_ref().clone());
+        }
+        request
+    }
+
+    /// Asks for what a stream had still to say after that event.
+    fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
+        let mut request = self.request(HttpMethod::GET, Bytes::new(), None);
+        request.headers_mut().insert(ACCEPT, EVENTS);
+        request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
+        request
+    }
+
+    /// Sends a request; the response's head is awaited by the caller.
+    pub(crate) fn send(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
+        self.parts.client.request(request)
+    }
+
+    /// Starts a call.
+    pub(crate) fn call(link: &Arc<Self>, outgoing: &Outgoing, params: &ParamHeaders) -> HttpExchange {
+        let id = link.ids.fetch_add(1, Ordering::Relaxed);
+        let raw_id = RawJson::trusted(id.to_string());
+        let body = outgoing.params(link.agreed.revision, &raw_id, &link.hop);
+        let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.string(m));
+        let bytes = message::encode_request(&raw_id, outgoing.method.as_str(), Some(&body));
+        drop(body);
+        // It is kept until the call has ended.
+        let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
+            return HttpExchange { post: Post::new(Arc::clone(link), id, Bytes::new(), Stage::NoRoom), side: None };
+        };
+        let mut request = link.request(HttpMethod::POST, bytes.clone(), Some((outgoing.method, name.as_deref())));
+        if link.is_modern() && !params.is_empty() {
+            let arguments = outgoing.body.get("arguments").map(RawJson::text);
+            for (name, value) in params.values(arguments.as_deref()).unwrap_or_default() {
+                let name = HeaderName::try_from(format!("mcp-param-{name}"));
+                if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
+                    request.headers_mut().insert(name, value);
+                }
+            }
+        }
+        for (name, value) in outgoing.meta.trace() {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                request.headers_mut().insert(name, value);
+            }
+        }
+        let side = (!link.is_modern()).then(|| {
+            let (sender, side) = mpsc::channel(SIDE);
+            link.desk().calls.insert(id, sender);
+            side
+        });
+        let mut post = Post::start(Arc::clone(link), id, bytes, request);
+        post.listens = outgoing.method == Method::Listen;
+        HttpExchange { post, side }
+    }
+
+    /// A message on the session's own stream. Says whether it speaks of changed lists.
+    pub(crate) fn heard(self: &Arc<Self>, message: Message) -> bool {
+        match message {
+            Message::Notification(notice) => {
+                let params = notice.params.as_ref();
+                match notice.method.as_str() {
+                    "notifications/message" => self.log(&notice),
+                    "notifications/elicitation/complete" => self.tell_owner(&notice),
+                    "notifications/progress" => {
+                        let token = params.and_then(progress_token);
+                        self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
+                    }
+                    "notifications/cancelled" => {
+                        let id = withdrawn_id(params);
+                        let call = id.as_ref().and_then(|id| self.desk().asked.take(id));
+                        self.to_call(call, id.map(ExchangeEvent::Withdrawn));
+                    }
+                    "notifications/resources/updated" => {
+                        self.updated(params);
+                    }
+                    method => return !List::of_notification(method).is_empty(),
+                }
+            }
+            Message::Request(request) => {
+                let candidates = self.desk().candidates();
+                if let Some(asked) = self.judge(&request, candidates) {
+                    let (id, method) = (asked.0.id.clone(), asked.0.method.clone());
+                    if !self.to_call(Some(asked.1), Some(ExchangeEvent::Ask(asked.0))) {
+                        self.reply(&id, &declined(&method));
+                    }
+                }
+            }
+            // Not where it belongs, but it names the call that it answers.
+            Message::Response(response) => {
+                let call = response.id.as_ref().and_then(|id| id.parse::<u64>().ok());
+                let outcome = Outcome::of(response, self.agreed.revision.era());
+                self.to_call(call, Some(ExchangeEvent::Done(outcome)));
+            }
+        }
+        false
+    }
+
+    /// Whether the call took it. Messages that may be missed leave room for those that may not.
+    fn to_call(&self, call: Option<u64>, event: Option<ExchangeEvent>) -> bool {
+        let (Some(call), Some(event)) = (call, event) else { return false };
+        let sender = self.desk().calls.get(&call).cloned();
+        let may_be_missed = matches!(event, ExchangeEvent::Log(_) | ExchangeEvent::Progress(_));
+        sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
+    }
+
+    /// A log message goes to the call that it can only be of, else to the client whose session this is.
+    fn log(&self, notice: &Notification) {
+        let candidates = self.desk().candidates();
+        match candidates {
+            Candidates::One(call) => {
+                // A client that reads too slowly misses it.
+                let _taken = self.to_call(Some(call), notice.params.clone().map(ExchangeEvent::Log));
+            }
+            Candidates::None | Candidates::Several => self.tell_owner(notice),
+        }
+    }
+
+    fn tell_owner(&self, notice: &Notification) {
+        if let Some(lane) = self.parts.lane.upgrade() {
+            lane.tell(notice.clone());
+        }
+    }
+
+    /// A watched resource has changed.
+    fn updated(&self, params: Option<&RawJson>) {
+        if let (Some(lane), Some(uri)) = (self.parts.lane.upgrade(), updated_uri(params)) {
+            lane.updates.updated(&uri);
+        }
+    }
+
+    /// Judges a request of the server; whatever is not for a client is answered here.
+    fn judge(self: &Arc<Self>, request: &message::Request, candidates: Candidates) -> Option<(ServerRequest, u64)> {
+        let fault = |fault: Fault| self.parts.gauge.metrics.fault(fault.as_str());
+        let answer = match judge(request, &self.parts.declared, candidates) {
+            Verdict::Answer(answer) => answer,
+            Verdict::Refuse(answer) => {
+                fault(Fault::RefusedRequest);
+                answer
+            }
+            Verdict::Ambiguous(answer) => {
+                fault(Fault::AmbiguousRequest);
+                if let Some(lane) = self.parts.lane.upgrade() {
+                    lane.turns.begin(&self.parts.upstream);
+                }
+                answer
+            }
+            Verdict::Tied(call) => {
+                let (method, params) = (request.method.clone(), request.params.clone());
+                let asked = ServerRequest { id: request.id.raw().clone(), method, params };
+                if self.desk().asked.enter(&asked, call) {
+                    return Some((asked, call));
+                }
+                fault(Fault::RefusedRequest);
+                declined(&request.method)
+            }
+        };
+        self.tell_later(message::encode_answer(request.id.raw(), &answer));
+        None
+    }
+
+    /// Answers a request of the server that is open.
+    fn reply(self: &Arc<Self>, id: &RawJson, answer: &ClientAnswer) {
+        if self.desk().asked.take(id).is_some() {
+            self.tell_later(message::encode_answer(id, answer));
+        }
+    }
+
+    fn tell_later(self: &Arc<Self>, message: Bytes) {
+        let link = Arc::clone(self);
+        self.parts.tasks.spawn("message", async move { link.tell(message).await });
+    }
+
+    /// A request of the gateway's own, answered as JSON-RPC.
+    ///
+    /// # Errors
+    /// [`HttpError`].
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        method: Method,
+        params: Option<&RawJson>,
+    ) -> Result<Result<RawJson, RawJson>, HttpError> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let raw_id = RawJson::trusted(id.to_string());
+        let bytes = message::encode_request(&raw_id, method.as_str(), params);
+        let request = self.request(HttpMethod::POST, bytes.clone(), Some((method, None)));
+        let mut post = Post::start(Arc::clone(self), id, bytes, request);
+        post.quiet = true;
+        loop {
+            match post.step().await {
+                Step::Event(_) => {}
+                Step::Answer(answer) => return Ok(answer.outcome),
+                Step::Failed(error, _) => return Err(error),
+            }
+        }
+    }
+
+    /// Posts a message that has no answer.
+    pub(crate) async fn tell(&self, bytes: Bytes) {
+        // Nothing depends on the answer; a dead upstream is noticed by its own requests.
+        drop(self.send(self.request(HttpMethod::POST, bytes, None)).await);
+    }
+
+    /// Opens a new session after the upstream forgot the old one; at most one caller does it, the others wait.
+    async fn renew(self: Arc<Self>, lost: HeaderValue) -> Result<(), HttpError> {
+        let _turn = self.renewing.lock().await;
+        let current = self.session.load_full();
+        if current.as_deref() != Some(&lost) {
+            return Ok(());
+        }
+        let (agreed, session) = initialize(&self.parts).await.1?;
+        if agreed.revision != self.agreed.revision {
+            return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
+        }
+        self.adopt_session(session);
+        self.logs.forget();
+        self.tell(message::encode_notification("notifications/initialized", None)).await;
+        self.renewed.notify_one();
+        tracing::info!(upstream.url = %self.parts.uri, "upstream session opened anew");
+        self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
+        Ok(())
+    }
+
+    /// A new session knows nothing of what was watched in the old one.
+    fn resubscribe(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        let again = async move {
+            let Some(lane) = self.parts.lane.upgrade() else { return };
+            for uri in lane.updates.uris() {
+                let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
+                if self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err() {
+                    tracing::warn!(upstream.name = %self.parts.upstream, "a resource is not watched in the new session");
+                }
+                lane.updates.updated(&uri);
+            }
+        };
+        // A request may open a session, which comes here.
+        Box::pin(again)
+    }
+
+    /// Ends the session, politely and within a second.
+    pub(crate) async fn close(&self) {
+        if self.session.load().is_some() {
+            let request = self.request(HttpMethod::DELETE, Bytes::new(), None);
+            drop(tokio::time::timeout(Duration::from_secs(1), self.send(request)).await);
+        }
+    }
+}
+
+enum Stage {
+    Head(ResponseFuture),
+    /// The upstream has forgotten the session: open another one, then ask once more.
+    Renew(BoxFuture<'static, Result<(), HttpError>>),
+    Body(Box<Reader>),
+    /// The stream has ended early. It is asked for again when the server wants it; what was wrong with it is kept.
+    Pause(Pin<Box<Sleep>>, String),
+    Resume(ResponseFuture, String),
+    /// There is no room to send it.
+    NoRoom,
+    Ended,
+}
+
+enum Step {
+    Event(ExchangeEvent),
+    Answer(message::Response),
+    /// What went wrong, and the wait that the upstream asked for.
+    Failed(HttpError, Option<Duration>),
+}
+
+/// One call to an HTTP upstream, polled by the request that waits for it.
+#[derive(Debug)]
+pub(crate) struct HttpExchange {
+    post: Post,
+    /// What came on the session's own stream for this call.
+    side: Option<mpsc::Receiver<ExchangeEvent>>,
+}
+
+/// One POST and what comes back on it.
+struct Post {
+    link: Arc<HttpLink>,
+    id: u64,
+    /// The message, for the one repetition after a lost session.
+    bytes: Bytes,
+    stage: Stage,
+    /// The session that it was sent in.
+    session: Option<HeaderValue>,
+    renewed: bool,
+    /// Of its event stream.
+    resumption: Resumption,
+    /// The gateway's own requests are not cancelled by message.
+    quiet: bool,
+    /// Everything on its stream is wanted.
+    listens: bool,
+}
+
+impl std::fmt::Debug for Post {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Post({})", self.id)
+    }
+}
+
+impl HttpExchange {
+    /// Cancel-safe.
+    pub(crate) async fn next(&mut self) -> ExchangeEvent {
+        let Self { post, side } = self;
+        let aside = async {
+            match side {
+                Some(side) => side.recv().await,
+                None => None,
+            }
+        };
+        let step = tokio::select! {
+            biased;
+            Some(event) = aside => {
+                if matches!(event, ExchangeEvent::Done(_)) {
+                    post.stage = Stage::Ended;
+                }
+                return event;
+            }
+            step = post.step() => step,
+        };
+        if !matches!(step, Step::Event(_)) {
+            // Nothing more can be asked for it, however long somebody keeps its outcome.
+            self.leave();
+        }
+        match step {
+            Step::Event(event) => event,
+            Step::Answer(answer) => ExchangeEvent::Done(Outcome::of(answer, self.post.link.agreed.revision.era())),
+            Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
+        }
+    }
+
+    /// Ends the call's place in its session, and what is asked for it.
+    fn leave(&mut self) {
+        if self.side.take().is_none() {
+            return;
+        }
+        let open = {
+            let mut desk = self.post.link.desk();
+            desk.calls.remove(&self.post.id);
+            desk.asked.of_call(self.post.id)
+        };
+        for request in open {
+            self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
+        }
+    }
+
+    pub(crate) fn reply(&self, id: &RawJson, answer: &ClientAnswer) {
+        self.post.link.reply(id, answer);
+    }
+
+    pub(crate) fn parked(&self) {
+        self.post.link.desk().asked.park(self.post.id);
+    }
+}
+
+impl Post {
+    fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
+        let session = request.headers().get(SESSION).cloned();
+        let stage = Stage::Head(link.send(request));
+        let mut post = Self::new(link, id, bytes, stage);
+        post.session = session;
+        post
+    }
+
+    fn new(link: Arc<HttpLink>, id: u64, bytes: Bytes, stage: Stage) -> Self {
+        let resumption = Resumption::default();
+        Self { link, id, bytes, stage, session: None, renewed: false, resumption, quiet: false, listens: false }
+    }
+
+    /// Cancel-safe: everything that is under way is kept in `stage`.
+    async fn step(&mut self) -> Step {
+        loop {
+            let next = match &mut self.stage {
+                Stage::Head(head) => match head.await {
+                    Ok(response) => match self.head(response).await {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    },
+                    Err(error) => return self.end(Step::Failed(transport_error(&error), None)),
+                },
+                Stage::Renew(renewal) => match renewal.await {
+                    Ok(()) => {
+                        let request = self.link.request(HttpMethod::POST, self.bytes.clone(), None);
+                        self.session = request.headers().get(SESSION).cloned();
+                        Stage::Head(self.link.send(request))
+                    }
+                    Err(error) => return self.end(Step::Failed(HttpError::Connect(error.to_string()), None)),
+                },
+                Stage::Body(reader) => match reader.next().await {
+                    Ok(message) => match self.message(message) {
+                        Some(step) => return step,
+                        None => continue,
+                    },
+                    Err(HttpError::Broken(why)) => {
+                        let position = reader.take_position();
+                        self.resumption.ended(position);
+                        match self.pause(why) {
+                            Ok(stage) => stage,
+                            Err(step) => return self.end(step),
+                        }
+                    }
+                    Err(error) => return self.end(Step::Failed(error, None)),
+                },
+                Stage::Pause(pause, why) => {
+                    pause.as_mut().await;
+                    let (last, why) = (self.resumption.last_event_id(), std::mem::take(why));
+                    Stage::Resume(self.link.send(self.link.continuation(last)), why)
+                }
+                Stage::Resume(head, why) => {
+                    let head = head.await;
+                    let why = std::mem::take(why);
+                    match self.resumed(head, why).await {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
+                Stage::NoRoom => return self.end(Step::Failed(HttpError::NoRoom(Executed::No), None)),
+                Stage::Ended => return Step::Failed(HttpError::Broken("ended".to_owned()), None),
+            };
+            self.stage = next;
+        }
+    }
+
+    fn end(&mut self, step: Step) -> Step {
+        self.stage = Stage::Ended;
+        step
+    }
+
+    async fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
+        let lost = self.session.clone().filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed);
+        if let Some(lost) = lost {
+            self.renewed = true;
+            drain(response.into_body()).await;
+            return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
+        }
+        let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+        match Reader::of(response, &self.link.parts.gauge).await {
+            Ok(reader) => Ok(Stage::Body(Box::new(reader))),
+            Err(error) => Err(Step::Failed(error, wait.map(Duration::from_secs))),
+        }
+    }
+
+    /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
+    fn pause(&mut self, why: String) -> Result<Stage, Step> {
+        let current = self.link.session.load_full();
+        let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
+        match self.resumption.wait().filter(|_| same) {
+            Some(wait) => Ok(Stage::Pause(Box::pin(tokio::time::sleep(wait)), why)),
+            None => Err(Step::Failed(HttpError::Broken(why), None)),
+        }
+    }
+
+    async fn resumed(&mut self, head: Result<Response<Incoming>, ClientError>, why: String) -> Result<Stage, Step> {
+        let response = match head {
+            Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
+            // The server may not have noticed yet that the stream broke, or may be starting anew.
+            Ok(response) if response.status() == StatusCode::CONFLICT || response.status().is_server_error() => {
+                return self.pause(why);
+            }
+            Ok(_) => return Err(Step::Failed(HttpError::Broken(why), None)),
+            Err(_) => return self.pause(why),
+        };
+        tracing::debug!(upstream.name = %self.link.parts.upstream, "event stream resumed");
+        match Reader::of(response, &self.link.parts.gauge).await {
+            Ok(reader) => Ok(Stage::Body(Box::new(reader))),
+            Err(_) => Err(Step::Failed(HttpError::Broken(why), None)),
+        }
+    }
+
+    /// `None` for a message that does not concern the caller.
+    fn message(&mut self, message: Message) -> Option<Step> {
+        match message {
+            Message::Response(response) => {
+                let ours = response.id.as_ref().is_none_or(|id| id.bytes().as_ref() == self.id.to_string().as_bytes());
+                let step = if ours {
+                    Step::Answer(response)
+                } else {
+                    Step::Failed(HttpError::Protocol("the answer has another request's id".to_owned()), None)
+                };
+                Some(self.end(step))
+            }
+            Message::Notification(notice) => self.notice(&notice),
+            Message::Request(request) => {
+                // It came on this call's stream, so it is this call's; the gateway's own requests are nobody's.
+                let candidates = if self.quiet { Candidates::None } else { Candidates::One(self.id) };
+                let (asked, _) = self.link.judge(&request, candidates)?;
+                Some(Step::Event(ExchangeEvent::Ask(asked)))
+            }
+        }
+    }
+
+    fn notice(&self, notice: &Notification) -> Option<Step> {
+        let params = notice.params.clone()?;
+        let event = match notice.method.as_str() {
+            "notifications/message" => ExchangeEvent::Log(params),
+            "notifications/progress" => {
+                (progress_token(&params)?.0 == self.id).then_some(ExchangeEvent::Progress(params))?
+            }
+            "notifications/cancelled" => {
+                let id = withdrawn_id(Some(&params))?;
+                self.link.desk().asked.take(&id)?;
+                ExchangeEvent::Withdrawn(id)
+            }
+            "notifications/resources/updated" if !self.listens => {
+                self.link.updated(Some(&params));
+                return None;
+            }
+            "notifications/elicitation/complete" => {
+                self.link.tell_owner(notice);
+                return None;
+            }
+            _ if self.listens => ExchangeEvent::Notice(notice.clone()),
+            _ => return None,
+        };
+        Some(Step::Event(event))
+    }
+}
+
+impl Drop for HttpExchange {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        // Dropping the response is the whole cancellation of a modern upstream; a legacy one is told by message.
+        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_) | Stage::Pause(..) | Stage::Resume(..));
+        if sent && !self.quiet && !self.link.is_modern() {
+            let params = RawJson::trusted(format!(r#"{{"requestId":{},"reason":"cancelled by the client"}}"#, self.id));
+            self.link.tell_later(message::encode_notification("notifications/cancelled", Some(&params)));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The calls of one legacy session, and the questions in the middle of them.
+
+use std::collections::HashMap;
+
+use tokio::sync::mpsc;
+
+use crate::engine::ask::{Candidates, OpenRequests};
+use crate::upstream::exchange::ExchangeEvent;
+
+/// What runs in one legacy session. The lock guards one operation at a time.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    pub(super) calls: HashMap<u64, mpsc::Sender<ExchangeEvent>>,
+    pub(super) asked: OpenRequests,
+}
+
+impl Desk {
+    pub(super) fn candidates(&self) -> Candidates {
+        self.asked.candidates(self.calls.keys().copied())
+    }
+}

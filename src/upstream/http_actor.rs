@@ -1,0 +1,448 @@
+//! The life of an HTTP upstream: find its era, read its lists, hear of changes. Calls do not pass here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use tokio::sync::Notify;
+use url::Url;
+
+use crate::base::budget::NoRoom;
+use crate::base::clock;
+use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
+use crate::config::{Instance, Target, Transport};
+use crate::engine::ask::Declared;
+use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
+use crate::engine::peer::list_params;
+use crate::engine::refresh::Allowance;
+use crate::mcp::input::{Kinds, Roots};
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::{Era, Revision};
+use crate::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
+use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream, transport_error};
+use crate::upstream::handle::{Link, LinkState};
+use crate::upstream::http::{HttpLink, LinkParts};
+use crate::upstream::initialize::initialize;
+use crate::upstream::sse;
+use crate::wire::message::{self, Message};
+use crate::wire::raw::RawJson;
+
+/// Bursts of change notifications become one reading.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How long to wait before a change stream is opened again.
+const REOPEN: Duration = Duration::from_secs(2);
+/// How long the first call of a client's own session waits for the session's stream: an answer may come on it.
+const OPEN_TIME: Duration = Duration::from_millis(250);
+/// How long the head of a change stream may take.
+const HEAD_TIME: Duration = Duration::from_secs(2);
+
+/// Where an HTTP upstream is, and what goes with each request.
+pub(crate) struct Remote {
+    pub(crate) url: Url,
+    pub(crate) uri: Uri,
+    /// The operator's headers, credentials among them.
+    pub(crate) fixed: HeaderMap,
+    /// HTTP+SSE may be tried where streamable HTTP is not spoken.
+    may_be_older: bool,
+}
+
+impl Remote {
+    /// Reads the configuration in force and makes its scheme usable.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) fn of(context: &Context) -> Result<Self, String> {
+        let spec = context.handle.spec.load_full();
+        let Target::Http { url, headers, transport } = &spec.target else {
+            return Err("not an HTTP upstream".to_owned());
+        };
+        let uri = url.as_str().parse::<Uri>().map_err(|_| "its URL is no HTTP URI".to_owned())?;
+        let mut fixed = HeaderMap::new();
+        for (name, value) in headers {
+            let (Ok(name), Ok(mut value)) =
+                (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose()))
+            else {
+                return Err(format!("its header `{name}` is no HTTP header"));
+            };
+            value.set_sensitive(true);
+            fixed.insert(name, value);
+        }
+        let prepared = context.nursery.http.prepare(&uri);
+        prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
+        Ok(Self { url: url.clone(), uri, fixed, may_be_older: *transport == Transport::Auto })
+    }
+}
+
+/// Why there is no link. The texts are sentences for the operator.
+enum Unopened {
+    Failed(String),
+    /// It does not speak streamable HTTP, but may speak the HTTP+SSE transport of 2024-11-05.
+    Older(String),
+}
+
+/// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
+pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> Run {
+    let (handle, lane) = (&context.handle, &context.lane);
+    let Nursery { stop, tasks, http, intake, .. } = &context.nursery;
+    let spec = handle.spec.load_full();
+    let down = |why: String, served| Run { why, next: None, served };
+    let parts = LinkParts {
+        client: http.clone(),
+        uri: remote.uri.clone(),
+        fixed: remote.fixed.clone(),
+        tasks: tasks.clone(),
+        gauge: Gauge { ear: intake.ear(&handle.name), metrics: handle.metrics.clone(), intake: intake.clone() },
+        upstream: handle.name.clone(),
+        declared: lane.declared.clone(),
+        lane: Arc::downgrade(lane),
+    };
+    let opened = tokio::select! {
+        opened = tokio::time::timeout(spec.start_timeout, open(&parts, remote.may_be_older, hint)) => opened,
+        () = stop.cancelled() => return down("stopped".to_owned(), None),
+    };
+    let link = match opened {
+        Ok(Ok(link)) => link,
+        Ok(Err(Unopened::Older(why))) => {
+            let run = Box::pin(sse::serve(context, remote)).await;
+            // A URL that is wrong fails both ways, and the operator should see both.
+            let why = if run.served.is_none() { format!("{why}; over HTTP+SSE: {}", run.why) } else { run.why };
+            return Run { why, ..run };
+        }
+        Ok(Err(Unopened::Failed(why))) => return down(why, None),
+        Err(_) => return down("no answer to the handshake in time".to_owned(), None),
+    };
+    let opened = Notify::new();
+    let mut attending = Box::pin(attend(&link, &opened));
+    if !lane.is_main() {
+        tokio::select! {
+            () = &mut attending => {}
+            // It may come later; calls can do without it.
+            _late = tokio::time::timeout(OPEN_TIME, opened.notified()) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+    let ready_at = clock::now();
+    ready(context, &link.agreed);
+    lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
+    restore(context, Link::Http(Arc::clone(&link)));
+    context.report(News::State).await;
+    let why = tokio::select! {
+        why = follow(context, &link), if lane.is_main() => why,
+        () = attending, if !lane.is_main() => "ended".to_owned(),
+        () = stop.cancelled() => "stopped".to_owned(),
+    };
+    if stop.is_cancelled() {
+        link.close().await;
+    }
+    down(why, Some(clock::now().duration_since(ready_at)))
+}
+
+/// Finds the era and agrees.
+async fn open(parts: &LinkParts, may_be_older: bool, hint: EraHint) -> Result<Arc<HttpLink>, Unopened> {
+    let new_link = |agreed| Arc::new(HttpLink::new(parts.clone(), agreed));
+    if hint != EraHint::Legacy {
+        let modern = Agreed { revision: Revision::LATEST, offers: Offers::default() };
+        let probe = new_link(modern);
+        match discover(&probe, hint).await.map_err(Unopened::Failed)? {
+            Some(agreed) => return Ok(new_link(agreed)),
+            None if hint == EraHint::Modern => {
+                let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
+                return Err(Unopened::Failed(why.to_owned()));
+            }
+            None => {}
+        }
+    }
+    open_session(parts).await.map_err(|(status, error)| {
+        let why = format!("`initialize`: {error}");
+        // What a server of 2024-11-05 says to a POST at the URL of its stream.
+        let older = matches!(status.map(|status| status.as_u16()), Some(400 | 404 | 405)) && may_be_older;
+        if older { Unopened::Older(why) } else { Unopened::Failed(why) }
+    })
+}
+
+/// Opens a legacy session.
+async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<StatusCode>, HttpError)> {
+    let (status, opened) = initialize(parts).await;
+    let (agreed, session) = opened.map_err(|error| (status, error))?;
+    let link = Arc::new(HttpLink::new(parts.clone(), agreed));
+    link.adopt_session(session);
+    link.tell(message::encode_notification("notifications/initialized", None)).await;
+    Ok(link)
+}
+
+/// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls. `opened` is
+/// told when it stands, or does not.
+async fn attend(link: &Arc<HttpLink>, opened: &Notify) {
+    loop {
+        let mut changes = open_changes(link).await;
+        opened.notify_one();
+        let renewed = match &mut changes {
+            Changes::Stream(reader) => tokio::select! {
+                () = hear_all(link, reader) => false,
+                () = link.renewed.notified() => true,
+            },
+            Changes::Failed => false,
+            Changes::None => {
+                link.renewed.notified().await;
+                true
+            }
+        };
+        if !renewed {
+            // A new session has a stream of its own, and its first call may be under way.
+            tokio::select! {
+                () = tokio::time::sleep(changes.reopen()) => {}
+                () = link.renewed.notified() => {}
+            }
+        }
+    }
+}
+
+async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
+    while let Ok(message) = reader.next().await {
+        // Lists are the main lane's matter.
+        let _changed = link.heard(message);
+    }
+}
+
+/// `None` means: not modern, ask `initialize`. An upstream that is down or wants credentials says nothing about its era.
+async fn discover(probe: &Arc<HttpLink>, hint: EraHint) -> Result<Option<Agreed>, String> {
+    for _ in 0..2 {
+        let params = discover_params(probe.hop());
+        let answer = tokio::time::timeout(PROBE_TIME, probe.ask(Method::Discover, Some(&params))).await;
+        let answer = match answer {
+            Err(_) if hint == EraHint::Probe => return Err("no answer to `server/discover` in time".to_owned()),
+            Err(_) => return Err("no answer in time".to_owned()),
+            Ok(Err(error)) => return undecided(&error),
+            Ok(Ok(answer)) => answer,
+        };
+        match judge_discover(&answer) {
+            Discovered::Modern(agreed) => return Ok(Some(agreed)),
+            Discovered::Legacy => return Ok(None),
+            Discovered::Again => {}
+            Discovered::Unspeakable => {
+                return Err("it speaks no protocol revision that this gateway speaks".to_owned());
+            }
+        }
+    }
+    Err("it refuses the protocol version that it lists itself".to_owned())
+}
+
+fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
+    match error {
+        HttpError::Status(status)
+            if status.is_server_error()
+                || matches!(
+                    *status,
+                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
+                ) =>
+        {
+            Err(format!("`server/discover`: {error}"))
+        }
+        HttpError::Status(_) | HttpError::Protocol(_) => Ok(None),
+        HttpError::Connect(_) | HttpError::Broken(_) | HttpError::NoRoom(_) => Err(error.to_string()),
+    }
+}
+
+/// Reads the lists, then again whenever the upstream says so. Returns why it gave up.
+async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
+    let mut failures = 0_u32;
+    // All lists are read together, so one allowance does for them.
+    let mut allowance = Allowance::default();
+    let mut inventory = Inventory::default();
+    inventory.completions = link.agreed.offers.completions;
+    inventory.tasks = link.agreed.offers.tasks;
+    loop {
+        // The stream is opened before the lists are read, so that no change falls between the two.
+        let mut stream = open_changes(link).await;
+        loop {
+            match read_all(context, link, &mut inventory).await {
+                Ok(()) => failures = 0,
+                // The gateway's own want of room says nothing about the upstream; what is known of it stays.
+                Err(HttpError::NoRoom(_)) => {
+                    inventory.skipped.clear();
+                    break;
+                }
+                Err(error) => {
+                    failures += 1;
+                    if failures >= 3 || matches!(error, HttpError::Connect(_)) {
+                        return error.to_string();
+                    }
+                    break;
+                }
+            }
+            if read_for_askers(context, link, &mut inventory).await.is_err() {
+                inventory.skipped.clear();
+                break;
+            }
+            context.report(News::Inventory(inventory.clone(), link.agreed)).await;
+            inventory.skipped.clear();
+            match &mut stream {
+                Changes::Stream(reader) => {
+                    if !heard(link, reader).await {
+                        break;
+                    }
+                    let now = clock::now();
+                    let wait = allowance.due(List::Tools, now).duration_since(now);
+                    tokio::time::sleep(wait.max(DEBOUNCE)).await;
+                    allowance.take(List::Tools, clock::now());
+                }
+                Changes::Failed => break,
+                // A session that was forgotten had a stream perhaps.
+                Changes::None => {
+                    link.renewed.notified().await;
+                    break;
+                }
+            }
+        }
+        // What happened while the stream was gone is not known, so everything is read again.
+        tokio::time::sleep(stream.reopen()).await;
+    }
+}
+
+/// Reads the lists once more as a client that can be asked for input: many legacy servers hide tools from those that cannot.
+/// The session is the gateway's own and carries no call, so whatever its server asks on it is refused.
+///
+/// # Errors
+/// There was no room for an answer, so that items are missing that may have been known before.
+async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), NoRoom> {
+    let shared = context.handle.spec.load().instance == Instance::Shared;
+    if shared || link.agreed.revision.era() == Era::Modern {
+        return Ok(());
+    }
+    let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
+    let declared = Declared::new(kinds, &Roots::Hidden);
+    let opened = tokio::time::timeout(HEAD_TIME, open_session(&link.parts_with(declared))).await;
+    let Ok(Ok(other)) = opened else { return Ok(()) };
+    let mut shown = Inventory::default();
+    let read = read_all(context, &other, &mut shown).await;
+    if read.is_ok() {
+        for list in List::ALL {
+            inventory.add_needing_input(list, shown.items(list).to_vec());
+        }
+    }
+    other.close().await;
+    if matches!(read, Err(HttpError::NoRoom(_))) { Err(NoRoom) } else { Ok(()) }
+}
+
+async fn read_all(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), HttpError> {
+    let offers = link.agreed.offers;
+    for list in List::ALL {
+        let wanted = match list {
+            List::Tools => true,
+            List::Prompts => offers.prompts,
+            List::Resources | List::Templates => offers.resources,
+        };
+        if wanted {
+            read_list(context, link, list, inventory).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn read_list(
+    context: &Context,
+    link: &Arc<HttpLink>,
+    list: List,
+    inventory: &mut Inventory,
+) -> Result<(), HttpError> {
+    let modern = link.agreed.revision.era() == Era::Modern;
+    let mut reading = Reading::new(list, ListBounds::default());
+    let mut cursor: Option<String> = None;
+    let limit = context.handle.spec.load().start_timeout;
+    loop {
+        let params = list_params(cursor.as_deref(), modern.then(|| link.hop()));
+        // Legacy servers want an object even where nothing is said.
+        let params = params.or(Some(RawJson::EMPTY_OBJECT));
+        let answer = tokio::time::timeout(limit, link.ask(list.method(), params.as_ref())).await;
+        let answer = answer.map_err(|_| HttpError::Broken("a list was not answered in time".to_owned()))??;
+        match answer.map(|result| reading.page(&result)) {
+            Ok(Ok(Next::Page(next))) => cursor = Some(next),
+            Ok(Ok(Next::Done { items, skipped })) => {
+                inventory.replace(list, items);
+                inventory.skipped.extend(skipped);
+                return Ok(());
+            }
+            Ok(Err(error)) => {
+                inventory.skipped.push(format!("{}: {error}", list.member()));
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::debug!(list = list.member(), error = %message_of(&error), "list refused by the upstream");
+                inventory.replace(list, Vec::new());
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The upstream's stream of changes.
+enum Changes {
+    Stream(Box<Reader>),
+    /// It could not be opened this time.
+    Failed,
+    /// The upstream offers none.
+    None,
+}
+
+impl Changes {
+    /// How long to wait before it is opened again: at least so long as the server asked for.
+    fn reopen(&mut self) -> Duration {
+        let asked = match self {
+            Self::Stream(reader) => reader.take_position().retry(),
+            Self::Failed | Self::None => None,
+        };
+        asked.unwrap_or_default().max(REOPEN)
+    }
+}
+
+/// Opens the stream: GET for legacy, `subscriptions/listen` for modern.
+async fn open_changes(link: &Arc<HttpLink>) -> Changes {
+    let modern = link.agreed.revision.era() == Era::Modern;
+    if modern && !link.agreed.offers.changes {
+        return Changes::None;
+    }
+    let request = if modern {
+        let params = RawJson::trusted(format!(
+            r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
+            link.hop().envelope().text()
+        ));
+        let id = RawJson::trusted("\"listen\"");
+        let body = message::encode_request(&id, Method::Listen.as_str(), Some(&params));
+        link.request(HttpMethod::POST, body, Some((Method::Listen, None)))
+    } else {
+        let mut request = link.request(HttpMethod::GET, bytes::Bytes::new(), None);
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        request
+    };
+    // A server may send the head of the stream together with its first event only; that must not delay the lists.
+    let response = match tokio::time::timeout(HEAD_TIME, link.send(request)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => {
+            tracing::debug!(error = %transport_error(&error), "change stream not opened");
+            return Changes::Failed;
+        }
+        Err(_) => return Changes::None,
+    };
+    if response.status() != StatusCode::OK || !is_event_stream(&response) {
+        let passing = response.status().is_server_error();
+        drain(response.into_body()).await;
+        return if passing { Changes::Failed } else { Changes::None };
+    }
+    Reader::of(response, link.gauge()).await.map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader)))
+}
+
+/// Waits for a change; `false` when the stream has ended.
+async fn heard(link: &Arc<HttpLink>, reader: &mut Reader) -> bool {
+    loop {
+        match reader.next().await {
+            // The result of `subscriptions/listen` ends it.
+            Ok(Message::Response(_)) | Err(_) => return false,
+            Ok(message) => {
+                if link.heard(message) {
+                    return true;
+                }
+            }
+        }
+    }
+}

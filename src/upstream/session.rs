@@ -1,0 +1,435 @@
+//! Lanes: one process of an upstream, or one session with it, and who may use it.
+//!
+//! Every upstream has a main lane. Legacy servers that keep something for their client get a lane for each owner besides; the
+//! main one then only reads lists. The lock guards the table of these lanes, one operation at a time.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::base::clock;
+use crate::catalog::name::UpstreamName;
+use crate::config::{Instance, Target, Upstream};
+use crate::engine::ask::Declared;
+use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::handshake::Agreed;
+use crate::mcp::input::Kinds;
+use crate::mcp::version::Era;
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::handle::{Link, LinkState};
+use crate::upstream::subscriptions::Updates;
+use crate::wire::message::Notification;
+
+/// Lanes of one upstream besides the main one: sessions cost little, processes much.
+const MAX_SESSIONS: usize = 4096;
+const MAX_PROCESSES: usize = 32;
+/// How long a lane that nobody uses is kept.
+const IDLE: Duration = Duration::from_secs(900);
+
+/// Notifications that may wait for a client; with more, the oldest give way.
+const MAX_NOTICES: usize = 64;
+
+/// One client below its caller: a legacy session or one connection by pipe. Lanes end with it.
+#[derive(Debug)]
+pub(crate) struct ClientTag {
+    number: u64,
+    /// What servers say on lanes of this client's own outside of its calls, and which server.
+    notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
+    noticed: Notify,
+}
+
+impl ClientTag {
+    pub(crate) fn new() -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
+    }
+
+    /// Unique within this process.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn tell(&self, upstream: &UpstreamName, notice: Notification) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() >= MAX_NOTICES {
+            notices.pop_front();
+        }
+        notices.push_back((upstream.clone(), notice));
+        self.noticed.notify_one();
+    }
+
+    /// The next notification that belongs to no call. Cancel-safe.
+    pub(crate) async fn next(&self) -> (UpstreamName, Notification) {
+        loop {
+            let next = self.notices.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if let Some(next) = next {
+                return next;
+            }
+            self.noticed.notified().await;
+        }
+    }
+}
+
+/// Whose a lane is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    Caller(Arc<str>),
+    Client(u64),
+}
+
+/// Who asks for a lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Wants {
+    pub(crate) caller: Arc<str>,
+    pub(crate) client: Option<Arc<ClientTag>>,
+    /// What this client can be asked for.
+    pub(crate) offered: Kinds,
+}
+
+/// Whose a lane is, and what that client can be asked for.
+type Key = (Owner, Kinds);
+
+/// A lane's place in the table, and the client whose end is its end.
+#[derive(Debug)]
+struct Owned {
+    key: Key,
+    client: Option<Weak<ClientTag>>,
+}
+
+/// One process of an upstream, or one session with it.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    upstream: UpstreamName,
+    /// What the server is told that its client can do.
+    pub(crate) declared: Declared,
+    /// For lanes besides the main one.
+    owner: Option<Owned>,
+    /// Set for the main lane, whose state is the upstream's.
+    metrics: Option<UpstreamMetrics>,
+    state: ArcSwap<LinkState>,
+    changed: Notify,
+    /// A call wants a lazy upstream started.
+    pub(crate) wanted: Notify,
+    pub(crate) restarts: AtomicU64,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) updates: Arc<Updates>,
+    /// Calls in flight, parked calls and watched resources.
+    users: AtomicUsize,
+    /// Seconds of uptime.
+    last_used: AtomicU64,
+}
+
+/// A lane that somebody uses, which keeps it open.
+#[derive(Debug)]
+pub(crate) struct LaneUse(Arc<Lane>);
+
+impl LaneUse {
+    fn new(lane: &Arc<Lane>) -> Self {
+        lane.users.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(lane))
+    }
+}
+
+impl Clone for LaneUse {
+    fn clone(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Deref for LaneUse {
+    type Target = Lane;
+
+    fn deref(&self) -> &Lane {
+        &self.0
+    }
+}
+
+impl Drop for LaneUse {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.users.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Makes calls pass one at a time once the server has asked something that could have belonged to several.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    one_at_a_time: AtomicBool,
+    turn: Arc<Semaphore>,
+}
+
+impl Turns {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { one_at_a_time: AtomicBool::new(false), turn: Arc::new(Semaphore::new(1)) })
+    }
+
+    pub(crate) fn are_taken(&self) -> bool {
+        self.one_at_a_time.load(Ordering::Relaxed)
+    }
+
+    /// From now on calls take turns.
+    pub(crate) fn begin(&self, upstream: &UpstreamName) {
+        if !self.one_at_a_time.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                upstream.name = %upstream,
+                "the server asked something while several calls were in progress; its calls now pass one at a time \
+                 (instance = \"per-session\" gives each client its own)"
+            );
+        }
+    }
+
+    /// Waits for the turn, where calls take turns.
+    async fn take(&self, patience: Duration) -> Result<Option<OwnedSemaphorePermit>, ()> {
+        if !self.are_taken() {
+            return Ok(None);
+        }
+        let turn = tokio::time::timeout(patience, Arc::clone(&self.turn).acquire_owned()).await;
+        turn.ok().and_then(Result::ok).map(Some).ok_or(())
+    }
+}
+
+impl Lane {
+    pub(crate) fn main(upstream: UpstreamName, declared: Declared, metrics: UpstreamMetrics) -> Self {
+        Self::new(upstream, declared, None, Some(metrics))
+    }
+
+    fn new(upstream: UpstreamName, declared: Declared, owner: Option<Owned>, metrics: Option<UpstreamMetrics>) -> Self {
+        Self {
+            upstream,
+            declared,
+            owner,
+            metrics,
+            state: ArcSwap::from_pointee(LinkState::Idle),
+            changed: Notify::new(),
+            wanted: Notify::new(),
+            restarts: AtomicU64::new(0),
+            turns: Turns::new(),
+            updates: Arc::default(),
+            users: AtomicUsize::new(0),
+            last_used: AtomicU64::new(clock::uptime().as_secs()),
+        }
+    }
+
+    /// Keeps the lane open.
+    pub(crate) fn take(self: &Arc<Self>) -> LaneUse {
+        LaneUse::new(self)
+    }
+
+    /// Whether this is the lane that reads the lists.
+    pub(crate) fn is_main(&self) -> bool {
+        self.owner.is_none()
+    }
+
+    pub(crate) fn state(&self) -> Arc<LinkState> {
+        self.state.load_full()
+    }
+
+    pub(crate) fn set_state(&self, state: LinkState) {
+        if let Some(metrics) = &self.metrics {
+            metrics.set_state(state.as_str());
+        }
+        self.state.store(Arc::new(state));
+        self.changed.notify_waiters();
+    }
+
+    /// The way to the upstream, where it stands.
+    pub(crate) fn open_link(&self) -> Option<Link> {
+        match &**self.state.load() {
+            LinkState::Ready(link) => Some(link.clone()),
+            LinkState::Idle | LinkState::Starting | LinkState::Down { .. } | LinkState::Stopped => None,
+        }
+    }
+
+    /// Waits for the way to the upstream: within its queue time, or its start time when it has not run yet.
+    ///
+    /// # Errors
+    /// [`Reason::UpstreamDown`]: nothing was sent.
+    pub(crate) async fn link(&self, spec: &Upstream) -> Result<Link, Failure> {
+        let asked = clock::now();
+        loop {
+            let changed = self.changed.notified();
+            let state = self.state();
+            // A server that starts for the first time is worth its start time; one that has failed is not.
+            let first_start = self.restarts.load(Ordering::Relaxed) == 0;
+            let patience = if first_start { spec.start_timeout.max(spec.queue_timeout) } else { spec.queue_timeout };
+            let until = asked + patience;
+            match &*state {
+                LinkState::Ready(link) => return Ok(link.clone()),
+                LinkState::Down { until: retry, .. } if *retry > until => {
+                    return Err(self.down(retry.saturating_duration_since(clock::now())));
+                }
+                LinkState::Stopped => return Err(self.down(Duration::from_secs(1))),
+                LinkState::Idle => self.wanted.notify_one(),
+                LinkState::Starting | LinkState::Down { .. } => {}
+            }
+            if tokio::time::timeout_at(until.into(), changed).await.is_err() {
+                return Err(self.down(Duration::from_secs(5)));
+            }
+        }
+    }
+
+    fn down(&self, retry: Duration) -> Failure {
+        let detail = format!("The server `{}` is not running.", self.upstream);
+        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
+    }
+
+    /// Waits for this call's turn, where calls take turns.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`]: nothing was sent.
+    pub(crate) async fn turn(&self, spec: Arc<Upstream>) -> Result<Option<OwnedSemaphorePermit>, Failure> {
+        self.turns.take(spec.queue_timeout).await.map_err(|()| {
+            let detail = format!("The server `{}` takes one call at a time and is busy.", self.upstream);
+            Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
+        })
+    }
+
+    /// Passes on what the server says outside of calls, where the lane is one client's own.
+    pub(crate) fn tell(&self, notice: Notification) {
+        let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref()?.upgrade());
+        if let Some(client) = client {
+            client.tell(&self.upstream, notice);
+        }
+    }
+
+    fn touch(&self) {
+        self.last_used.store(clock::uptime().as_secs(), Ordering::Relaxed);
+    }
+
+    /// Whether its owner is gone, or nobody has used it for long.
+    fn is_over(&self) -> bool {
+        if self.users.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref());
+        let gone = client.is_some_and(|client| client.strong_count() == 0);
+        let idle = clock::uptime().saturating_sub(Duration::from_secs(self.last_used.load(Ordering::Relaxed)));
+        gone || idle > IDLE
+    }
+
+    /// Waits until the lane is of no use any more.
+    pub(crate) async fn over(&self) {
+        let mut clock = tokio::time::interval(Duration::from_secs(2));
+        loop {
+            clock.tick().await;
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+}
+
+/// Whose lane a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    Everybody,
+    Caller,
+    /// The caller, where there is no client below it.
+    Client,
+}
+
+fn sharing(spec: &Upstream, agreed: Agreed) -> Sharing {
+    if agreed.revision.era() == Era::Modern {
+        return Sharing::Everybody;
+    }
+    match (spec.instance, &spec.target) {
+        (Instance::Shared, _) | (Instance::Auto, Target::Stdio { .. }) => Sharing::Everybody,
+        (Instance::Auto, Target::Http { .. }) | (Instance::PerSession, _) => Sharing::Client,
+        (Instance::PerCaller, _) => Sharing::Caller,
+    }
+}
+
+/// The place of this client's lane; `None` for the main lane.
+fn place<'w>(spec: &Upstream, agreed: Agreed, wants: &'w Wants) -> Option<(Key, Option<&'w Arc<ClientTag>>)> {
+    let client = match sharing(spec, agreed) {
+        Sharing::Everybody => return None,
+        Sharing::Caller => None,
+        Sharing::Client => wants.client.as_ref(),
+    };
+    let owner = client.map_or_else(|| Owner::Caller(Arc::clone(&wants.caller)), |tag| Owner::Client(tag.number));
+    Some(((owner, Declared::new(wants.offered, &spec.roots).kinds), client))
+}
+
+/// The lanes of one upstream besides the main one.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(Mutex<HashMap<Key, Arc<Lane>>>);
+
+/// The lane that a call takes.
+#[derive(Debug)]
+pub(crate) enum Choice {
+    Main,
+    Owned(LaneUse),
+    /// A new one, which somebody has to open.
+    New(Arc<Lane>, LaneUse),
+}
+
+impl Lanes {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The lane of this client where there is one; `Some(None)` stands for the main lane.
+    pub(crate) fn find(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Option<Option<LaneUse>> {
+        let Some((key, _)) = place(spec, agreed, wants) else { return Some(None) };
+        self.lock().get(&key).map(|lane| Some(lane.take()))
+    }
+
+    /// The lane for a call of this client.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`] when there are too many.
+    pub(crate) fn choose(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Result<Choice, Failure> {
+        let Some((key, client)) = place(spec, agreed, wants) else { return Ok(Choice::Main) };
+        let declared = Declared::new(wants.offered, &spec.roots);
+        let mut table = self.lock();
+        if let Some(lane) = table.get(&key) {
+            return Ok(Choice::Owned(lane.take()));
+        }
+        let most = if matches!(spec.target, Target::Stdio { .. }) { MAX_PROCESSES } else { MAX_SESSIONS };
+        if table.len() >= most {
+            let detail = format!("The server `{}` has too many sessions.", spec.name);
+            return Err(Failure::new(Reason::Busy, Executed::No, detail).retry_after(Duration::from_secs(30)));
+        }
+        let owner = Some(Owned { key: key.clone(), client: client.map(Arc::downgrade) });
+        let lane = Arc::new(Lane::new(spec.name.clone(), declared, owner, None));
+        lane.set_state(LinkState::Starting);
+        table.insert(key, Arc::clone(&lane));
+        let used = lane.take();
+        Ok(Choice::New(lane, used))
+    }
+
+    /// Ends a lane that failed: the next call opens another one.
+    pub(crate) fn close(&self, lane: &Arc<Lane>) {
+        Self::remove(&mut self.lock(), lane);
+    }
+
+    /// Ends a lane that nobody uses; `false` where somebody has come meanwhile.
+    pub(crate) fn close_unused(&self, lane: &Arc<Lane>) -> bool {
+        let mut table = self.lock();
+        // Users come through the table, so none can come now.
+        let unused = lane.users.load(Ordering::Relaxed) == 0;
+        if unused {
+            Self::remove(&mut table, lane);
+        }
+        unused
+    }
+
+    fn remove(table: &mut HashMap<Key, Arc<Lane>>, lane: &Arc<Lane>) {
+        let Some(Owned { key, .. }) = &lane.owner else { return };
+        if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
+            table.remove(key);
+        }
+        // Whoever waits for it must not wait any longer.
+        lane.set_state(LinkState::Stopped);
+    }
+}

@@ -1,0 +1,344 @@
+//! The HTTP+SSE transport of 2024-11-05 towards an upstream: one event stream brings every message, each of ours is posted to the
+//! endpoint that the stream names first. Both become a duplex of lines, over which [`super::stdio`] does the rest.
+//!
+//! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, copy, duplex,
+    repeat, split,
+};
+use url::Url;
+
+use crate::base::budget::{Budget, Room};
+use crate::base::clock;
+use crate::engine::handshake::EraHint;
+use crate::upstream::actor::{Context, Run, converse};
+use crate::upstream::answer::{coded, drain, is_event_stream, transport_error};
+use crate::upstream::client::HttpClient;
+use crate::upstream::http_actor::Remote;
+use crate::wire::frame::Frame;
+use crate::wire::message::Message;
+use crate::wire::sse::{SseDecoder, SseError, SseEvent};
+
+/// Bytes that wait in each direction between the transport and the protocol.
+const PIPE_BYTES: usize = 64 * 1024;
+/// How long the upstream may take to accept a notification, for which everything after it waits: `initialized` comes first.
+const POST_TIME: Duration = Duration::from_secs(30);
+/// How long what comes after a request waits for its POST, so that a cancellation finds its call. Some servers answer the POST
+/// when they have handled the request, and other calls must not wait for that.
+const GRACE: Duration = Duration::from_millis(20);
+/// POSTs without an answer at once; with more the protocol's side waits.
+const MAX_POSTS: usize = 1024;
+
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Serves one stream's worth of the upstream.
+pub(crate) async fn serve(context: &Context, remote: &Remote) -> Run {
+    let started = clock::now();
+    let spec = context.handle.spec.load_full();
+    let limit = spec.start_timeout;
+    let down = |why: String| Run { why, next: None, served: None };
+    let opened = tokio::select! {
+        opened = tokio::time::timeout(limit, open(context, remote)) => opened,
+        () = context.nursery.stop.cancelled() => return down("stopped".to_owned()),
+    };
+    let (events, endpoint) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(why)) => return down(why),
+        Err(_) => return down("its event stream did not name an endpoint in time".to_owned()),
+    };
+    let left = limit.saturating_sub(clock::now().duration_since(started));
+    let (near, far) = duplex(PIPE_BYTES);
+    let (reader, writer) = split(near);
+    // A server of 2024-11-05 knows `initialize` and nothing else.
+    let talk = converse(context, (EraHint::Legacy, left), writer, reader);
+    let max_message_bytes = context.nursery.intake.max_message_bytes;
+    let (client, fixed) = (context.nursery.http.clone(), remote.fixed.clone());
+    // A call ends after its hard limit, and so does what may be said about it.
+    let budget = Arc::clone(&context.nursery.intake.budget);
+    let outbox = Outbox { client, endpoint, fixed, patience: spec.call_max + POST_TIME, budget };
+    let carry = async move {
+        let (lines, messages) = split(far);
+        tokio::select! {
+            why = hear(events, messages, max_message_bytes) => why,
+            why = tell(outbox, lines) => why,
+        }
+    };
+    tokio::pin!(talk, carry);
+    let mut lost = None;
+    let (ended, served) = loop {
+        tokio::select! {
+            ended = &mut talk => break ended,
+            // The conversation reads what came before this, then the end.
+            why = &mut carry, if lost.is_none() => lost = Some(why),
+        }
+    };
+    Run { why: lost.unwrap_or(ended.why), next: None, served }
+}
+
+/// Opens the stream and waits for the endpoint. Errors are sentences for the operator.
+async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), String> {
+    let mut request = Request::new(Full::new(Bytes::new()));
+    *request.method_mut() = Method::GET;
+    *request.uri_mut() = remote.uri.clone();
+    request.headers_mut().clone_from(&remote.fixed);
+    request.headers_mut().insert(ACCEPT, EVENTS);
+    let response = context.nursery.http.request(request).await.map_err(|error| transport_error(&error).to_string())?;
+    if response.status() != StatusCode::OK {
+        let status = response.status();
+        drain(response.into_body()).await;
+        return Err(format!("GET is answered with HTTP status {status}"));
+    }
+    if !is_event_stream(&response) {
+        return Err("GET is answered with something else than an event stream".to_owned());
+    }
+    if let Some(why) = coded(response.headers()) {
+        return Err(format!("GET: {why}"));
+    }
+    let decoder = SseDecoder::new(context.nursery.intake.max_message_bytes);
+    let room = Room::shared(&context.nursery.intake.budget);
+    let mut events = Events { body: response.into_body(), decoder, room, next: None };
+    loop {
+        let event = events.next().await?.map_err(|_| "its endpoint event cannot be read".to_owned())?;
+        if event.name.as_deref() == Some("endpoint") {
+            return Ok((events, endpoint(&remote.url, &String::from_utf8_lossy(&event.data))?));
+        }
+    }
+}
+
+/// Where messages are to be posted. Another origin would get the credentials that are meant for the configured one.
+fn endpoint(stream: &Url, named: &str) -> Result<Uri, String> {
+    let mut url = stream.join(named).map_err(|error| format!("its endpoint event holds no URL ({error})"))?;
+    if url.origin() != stream.origin() || !url.username().is_empty() || url.password().is_some() {
+        let (other, own) = (url.origin().ascii_serialization(), stream.origin().ascii_serialization());
+        return Err(format!(
+            "its endpoint event names {other}, which is not {own} as configured; nothing is sent there"
+        ));
+    }
+    url.set_fragment(None);
+    url.as_str().parse().map_err(|_| "its endpoint event holds no HTTP URI".to_owned())
+}
+
+/// The upstream's stream.
+struct Events {
+    body: Incoming,
+    decoder: SseDecoder,
+    /// For the event that is being read, or of which so much has not gone through the pipe.
+    room: Room,
+    /// What there may be no room for.
+    next: Option<Bytes>,
+}
+
+/// Why an event was dropped.
+enum Dropped {
+    /// Over the limit, or without room; with its start.
+    TooLarge(Bytes),
+    NotText,
+}
+
+impl Events {
+    /// So many bytes of the last event are still to go through the pipe. Its other end takes room for what it gets, and a
+    /// message must not take it twice.
+    fn passing(&mut self, left: usize) {
+        self.room.set(left + self.decoder.held());
+    }
+
+    /// The next event, or the one that had to be dropped. It has room until the next one is asked for.
+    ///
+    /// # Errors
+    /// The stream has ended, and why.
+    async fn next(&mut self) -> Result<Result<SseEvent, Dropped>, String> {
+        loop {
+            match self.decoder.next_event() {
+                Some(Ok(event)) => {
+                    self.passing(event.data.len());
+                    return Ok(Ok(event));
+                }
+                Some(Err(SseError::TooLarge { .. })) => return Ok(Err(Dropped::TooLarge(Bytes::new()))),
+                Some(Err(SseError::Utf8)) => return Ok(Err(Dropped::NotText)),
+                None => {}
+            }
+            self.room.set(self.decoder.held());
+            if self.next.is_none() {
+                self.next = match self.body.frame().await {
+                    Some(Ok(frame)) => frame.into_data().ok(),
+                    Some(Err(error)) => return Err(format!("its event stream broke: {error}")),
+                    None => return Err("its event stream ended".to_owned()),
+                };
+            }
+            let arrived = self.next.as_ref().map_or(0, Bytes::len);
+            // Of an event that is given up the start is wanted, which says whose answer it was.
+            let begun = self.decoder.held() > 0;
+            let room = if begun { self.room.grow_to(self.decoder.held() + arrived).await } else { Ok(()) };
+            if let Some(data) = self.next.take() {
+                // What is dropped is skipped to its end without being kept.
+                let start = room.is_err().then(|| self.decoder.discard());
+                self.decoder.push(data);
+                if let Some(start) = start {
+                    return Ok(Err(Dropped::TooLarge(start)));
+                }
+            }
+        }
+    }
+}
+
+/// Makes a line of each message until the stream ends. Returns why it did.
+async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_message_bytes: usize) -> String {
+    loop {
+        let written = match events.next().await {
+            Err(why) => return why,
+            // Later endpoints and what has other names are none of ours.
+            Ok(Ok(event)) if event.name.as_deref().is_some_and(|name| name != "message") || event.data.is_empty() => {
+                Ok(())
+            }
+            Ok(Ok(event)) => on_one_line(&event.data, &mut lines, |left| events.passing(left)).await,
+            Ok(Err(Dropped::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
+            // No message, which is what the other side makes of it.
+            Ok(Err(Dropped::NotText)) => lines.write_all(b"!\n").await,
+        };
+        if written.is_err() {
+            return "stopped".to_owned();
+        }
+    }
+}
+
+/// Writes the data of an event as one line, and says how many bytes are left as it goes.
+async fn on_one_line(
+    data: &[u8],
+    lines: &mut (impl AsyncWrite + Unpin),
+    mut passing: impl FnMut(usize),
+) -> std::io::Result<()> {
+    let mut left = data.len();
+    for (n, part) in data.split(|byte| *byte == b'\n').enumerate() {
+        if n > 0 {
+            lines.write_all(b" ").await?;
+            left -= 1;
+        }
+        for piece in part.chunks(PIPE_BYTES / 2) {
+            // Given back before the other end can want it.
+            left -= piece.len();
+            passing(left);
+            lines.write_all(piece).await?;
+        }
+    }
+    lines.write_all(b"\n").await
+}
+
+/// Passes an event on that was dropped for its size: as a line over the limit, so that the calls that it may be of are told.
+async fn oversize(
+    start: &[u8],
+    lines: &mut (impl AsyncWrite + Unpin),
+    max_message_bytes: usize,
+) -> std::io::Result<()> {
+    let rest = (max_message_bytes as u64 + 1).saturating_sub(start.len() as u64);
+    lines.write_all(start).await?;
+    copy(&mut repeat(b' ').take(rest), lines).await?;
+    lines.write_all(b"\n").await
+}
+
+/// The way to the upstream.
+struct Outbox {
+    client: HttpClient,
+    endpoint: Uri,
+    fixed: HeaderMap,
+    /// How long a request's POST may stay unanswered.
+    patience: Duration,
+    budget: Arc<Budget>,
+}
+
+/// Posts each line until one is not taken. Returns why it ended.
+async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
+    let mut lines = BufReader::new(lines);
+    let mut line = Vec::new();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        let read = tokio::select! {
+            read = lines.read_until(b'\n', &mut line), if under_way.len() < MAX_POSTS => read,
+            Some(posted) = under_way.next() => match posted {
+                Ok(()) => continue,
+                Err(why) => return why,
+            },
+        };
+        if !matches!(read, Ok(length) if length > 0) {
+            return "stopped".to_owned();
+        }
+        line.pop();
+        let message = outbox.budget.count(Bytes::from(std::mem::take(&mut line)));
+        let is_request = Frame::from_upstream(message.clone())
+            .is_ok_and(|frame| matches!(Message::parse(&frame), Ok(Message::Request(_))));
+        let (order, patience) = if is_request { (GRACE, outbox.patience) } else { (POST_TIME, POST_TIME) };
+        let mut post = Box::pin(outbox.post(message, patience));
+        match tokio::time::timeout(order, &mut post).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return why,
+            Err(_) => under_way.push(post),
+        }
+    }
+}
+
+impl Outbox {
+    /// Posts one message. The answer says no more than that it was taken.
+    async fn post(&self, message: Bytes, patience: Duration) -> Result<(), String> {
+        let mut request = Request::new(Full::new(message));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.endpoint.clone();
+        request.headers_mut().clone_from(&self.fixed);
+        request.headers_mut().insert(ACCEPT, BOTH);
+        request.headers_mut().insert(CONTENT_TYPE, JSON);
+        match tokio::time::timeout(patience, self.client.request(request)).await {
+            Ok(Ok(response)) if response.status().is_success() => drain(response.into_body()).await,
+            Ok(Ok(response)) => return Err(format!("a message was answered with HTTP status {}", response.status())),
+            Ok(Err(error)) => return Err(format!("a message could not be sent: {}", transport_error(&error))),
+            Err(_) => return Err("a message was not taken in time".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_go_to_the_configured_origin_only() {
+        let stream = Url::parse("https://mcp.example:8443/a/sse?key=1").unwrap();
+        let own = "https://mcp.example:8443";
+        for (label, named, wanted) in [
+            ("a path", "/messages?sessionId=1", Some("/messages?sessionId=1")),
+            ("a relative path", "messages/1", Some("/a/messages/1")),
+            ("a query", "?sessionId=1", Some("/a/sse?sessionId=1")),
+            ("whole", "https://mcp.example:8443/m", Some("/m")),
+            ("the same in other case", "HTTPS://MCP.example:8443/m#f", Some("/m")),
+            ("another host", "https://evil.example:8443/m", None),
+            ("another host without a scheme", "//169.254.169.254/x", None),
+            ("the same with backslashes", "\\\\169.254.169.254/x", None),
+            ("another port", "https://mcp.example/m", None),
+            ("another scheme", "http://mcp.example:8443/m", None),
+            ("a user", "https://user@mcp.example:8443/m", None),
+            ("no HTTP", "data:text/plain,x", None),
+            ("no URL", "https://[/", None),
+        ] {
+            let got = endpoint(&stream, named).ok().map(|uri| uri.to_string());
+            assert_eq!(got, wanted.map(|path| format!("{own}{path}")), "{label}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_over_the_limit_becomes_a_line_over_the_limit() {
+        let mut lines = Vec::new();
+        oversize(b"{\"id\"", &mut lines, 10).await.unwrap();
+        assert_eq!(lines, b"{\"id\"      \n");
+    }
+}

@@ -1,0 +1,326 @@
+//! The task of one connection that speaks in lines, which is a stdio child's above all: [`Peer`] over two pipes. It never waits
+//! for a client.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::BufMut as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
+use crate::base::clock;
+use crate::catalog::inventory::Inventory;
+use crate::engine::call::{Executed, Failure, Outcome, Outgoing};
+use crate::engine::fault::Fault;
+use crate::engine::handshake::{Agreed, EraHint};
+use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
+use crate::mcp::log::LogSwitch;
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::actor::Intake;
+use crate::upstream::exchange::{Command, Port, Signal, StdioExchange, stdio_call};
+use crate::wire::id::WireId;
+use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::message::Notification;
+
+/// Bytes that may wait to be written to a child before its calls wait in their channel.
+const OUT_HIGH_WATER: usize = 1 << 20;
+/// A child that reads nothing for so long, while bytes wait for it, is broken.
+const WRITE_STALL: Duration = Duration::from_secs(10);
+const READ_CHUNK: usize = 32 * 1024;
+/// So many lines that are no messages within [`GARBAGE_WINDOW`] and the child is started anew.
+const GARBAGE_LIMIT: u32 = 100;
+const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
+
+/// The way to a running child. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct StdioLink {
+    pub(crate) agreed: Agreed,
+    calls: mpsc::Sender<Command>,
+    signals: mpsc::UnboundedSender<Signal>,
+    keys: Arc<AtomicU64>,
+    /// The level that the server was asked for.
+    pub(crate) logs: Arc<LogSwitch>,
+}
+
+impl StdioLink {
+    /// Hands a call to the child's task.
+    pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
+        let key = self.keys.fetch_add(1, Ordering::Relaxed);
+        let (port, exchange) = stdio_call(key, outgoing.wants(), self.signals.clone());
+        // The channel has room for as many calls as a connection can have; when it is full or closed, the port is dropped
+        // and the exchange says that nothing was sent.
+        drop(self.calls.try_send(Command { outgoing, port }));
+        exchange
+    }
+}
+
+/// What the task tells the lifecycle around it.
+#[derive(Debug)]
+pub(crate) enum StdioNews {
+    Ready(StdioLink),
+    Inventory(Inventory),
+    Fault(Fault),
+    Ambiguous,
+    Updated(String),
+    Unclaimed(Notification),
+}
+
+/// Why the task ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) why: String,
+    /// How the next start should ask for the era, where this one taught something.
+    pub(crate) next: Option<EraHint>,
+}
+
+/// How a connection is run.
+#[derive(Clone, Debug)]
+pub(crate) struct StdioOptions {
+    pub(crate) peer: PeerOptions,
+    pub(crate) intake: Intake,
+}
+
+enum Event {
+    /// There is room for the line that is being read, or there will be none.
+    Room(Result<(), NoRoom>),
+    Read(std::io::Result<usize>),
+    Wrote(std::io::Result<usize>),
+    Call(Option<Command>),
+    Signal(Signal),
+    Timeout,
+    Stop,
+}
+
+struct Connection<'a> {
+    metrics: &'a UpstreamMetrics,
+    peer: Peer<Port>,
+    decoder: LineDecoder,
+    /// For the line that is being read.
+    room: Room,
+    /// The line is skipped for want of room.
+    no_room: bool,
+    /// For what the child has not taken.
+    unsent: Room,
+    news: &'a mut (dyn FnMut(StdioNews) + Send),
+    calls_in: mpsc::Sender<Command>,
+    signals_in: mpsc::UnboundedSender<Signal>,
+    /// Since when bytes wait that the child does not take.
+    stalled_since: Option<Instant>,
+    garbage: u32,
+    garbage_since: Instant,
+    ended: Option<Ended>,
+}
+
+/// Runs the protocol over a child's pipes until one of them ends. Dropping the pipes is the caller's first step to stop the
+/// child.
+pub(crate) async fn run(
+    mut stdin: impl AsyncWrite + Unpin,
+    mut stdout: impl AsyncRead + Unpin,
+    options: StdioOptions,
+    metrics: &UpstreamMetrics,
+    stop: &CancellationToken,
+    news: &mut (dyn FnMut(StdioNews) + Send),
+) -> Ended {
+    let (calls_in, mut calls) = mpsc::channel::<Command>(WireId::MAX_SLOTS);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "bounded by the calls in flight: each cancels once and answers what it was asked"
+    )]
+    let (signals_in, mut signals) = mpsc::unbounded_channel::<Signal>();
+    let now = clock::now();
+    let mut connection = Connection {
+        metrics,
+        peer: Peer::new(options.peer, now),
+        room: Room::shared(&options.intake.budget),
+        no_room: false,
+        unsent: Room::new(&options.intake.budget),
+        decoder: LineDecoder::new(options.intake.max_message_bytes),
+        news,
+        calls_in,
+        signals_in,
+        stalled_since: None,
+        garbage: 0,
+        garbage_since: now,
+        ended: None,
+    };
+    loop {
+        let waiting = connection.peer.outgoing().len();
+        let timeout = connection.next_timeout();
+        let Connection { peer, decoder, room, unsent, .. } = &mut connection;
+        unsent.set(waiting);
+        let wanted = decoder.held() + READ_CHUNK;
+        // So many bytes are there before it is known how many more there will be.
+        let may_read = decoder.held() < COUNTED_FROM || room.try_grow_to(wanted).is_ok();
+        let buffer = decoder.buffer();
+        buffer.reserve(READ_CHUNK);
+        // There may be more space than room was taken for.
+        let mut buffer = buffer.limit(READ_CHUNK);
+        let event = tokio::select! {
+            written = stdin.write_buf(peer.outgoing()), if waiting > 0 => Event::Wrote(written),
+            read = stdout.read_buf(&mut buffer), if may_read => Event::Read(read),
+            room = room.grow_to(wanted), if !may_read => Event::Room(room),
+            call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
+            Some(signal) = signals.recv() => Event::Signal(signal),
+            () = clock::sleep_until(timeout) => Event::Timeout,
+            () = stop.cancelled() => Event::Stop,
+        };
+        if let Event::Call(Some(first)) = event {
+            // Whatever else waits goes into the same write.
+            connection.call(first);
+            while connection.peer.outgoing().len() < OUT_HIGH_WATER
+                && let Ok(next) = calls.try_recv()
+            {
+                connection.call(next);
+            }
+        } else if connection.handle(event).is_break() {
+            break;
+        }
+        if connection.drain().is_break() {
+            break;
+        }
+    }
+    let ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None });
+    connection.peer.handle_closed(&ended.why);
+    calls.close();
+    while let Ok(command) = calls.try_recv() {
+        // Never written: these may be sent again by whoever asked.
+        command.port.done(Outcome::Failed(Failure::down()));
+    }
+    ended
+}
+
+impl Connection<'_> {
+    fn call(&mut self, command: Command) {
+        self.peer.handle_call(&command.outgoing, command.port);
+    }
+
+    fn handle(&mut self, event: Event) -> ControlFlow<()> {
+        match event {
+            Event::Read(Ok(0)) => {
+                if self.decoder.finish().is_some() {
+                    (self.news)(StdioNews::Fault(Fault::Garbage));
+                }
+                self.end("its standard output ended")
+            }
+            Event::Read(Err(error)) => self.end(&format!("its standard output failed: {error}")),
+            Event::Wrote(Err(error)) => self.end(&format!("its standard input failed: {error}")),
+            Event::Stop => self.end("stopped"),
+            Event::Read(Ok(bytes)) => {
+                self.metrics.received(bytes);
+                self.lines()
+            }
+            Event::Wrote(Ok(bytes)) => {
+                self.metrics.sent(bytes);
+                self.stalled_since = None;
+                ControlFlow::Continue(())
+            }
+            Event::Call(_) | Event::Room(Ok(())) => ControlFlow::Continue(()),
+            Event::Room(Err(NoRoom)) => {
+                // The other calls must not wait for this one's client.
+                self.decoder.discard();
+                self.no_room = true;
+                self.room.set(0);
+                ControlFlow::Continue(())
+            }
+            Event::Signal(signal) => {
+                match signal {
+                    Signal::Cancel(key) => self.peer.handle_cancel(key),
+                    Signal::Parked(key) => self.peer.handle_parked(key),
+                    Signal::Reply(id, answer) => self.peer.handle_reply(&id, &answer),
+                }
+                ControlFlow::Continue(())
+            }
+            Event::Timeout => {
+                let now = clock::now();
+                if self.stalled_since.is_some_and(|since| now.duration_since(since) >= WRITE_STALL) {
+                    return self.end("it does not read its standard input");
+                }
+                self.peer.handle_timeout(now);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    fn lines(&mut self) -> ControlFlow<()> {
+        let now = clock::now();
+        // Bounded by the size of one read, after which the writer has its turn again.
+        while let Some(line) = self.decoder.next_line() {
+            match line {
+                Line::Full(line) if self.room.try_grow_to(line.len()).is_ok() => {
+                    self.peer.handle_line(self.room.keep(line), now);
+                }
+                // It came whole, before its size was known.
+                Line::Full(line) => self.peer.handle_skipped(&line, &NoRoom.failure(Executed::Unknown), now),
+                Line::Oversize { prefix, .. } => {
+                    let no_room = std::mem::take(&mut self.no_room);
+                    let failure = if no_room { NoRoom.failure(Executed::Unknown) } else { Failure::too_large() };
+                    self.peer.handle_skipped(&prefix, &failure, now);
+                }
+            }
+        }
+        self.room.set(self.decoder.held());
+        ControlFlow::Continue(())
+    }
+
+    /// Passes the peer's news on.
+    fn drain(&mut self) -> ControlFlow<()> {
+        self.metrics.reserved(self.peer.taken());
+        while let Some(event) = self.peer.poll_event() {
+            match event {
+                PeerEvent::Ready(agreed) => {
+                    let link = StdioLink {
+                        agreed,
+                        calls: self.calls_in.clone(),
+                        signals: self.signals_in.clone(),
+                        keys: Arc::default(),
+                        logs: Arc::default(),
+                    };
+                    (self.news)(StdioNews::Ready(link));
+                }
+                PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
+                PeerEvent::Ambiguous => (self.news)(StdioNews::Ambiguous),
+                PeerEvent::Unclaimed(notice) => (self.news)(StdioNews::Unclaimed(notice)),
+                PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),
+                PeerEvent::Fault(fault) => {
+                    (self.news)(StdioNews::Fault(fault));
+                    if matches!(fault, Fault::Garbage | Fault::MalformedReply) && self.too_much_garbage() {
+                        return self.end("it writes lines that are no messages");
+                    }
+                }
+                PeerEvent::Failed { why, next } => {
+                    self.ended = Some(Ended { why, next: Some(next) });
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        if self.peer.outgoing().is_empty() {
+            self.stalled_since = None;
+        } else if self.stalled_since.is_none() {
+            self.stalled_since = Some(clock::now());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn too_much_garbage(&mut self) -> bool {
+        let now = clock::now();
+        if now.duration_since(self.garbage_since) > GARBAGE_WINDOW {
+            (self.garbage, self.garbage_since) = (0, now);
+        }
+        self.garbage += 1;
+        self.garbage > GARBAGE_LIMIT
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let stall = self.stalled_since.map(|since| since + WRITE_STALL);
+        [self.peer.poll_timeout(), stall].into_iter().flatten().min()
+    }
+
+    fn end(&mut self, why: &str) -> ControlFlow<()> {
+        self.ended = Some(Ended { why: why.to_owned(), next: None });
+        ControlFlow::Break(())
+    }
+}

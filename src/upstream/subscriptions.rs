@@ -1,0 +1,419 @@
+//! Resources that are watched on one lane, and by whom. The lock guards the table, one operation at a time.
+//!
+//! A legacy server is asked once for each URI. A modern one has a stream for all of them: when they change, the new stream is
+//! acknowledged before the old one is closed. After a lane was opened anew nobody knows what was missed, so everything counts as
+//! updated.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::task_group::TaskGroup;
+use crate::engine::call::{Outcome, Outgoing};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::version::Era;
+use crate::policy::Permit;
+use crate::upstream::exchange::{Exchange, ExchangeEvent};
+use crate::upstream::handle::{Handle, Link};
+use crate::upstream::session::LaneUse;
+use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long a server may take to confirm.
+const CONFIRM: Duration = Duration::from_secs(5);
+/// How long to wait before a stream of updates is opened again.
+const REOPEN: Duration = Duration::from_secs(2);
+/// Updates that one client is told of at once; with more waiting, the rest is told with the next.
+const MAX_DIRTY: usize = 4096;
+
+/// Whom updates are for: one client's stream.
+#[derive(Debug, Default)]
+pub(crate) struct Watcher {
+    dirty: Mutex<BTreeSet<String>>,
+    changed: Notify,
+}
+
+impl Watcher {
+    fn mark(&self, uri: String) {
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        if dirty.len() < MAX_DIRTY {
+            dirty.insert(uri);
+        }
+        self.changed.notify_one();
+    }
+
+    /// The URIs that have changed since, as the client knows them. Cancel-safe.
+    pub(crate) async fn updated(&self) -> Vec<String> {
+        loop {
+            let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+            if !dirty.is_empty() {
+                return dirty.into_iter().collect();
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+/// One client's interest in one resource.
+#[derive(Debug)]
+struct Watch {
+    id: u64,
+    exposed: String,
+    watcher: Weak<Watcher>,
+    permit: Arc<Permit>,
+}
+
+/// The table of one lane.
+#[derive(Debug, Default)]
+pub(crate) struct Updates {
+    /// By the URI as its server knows it.
+    watched: Mutex<HashMap<String, Vec<Watch>>>,
+    /// One change at a time goes upstream. Holds the stream of a modern server.
+    upstream: tokio::sync::Mutex<Option<CancellationToken>>,
+}
+
+/// Why a resource is not watched.
+#[derive(Debug)]
+pub(crate) enum Unwatched {
+    /// The server does not tell of updates of this one.
+    NotOffered,
+    /// The server's own error.
+    Refused(RawJson),
+    /// No answer.
+    Silent,
+}
+
+/// A watch; dropping it ends it, upstream too where it was the last.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    handle: Arc<Handle>,
+    lane: LaneUse,
+    tasks: TaskGroup,
+    original: String,
+    id: u64,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if let Some(permit) = self.lane.updates.forget(&self.original, self.id) {
+            let (handle, lane, original) = (Arc::clone(&self.handle), self.lane.clone(), self.original.clone());
+            let tasks = self.tasks.clone();
+            self.tasks
+                .spawn("unsubscribe", async move { lane.updates.end(&handle, &lane, original, &permit, tasks).await });
+        }
+    }
+}
+
+/// What is to be watched.
+pub(crate) struct Target {
+    /// As the server knows it, and as the client does.
+    pub(crate) original: String,
+    pub(crate) exposed: String,
+    pub(crate) permit: Permit,
+}
+
+impl Updates {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Watch>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is watched, as the server knows it.
+    pub(crate) fn uris(&self) -> Vec<String> {
+        let mut uris: Vec<String> = self.lock().keys().cloned().collect();
+        uris.sort_unstable();
+        uris
+    }
+
+    /// The server says that a resource has changed: the one that is watched, or a part of it.
+    pub(crate) fn updated(&self, uri: &str) {
+        let watched = self.lock();
+        for (original, watches) in watched.iter().filter(|(original, _)| is_part_of(uri, original)) {
+            for watch in watches {
+                if let Some(watcher) = watch.watcher.upgrade() {
+                    // What the client sees before the URI of the server stands before its parts too.
+                    let before = watch.exposed.strip_suffix(original.as_str()).unwrap_or_default();
+                    watcher.mark(format!("{before}{uri}"));
+                }
+            }
+        }
+    }
+
+    fn all_updated(&self) {
+        for uri in self.uris() {
+            self.updated(&uri);
+        }
+    }
+
+    /// The last watch of a resource hands back its permit.
+    fn forget(&self, original: &str, id: u64) -> Option<Arc<Permit>> {
+        let mut watched = self.lock();
+        let watches = watched.get_mut(original)?;
+        let at = watches.iter().position(|watch| watch.id == id)?;
+        let permit = watches.swap_remove(at).permit;
+        let last = watches.is_empty();
+        if last {
+            watched.remove(original);
+        }
+        last.then_some(permit)
+    }
+
+    /// Begins to watch a resource.
+    ///
+    /// # Errors
+    /// [`Unwatched`].
+    pub(crate) async fn watch(
+        handle: &Arc<Handle>,
+        lane: &LaneUse,
+        link: &Link,
+        target: Target,
+        watcher: &Arc<Watcher>,
+        tasks: &TaskGroup,
+    ) -> Result<Watching, Unwatched> {
+        if !link.agreed().offers.subscriptions {
+            return Err(Unwatched::NotOffered);
+        }
+        let Target { original, exposed, permit } = target;
+        let permit = Arc::new(permit);
+        let updates = &lane.updates;
+        let mut upstream = updates.upstream.lock().await;
+        let first = {
+            let mut watched = updates.lock();
+            let watches = watched.entry(original.clone()).or_default();
+            let first = watches.is_empty();
+            let id = watches.last().map_or(0, |last| last.id) + 1;
+            let (watcher, permit) = (Arc::downgrade(watcher), Arc::clone(&permit));
+            watches.push(Watch { id, exposed, watcher, permit });
+            (first, id)
+        };
+        let (first, id) = first;
+        // From here on the end of this value ends the watch.
+        let (handle, lane) = (Arc::clone(handle), lane.clone());
+        let watching = Watching { handle, lane, tasks: tasks.clone(), original, id };
+        if first {
+            match link.agreed().revision.era() {
+                Era::Legacy => {
+                    let outcome = ask(&watching.handle, link, &permit, Method::ResourcesSubscribe, &watching.original);
+                    match tokio::time::timeout(CONFIRM, outcome).await {
+                        Ok(Outcome::Result { .. }) => {}
+                        Ok(Outcome::Error { raw }) => return Err(Unwatched::Refused(raw)),
+                        Ok(Outcome::Failed(_)) | Err(_) => return Err(Unwatched::Silent),
+                    }
+                }
+                Era::Modern => {
+                    let Watching { handle, lane, tasks, original, .. } = &watching;
+                    let honoured = updates.listen(handle, lane, link, &permit, &mut upstream, tasks).await?;
+                    if !honoured.contains(original) {
+                        return Err(Unwatched::NotOffered);
+                    }
+                }
+            }
+        }
+        drop(upstream);
+        Ok(watching)
+    }
+
+    /// Nobody watches this resource any more.
+    async fn end(
+        &self,
+        handle: &Arc<Handle>,
+        lane: &LaneUse,
+        original: String,
+        permit: &Arc<Permit>,
+        tasks: TaskGroup,
+    ) {
+        let mut upstream = self.upstream.lock().await;
+        // Somebody may have begun meanwhile.
+        if self.lock().contains_key(&original) {
+            return;
+        }
+        let Some(link) = lane.open_link() else { return };
+        if link.agreed().revision.era() == Era::Legacy {
+            let outcome = ask(handle, &link, permit, Method::ResourcesUnsubscribe, &original);
+            // A server that does not answer goes on telling, and is not listened to.
+            drop(tokio::time::timeout(CONFIRM, outcome).await);
+        } else if self.lock().is_empty() {
+            if let Some(stream) = upstream.take() {
+                stream.cancel();
+            }
+        } else {
+            // The old stream stays where no new one can be had.
+            drop(self.listen(handle, lane, &link, permit, &mut upstream, &tasks).await);
+        }
+    }
+
+    /// Opens a stream for everything that is watched, then closes the one before it. The URIs that the server honours.
+    async fn listen(
+        &self,
+        handle: &Arc<Handle>,
+        lane: &LaneUse,
+        link: &Link,
+        permit: &Arc<Permit>,
+        current: &mut Option<CancellationToken>,
+        tasks: &TaskGroup,
+    ) -> Result<Vec<String>, Unwatched> {
+        let (exchange, honoured) = open_stream(handle, link, permit, &self.uris()).await?;
+        let token = CancellationToken::new();
+        if let Some(before) = current.replace(token.clone()) {
+            before.cancel();
+        }
+        let (handle, lane, permit) = (Arc::clone(handle), lane.clone(), Arc::clone(permit));
+        let stop = tasks.stop_token().clone();
+        tasks.spawn("resource updates", async move {
+            tokio::select! {
+                () = follow(&handle, &lane, &permit, exchange) => {}
+                () = token.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        Ok(honoured)
+    }
+
+    /// The lane was opened anew: a legacy server has forgotten what is watched.
+    pub(crate) async fn restore(&self, handle: &Arc<Handle>, link: &Link) {
+        if link.agreed().revision.era() == Era::Modern {
+            return;
+        }
+        let _turn = self.upstream.lock().await;
+        let watched: Vec<(String, Arc<Permit>)> = {
+            let watched = self.lock();
+            let first = |watches: &Vec<Watch>| watches.first().map(|watch| Arc::clone(&watch.permit));
+            watched.iter().filter_map(|(uri, watches)| Some((uri.clone(), first(watches)?))).collect()
+        };
+        for (uri, permit) in &watched {
+            let outcome = ask(handle, link, permit, Method::ResourcesSubscribe, uri);
+            if !matches!(tokio::time::timeout(CONFIRM, outcome).await, Ok(Outcome::Result { .. })) {
+                tracing::warn!(upstream.name = %handle.name, "a resource is not watched any more after a new start");
+            }
+        }
+        if !watched.is_empty() {
+            self.all_updated();
+        }
+    }
+}
+
+/// Whether one URI is the other or lies below it.
+fn is_part_of(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole)
+        .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#']))
+}
+
+fn outgoing(method: Method, body: RawObject) -> Outgoing {
+    Outgoing { body, ..Outgoing::own(method, Meta::default()) }
+}
+
+/// Asks a legacy server to begin or to end.
+async fn ask(handle: &Handle, link: &Link, permit: &Permit, method: Method, uri: &str) -> Outcome {
+    let mut body = RawObject::default();
+    body.set("uri", RawJson::string(uri));
+    let mut exchange = handle.call(link, permit, outgoing(method, body), &ParamHeaders::default());
+    loop {
+        if let ExchangeEvent::Done(outcome) = exchange.next().await {
+            return outcome;
+        }
+    }
+}
+
+/// Opens a modern server's stream of updates and waits for the acknowledgement.
+async fn open_stream(
+    handle: &Handle,
+    link: &Link,
+    permit: &Permit,
+    uris: &[String],
+) -> Result<(Exchange, Vec<String>), Unwatched> {
+    let list: Vec<String> = uris.iter().map(|uri| RawJson::string(uri).text().into_owned()).collect();
+    let mut body = RawObject::default();
+    body.set("notifications", RawJson::trusted(format!(r#"{{"resourceSubscriptions":[{}]}}"#, list.join(","))));
+    let mut exchange = handle.call(link, permit, outgoing(Method::Listen, body), &ParamHeaders::default());
+    let acknowledged = async {
+        loop {
+            match exchange.next().await {
+                ExchangeEvent::Notice(notice) if notice.method == "notifications/subscriptions/acknowledged" => {
+                    let params = notice.params.and_then(|raw| RawObject::parse(&raw).ok()).unwrap_or_default();
+                    let filter = params.get("notifications").and_then(|raw| RawObject::parse(raw).ok());
+                    let uris = filter.and_then(|f| f.get("resourceSubscriptions")?.parse::<Vec<String>>().ok());
+                    return Ok(uris.unwrap_or_default());
+                }
+                ExchangeEvent::Done(Outcome::Error { raw }) => return Err(Unwatched::Refused(raw)),
+                ExchangeEvent::Done(Outcome::Result { .. } | Outcome::Failed(_)) => return Err(Unwatched::Silent),
+                ExchangeEvent::Notice(_)
+                | ExchangeEvent::Progress(_)
+                | ExchangeEvent::Log(_)
+                | ExchangeEvent::Ask(_)
+                | ExchangeEvent::Withdrawn(_)
+                | ExchangeEvent::Alive => {}
+            }
+        }
+    };
+    let uris = tokio::time::timeout(CONFIRM, acknowledged).await.unwrap_or(Err(Unwatched::Silent))?;
+    Ok((exchange, uris))
+}
+
+/// Passes updates on for as long as anybody watches; a stream that ends is opened again.
+async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Exchange) {
+    loop {
+        match exchange.next().await {
+            ExchangeEvent::Notice(notice) if notice.method == "notifications/resources/updated" => {
+                if let Some(uri) = updated_uri(notice.params.as_ref()) {
+                    lane.updates.updated(&uri);
+                }
+            }
+            ExchangeEvent::Done(_) => {
+                drop(exchange);
+                exchange = loop {
+                    tokio::time::sleep(REOPEN).await;
+                    let Some(link) = lane.open_link() else { continue };
+                    let uris = lane.updates.uris();
+                    if let Ok((exchange, _)) = open_stream(handle, &link, permit, &uris).await {
+                        break exchange;
+                    }
+                };
+                lane.updates.all_updated();
+            }
+            ExchangeEvent::Notice(_)
+            | ExchangeEvent::Progress(_)
+            | ExchangeEvent::Log(_)
+            | ExchangeEvent::Ask(_)
+            | ExchangeEvent::Withdrawn(_)
+            | ExchangeEvent::Alive => {}
+        }
+    }
+}
+
+/// The URI in a notification of an update.
+pub(crate) fn updated_uri(params: Option<&RawJson>) -> Option<String> {
+    RawObject::parse(params?).ok()?.string("uri")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_resource_lie_below_it() {
+        for (uri, whole, want) in [
+            ("file:///a", "file:///a", true),
+            ("file:///a/b", "file:///a", true),
+            ("file:///a/b", "file:///a/", true),
+            ("file:///ab", "file:///a", false),
+            ("file:///", "file:///a", false),
+            ("x://r?v=2", "x://r", true),
+        ] {
+            assert_eq!(is_part_of(uri, whole), want, "{uri} of {whole}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watcher_is_told_of_each_resource_once() {
+        let watcher = Watcher::default();
+        for uri in ["b", "a", "b"] {
+            watcher.mark(uri.to_owned());
+        }
+        assert_eq!(watcher.updated().await, ["a", "b"]);
+        let none = tokio::time::timeout(Duration::from_millis(10), watcher.updated()).await;
+        assert!(none.is_err(), "nothing is told twice");
+    }
+}
