@@ -37,11 +37,11 @@ use crate::base::task_group::TaskGroup;
 use crate::config::Limits;
 use crate::listener::address::Network;
 use crate::listener::body::Attended;
+use crate::listener::body::close_if_dismissed;
 use crate::listener::coded::Coded;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits, Standing};
 use crate::listener::pace::{Paced, Patience};
-use crate::serve::http_server::close_if_dismissed;
 
 pub(crate) mod desk;
 mod events;

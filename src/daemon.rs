@@ -3,4 +3,5 @@
 pub(crate) mod admin;
 pub(crate) mod file_watch;
 pub(crate) mod gateway;
+pub(crate) mod listen;
 pub(crate) mod systemd;

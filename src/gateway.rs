@@ -1,17 +1,21 @@
 //! One request of a client, from admission to its answer: routing, decision, approval, call. Any transport, any era.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): the rendered lists of a snapshot
-//! ([`snapshot`]), watched resources ([`subscriptions`]), questions to one client ([`question::client_requests`]), what each
+//! ([`snapshot`]), watched resources ([`watched`]), questions to one client ([`question::client_requests`]), what each
 //! caller holds ([`quota`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
+pub(crate) mod answer;
 pub(crate) mod awaiting_approval;
 pub(crate) mod call;
+pub(crate) mod client;
 pub(crate) mod dry_run;
 pub(crate) mod gate;
 pub(crate) mod question;
 pub(crate) mod quota;
+mod request;
 pub(crate) mod service;
 pub(crate) mod snapshot;
-pub(crate) mod subscriptions;
+mod subscriptions;
 pub(crate) mod supervisor;
 pub(crate) mod turned_away;
+pub(crate) mod watched;

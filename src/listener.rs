@@ -8,4 +8,6 @@ pub(crate) mod descriptors;
 pub(crate) mod guard;
 pub(crate) mod lobby;
 pub(crate) mod pace;
+pub(crate) mod pieces;
 pub(crate) mod press;
+pub(crate) mod reply;

@@ -58,6 +58,9 @@ pub(crate) use crate::wire::digest::Digest;
 use self::limit::Limit;
 use self::rule::{Problems, Rule, Subject, Truth};
 
+/// The caller of this machine's own user, which the generated token stands for too. No configuration has to name it.
+pub(crate) const LOCAL: &str = "local";
+
 /// What stands in place of a rule's id when no rule decided.
 pub(crate) const DEFAULT_RULE: &str = "default";
 

@@ -5,14 +5,14 @@
 
 pub(crate) mod endpoint;
 pub(crate) mod feed;
+pub(crate) mod front;
 pub(crate) mod http_response;
 pub(crate) mod http_server;
 pub(crate) mod legacy_sse;
 pub(crate) mod lines;
 pub(crate) mod modern;
 pub(crate) mod pages;
-pub(crate) mod pieces;
 pub(crate) mod replay;
-pub(crate) mod reply;
+mod request_body;
 pub(crate) mod session_stream;
 pub(crate) mod sessions;

@@ -7,6 +7,7 @@ pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod db;
 pub(crate) mod directory;
+mod files;
 pub(crate) mod leases;
 pub(crate) mod pins;
 pub(crate) mod recent;

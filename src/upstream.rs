@@ -1,21 +1,33 @@
 //! Upstreams as the rest of the program sees them: a handle that takes calls, whatever is behind it.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): an upstream's sessions ([`session`]), a legacy
-//! HTTP session's calls ([`http`]), watched resources ([`subscriptions`]), parked calls ([`parked`]).
+//! HTTP session's calls ([`http`]), watched resources ([`updates`]), parked calls ([`parks`]).
 
 pub(crate) mod actor;
 pub(crate) mod answer;
 pub(crate) mod client;
+pub(crate) mod context;
+pub(crate) mod conversation;
+pub(crate) mod event;
 pub(crate) mod exchange;
 pub(crate) mod handle;
 pub(crate) mod http;
 pub(crate) mod http_actor;
+pub(crate) mod http_parts;
 pub(crate) mod initialize;
+pub(crate) mod line_call;
+pub(crate) mod link;
 pub(crate) mod parked;
+pub(crate) mod parks;
 pub(crate) mod process;
+pub(crate) mod remote;
 pub(crate) mod resume;
+pub(crate) mod sent;
 pub(crate) mod session;
+pub(crate) mod session_news;
+pub(crate) mod spawner;
 pub(crate) mod sse;
 pub(crate) mod stdio;
 pub(crate) mod subscriptions;
 pub(crate) mod task;
+pub(crate) mod updates;

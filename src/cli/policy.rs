@@ -5,9 +5,9 @@ use clap::Args;
 use super::output::{Failure, print};
 use super::{Common, NO, OK, USAGE, source};
 use crate::gateway::dry_run::{Trial, Verdict, decide_once};
-use crate::gateway::service::LOCAL;
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;
+use crate::policy::LOCAL;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 

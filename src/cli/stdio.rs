@@ -10,7 +10,7 @@ use super::source::{self, Loaded};
 use super::{CONFIG, Common, OK, SOFTWARE, StdioArgs, USAGE, daemon, relay, serve};
 use crate::config::{Filter, Profile};
 use crate::daemon::gateway::Gateway;
-use crate::gateway::service::LOCAL;
+use crate::policy::LOCAL;
 use crate::serve::lines;
 use crate::store::audit::chain_of_its_own;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
+use crate::policy::LOCAL;
 
 use super::file::{Node, Table};
 use super::secret::{self, Secret};
@@ -42,8 +43,6 @@ const MIN_TOKEN_LENGTH: usize = 16;
 const MIN_KEY_LENGTH: usize = 32;
 /// Longest name of a caller, in bytes; it stands in each audit line.
 const MAX_CALLER_LENGTH: usize = 64;
-/// The caller that the generated token and our own uid stand for.
-const LOCAL: &str = "local";
 
 /// Builds everything; wrong parts have their defaults, since the problems refuse the whole.
 pub(super) fn config(mut root: Table<'_>) -> Config {

@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::policy::{Annotations, Evidence};
+use crate::store::recent::DecisionView;
 
 /// Unix seconds.
 pub(crate) type Wall = u64;
@@ -215,18 +216,4 @@ pub(crate) struct UpstreamView {
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,
     pub(crate) last_error: Option<Arc<String>>,
-}
-
-/// One decision of the policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DecisionView {
-    pub(crate) at: Wall,
-    /// `allow`, `ask`, `deny` or `limit`.
-    pub(crate) decision: &'static str,
-    pub(crate) caller: String,
-    pub(crate) kind: &'static str,
-    /// The canonical name.
-    pub(crate) item: String,
-    pub(crate) rule: String,
-    pub(crate) why: &'static str,
 }

@@ -14,7 +14,7 @@ use super::desk::Part;
 use super::session::Visitor;
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
-use crate::serve::reply;
+use crate::listener::reply;
 
 /// Changes within this time are told together.
 const GATHER: Duration = Duration::from_millis(300);

@@ -9,8 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{
-    Approval, DecisionView, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply,
-    UpstreamView, Wall,
+    Approval, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply, UpstreamView, Wall,
 };
 use super::text::indented;
 use crate::gateway::service::Service;
@@ -19,7 +18,8 @@ use crate::mcp::method::List;
 use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId};
 use crate::policy::{self, Digest, Evidence};
 use crate::store::pins::{self, PinKind, Pins};
-use crate::upstream::handle::LinkState;
+use crate::store::recent::DecisionView;
+use crate::upstream::link::LinkState;
 
 /// Who answers, in grants and in the audit log.
 const BY: &str = "console";

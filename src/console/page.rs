@@ -2,10 +2,11 @@
 
 use askama::Template;
 
-use super::desk::{Approval, DecisionView, Ending, GrantView, LifetimeView, PinState, PinView, UpstreamView, Wall};
+use super::desk::{Approval, Ending, GrantView, LifetimeView, PinState, PinView, UpstreamView, Wall};
 use super::session::Notice;
 use super::text::{Piece, PieceKind, ago, block, counted, diff, json, moment, span, visible};
 use crate::policy::{Annotations, Evidence};
+use crate::store::recent::DecisionView;
 use crate::wire::foreign::hidden_in;
 
 /// The page that is looked at, for the navigation.

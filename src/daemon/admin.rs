@@ -20,18 +20,20 @@ use crate::base::tally::Tally;
 use crate::config::guard;
 use crate::daemon::gateway::Gateway;
 use crate::engine::route::Params;
+use crate::gateway::answer::Answer;
+use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::LiveEvent;
+use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
-use crate::gateway::service::{Answer, ClientContext, Handled};
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
+use crate::listener::pieces::Pieces;
 use crate::listener::press::Pressed;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::policy::Policy;
 use crate::serve::lines;
-use crate::serve::pieces::Pieces;
-use crate::upstream::handle::LinkState;
+use crate::upstream::link::LinkState;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
@@ -352,7 +354,10 @@ fn status(gateway: &Gateway) -> RawJson {
             }
             out.set("incarnation", number(handle.incarnation.load(Ordering::Relaxed)));
             out.set("sessions", number(handle.lanes.len() as u64));
-            out.set("one-at-a-time", RawJson::trusted(if handle.main.turns.are_taken() { "true" } else { "false" }));
+            out.set(
+                "one-at-a-time",
+                RawJson::trusted(if handle.main.news.turns.are_taken() { "true" } else { "false" }),
+            );
             out.set("restarts", number(handle.main.restarts.load(Ordering::Relaxed)));
             out.set("in-flight", number(handle.in_flight.load(Ordering::Relaxed)));
             out.set("tools", items(List::Tools));

@@ -7,35 +7,25 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::base::queue::Queue;
-use crate::base::tally::Tally;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
-use crate::console::live_desk::LiveDesk;
-use crate::console::{self, Console};
-use crate::daemon::admin;
+use crate::console::Console;
 use crate::daemon::systemd;
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::gateway::quota::{ShareLimits, Shares};
-use crate::gateway::service::{LOCAL, MAX_ASKING, STATELESS, Service};
+use crate::gateway::service::{MAX_ASKING, Service};
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
-use crate::listener::address::Failures;
-use crate::listener::descriptors::Room;
-use crate::listener::guard::Guard;
-use crate::listener::lobby::{Lobby, LobbyLimits};
 use crate::policy::{CallerLimiter, Entry};
-use crate::serve::http_server::{Front, accept};
 use crate::serve::lines::LineClient;
-use crate::serve::pages::{self, Served};
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Ledger;
 use crate::store::audit::{self, Audit, OpenError};
@@ -45,9 +35,9 @@ use crate::store::leases::Leases;
 use crate::store::pins::{PinChange, PinKind, Pins};
 use crate::store::recent::Recent;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::actor::Intake;
 use crate::upstream::client::HttpClient;
-use crate::upstream::parked::Parks;
+use crate::upstream::parks::Parks;
+use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
 
 /// After the drain: how long what was given up may take to say so.
@@ -106,20 +96,9 @@ pub(crate) struct Gateway {
     /// Set when it listens.
     pub(crate) console: OnceLock<Arc<Console>>,
     pub(crate) pins: Pins,
-    store: Option<Store>,
+    pub(super) store: Option<Store>,
     reloading: Mutex<()>,
     drain_timeout: Duration,
-}
-
-/// Where the gateway can be reached.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Addresses {
-    pub(crate) endpoints: Vec<String>,
-    pub(crate) metrics: Option<SocketAddr>,
-    /// The console's own address, where it is on.
-    pub(crate) console: Option<Arc<str>>,
-    /// The file that holds the access token, where one is asked for.
-    pub(crate) token_file: Option<PathBuf>,
 }
 
 impl Gateway {
@@ -181,7 +160,7 @@ impl Gateway {
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
         let ledger = Arc::new(ledger);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
-        let (turned_away, watch) = turned_away::queue();
+        let (turned_away, watch) = turned_away::watch::queue();
         let service = Arc::new(Service {
             turned_away,
             snapshots: Arc::clone(&supervised.snapshots),
@@ -249,156 +228,6 @@ impl Gateway {
             bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
             max_uris: limits.uris_per_stream,
         }
-    }
-
-    /// Opens the HTTP listeners of the configuration.
-    ///
-    /// # Errors
-    /// [`StartError`]; nothing listens then.
-    pub(crate) async fn listen(&self) -> Result<Addresses, StartError> {
-        let config = Arc::clone(&self.service.snapshots.load().config);
-        let mut addresses = Addresses::default();
-        let mut listeners = Vec::new();
-        for address in &config.server.listen {
-            listeners.push(bind(*address).await?);
-        }
-        let metrics = match config.metrics {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
-        let console = match config.console.listen {
-            Some(address) => {
-                let bound = console::bind(address, config.console.chosen).await;
-                Some(bound.map_err(|source| StartError::Listen { address, source })?)
-            }
-            None => None,
-        };
-        let bound = listeners.iter().chain(&metrics).chain(&console).map(|(_, local)| local.port());
-        self.service.ports.get_or_init(|| bound.collect());
-        let tokens = match &config.server.auth {
-            Auth::None => None,
-            Auth::Token { tokens } => Some(self.tokens(tokens, &mut addresses)?),
-        };
-        let failures = Arc::new(Failures::new(&config.server.limits, many_callers(&config)));
-        let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + admin::DESCRIPTORS;
-        let room = Room::make(&config.server.limits, listeners.len(), config.upstreams.len(), fixed);
-        let limits = room.fit(&config.server.limits);
-        for (listener, local) in listeners {
-            let server = &config.server;
-            let guard =
-                Guard::new(local, &server.allowed_hosts, &server.allowed_origins, tokens.clone(), &server.limits);
-            addresses.endpoints.push(format!("http://{local}{}", server.endpoint));
-            let front = Arc::new(Front {
-                service: Arc::clone(&self.service),
-                sessions: Arc::clone(&self.sessions),
-                guard,
-                endpoint: server.endpoint.clone(),
-                legacy_sse: server.legacy_sse,
-                settled: self.supervised.settled.clone(),
-                bounds: Bounds { depth: server.limits.depth, nodes: server.limits.nodes },
-                max_body_bytes: server.limits.body_bytes,
-                body_time: server.limits.body_timeout,
-                keepalive: server.limits.keepalive,
-                lobby: Lobby::new(
-                    "mcp",
-                    LobbyLimits { all: limits.anonymous_connections, per_origin: limits.connections_per_ip },
-                    Some(self.service.metrics.clone()),
-                ),
-                places: Arc::new(Semaphore::new(limits.connections)),
-                full: Tally::default(),
-                failures: Arc::clone(&failures),
-                limits: limits.clone(),
-            });
-            self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
-        }
-        if let Some((listener, local)) = metrics {
-            addresses.metrics = Some(local);
-            self.serve_pages(listener, local, &config);
-        }
-        if let Some((listener, local)) = console {
-            addresses.console = Some(self.serve_console(listener, local)?);
-        }
-        let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
-        let (ledger, life) = (Arc::clone(&self.service.ledger), config.server.limits.session_max);
-        self.service.tasks.spawn("sweep", async move {
-            let mut begun = clock::now();
-            while tokio::time::timeout(Duration::from_secs(60), draining.cancelled()).await.is_err() {
-                sessions.sweep();
-                // What was allowed for the session of a client without one lasts no longer than a session may.
-                if clock::now().duration_since(begun) >= life {
-                    begun = clock::now();
-                    ledger.session_ended(STATELESS);
-                }
-            }
-        });
-        Ok(addresses)
-    }
-
-    fn tokens(
-        &self,
-        named: &[(String, crate::config::secret::Secret)],
-        addresses: &mut Addresses,
-    ) -> Result<Vec<(String, Arc<str>)>, StartError> {
-        let mut tokens: Vec<(String, Arc<str>)> =
-            named.iter().map(|(caller, token)| (token.expose().to_owned(), Arc::from(caller.as_str()))).collect();
-        if let Some(store) = &self.store {
-            let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
-            let (token, path) = store.token().map_err(failed)?;
-            tokens.push((token, Arc::from(LOCAL)));
-            addresses.token_file = Some(path);
-        }
-        Ok(tokens)
-    }
-
-    fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {
-        let token = match &self.store {
-            Some(store) => {
-                let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
-                store.console_token().map_err(failed)?
-            }
-            // Nobody can know it: links are the only way in.
-            None => Store::fresh_token(),
-        };
-        let desk =
-            Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
-        let console = Console::new(desk, &token, local, self.service.draining.clone());
-        let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
-        let base = Arc::clone(console.base());
-        self.service.console.get_or_init(|| base.to_string());
-        let lobby = Lobby::new("console", console::ANONYMOUS, Some(self.service.metrics.clone()));
-        self.service.tasks.spawn("console", console::serve(console, listener, lobby, self.service.tasks.clone()));
-        Ok(base)
-    }
-
-    fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config) {
-        let service = Arc::clone(&self.service);
-        let sessions = Arc::clone(&self.sessions);
-        let pages = move |path: &str| match path {
-            "/metrics" => {
-                let buffered = (service.budget.used(), service.budget.limit());
-                service.metrics.observe(sessions.len(), service.queued.len(), buffered);
-                Some((http::StatusCode::OK, service.metrics.render()))
-            }
-            "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),
-            "/readyz" if service.draining.is_cancelled() => {
-                Some((http::StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()))
-            }
-            "/readyz" => Some((http::StatusCode::OK, "ready\n".to_owned())),
-            _ => None,
-        };
-        let guard = Guard::new(
-            local,
-            &config.server.allowed_hosts,
-            &config.server.allowed_origins,
-            None,
-            &config.server.limits,
-        );
-        // The pages outlive the drain, so that a scraper sees it.
-        let stop = self.service.giving_up.clone();
-        let tasks = self.supervised.tasks.clone();
-        let lobby = Lobby::new("metrics", pages::CONNECTIONS, Some(self.service.metrics.clone()));
-        let served = Served { pages: Box::new(pages), guard };
-        tasks.spawn("pages", pages::serve(listener, lobby, served, tasks.clone(), stop));
     }
 
     /// Reads the configuration again and puts it in force, all or nothing. Returns what changed.
@@ -475,11 +304,4 @@ fn pin_changed(change: &PinChange, ledger: &Ledger, audit: &Audit) {
 pub(crate) fn many_callers(config: &Config) -> bool {
     let named = matches!(&config.server.auth, Auth::Token { tokens } if !tokens.is_empty());
     named || !config.admin.users.is_empty() || config.admin.group.is_some()
-}
-
-async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |source| StartError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    Ok((listener, local))
 }

@@ -13,10 +13,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Reason};
-use crate::gateway::call::{CallLabels, LiveCall, LiveEvent};
+use crate::gateway::answer::{Answer, CallLabels, refused};
+use crate::gateway::call::{LiveCall, LiveEvent};
+use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::{Asker, Question};
 use crate::gateway::quota::Place;
-use crate::gateway::service::{Answer, ClientContext, Handled, Service, refused};
+use crate::gateway::service::Service;
 use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
@@ -31,6 +33,16 @@ use crate::wire::raw::{RawJson, RawObject};
 pub(crate) const CONSENT_KEY: &str = "gw.consent";
 /// How long the repeated request of a modern client waits for what happens on the page, before it is asked again.
 const PAGE_WAIT: Duration = Duration::from_secs(20);
+
+/// What became of a request.
+pub(crate) enum Handled {
+    Answer(Answer),
+    Call(Box<ClientCall>),
+    /// An answer that takes a moment.
+    Later(BoxFuture<'static, Answer>),
+    /// The gateway itself is full; HTTP says 503.
+    Overloaded,
+}
 
 /// One call of a client. Dropping it before the answer cancels it.
 #[expect(clippy::large_enum_variant, reason = "nearly every call is of the large kind, and in a box already")]

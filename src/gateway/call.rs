@@ -13,13 +13,14 @@ use crate::engine::ask::{ServerRequest, refused as refused_question, unable};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
+use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::gate::Gate;
 use crate::gateway::question::as_result::{Inquiry, input_required};
 use crate::gateway::question::client_requests::Asker;
 use crate::gateway::question::forwarded::{Relay, Relayable};
 use crate::gateway::question::on_stream::{Dialogue, Step};
 use crate::gateway::quota::Place;
-use crate::gateway::service::{Answer, Service, refused};
+use crate::gateway::service::Service;
 use crate::gateway::snapshot::View;
 use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
 use crate::mcp::log::{LogLevel, shown};
@@ -27,8 +28,9 @@ use crate::mcp::method::Method;
 use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Entry, Event, Kind, Permit};
-use crate::telemetry::metrics::{MethodLabel, OutcomeLabel};
-use crate::upstream::exchange::{Exchange, ExchangeEvent};
+use crate::telemetry::metrics::OutcomeLabel;
+use crate::upstream::event::ExchangeEvent;
+use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::parked::ParkId;
 use crate::upstream::session::{LaneUse, Wants};
@@ -46,15 +48,6 @@ pub(crate) use self::outcome::translate;
 pub(crate) use self::tasked::TaskWay;
 
 use self::outcome::is_tool_error;
-
-/// What names a call in metrics, logs and refusals.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CallLabels {
-    pub(crate) method: Method,
-    pub(crate) label: MethodLabel,
-    pub(crate) call: u64,
-    pub(crate) arrived: Instant,
-}
 
 /// What a call yields.
 #[derive(Debug)]

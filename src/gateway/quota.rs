@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::gateway::service::LOCAL;
+use crate::policy::LOCAL;
 
 /// What is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

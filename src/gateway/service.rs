@@ -1,12 +1,10 @@
-//! What the gateway does with one request, whatever transport it came on.
+//! What all requests share: the snapshot, the store, the limits, and the record of each decision.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -17,50 +15,29 @@ use crate::base::task_group::TaskGroup;
 use crate::catalog::merge::Entry;
 use crate::catalog::page::{CursorKey, CursorScope};
 use crate::engine::call::{Executed, Failure, Reason};
-use crate::engine::route::{Params, RouteError};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::engine::used::Used;
-use crate::gateway::awaiting_approval::ClientCall;
-use crate::gateway::call::CallLabels;
+use crate::gateway::answer::Answer;
+use crate::gateway::client::ClientContext;
 use crate::gateway::gate::Gate;
-use crate::gateway::question::client_requests::Asker;
 use crate::gateway::quota::Shares;
-use crate::gateway::snapshot::{Snapshot, View, Viewer};
-use crate::gateway::subscriptions::Subscriptions;
+use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
-use crate::mcp::capability::{AtPresent, discover_result};
 use crate::mcp::elicitation::Own;
-use crate::mcp::input::Kinds;
-use crate::mcp::log::{LogLevel, LogSwitch};
-use crate::mcp::meta::MetaError;
-use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Revision};
-use crate::policy::{self, CallerLimiter, Decision, Event, Facts, Permit, Record};
+use crate::mcp::method::List;
+use crate::policy::{self, CallerLimiter, Decision, Event, Facts, LOCAL, Permit, Record};
 use crate::store::approvals::Ledger;
 use crate::store::audit::Audit;
 use crate::store::leases::{Leases, limited};
 use crate::store::recent::Recent;
-use crate::telemetry::metrics::{MethodLabel, Metrics};
-use crate::upstream::parked::Parks;
-use crate::upstream::session::ClientTag;
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::parks::Parks;
 use crate::wire::code;
-use crate::wire::message::{Request, error_object};
-use crate::wire::raw::{RawJson, RawObject};
-
-mod about_task;
-mod calls;
-mod completions;
-mod consent;
-
-/// The caller that exists without any configuration of callers: this user, on this machine.
-pub(crate) const LOCAL: &str = "local";
+use crate::wire::raw::RawObject;
 
 /// Calls that may wait for a person at once.
 pub(crate) const MAX_ASKING: usize = 1024;
-
-/// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
-pub(crate) const STATELESS: u64 = 0;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -122,161 +99,9 @@ impl Service {
     }
 }
 
-/// Who asks, and how its answers must look.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientContext {
-    pub(crate) caller: Arc<str>,
-    pub(crate) profile: Option<Arc<str>>,
-    pub(crate) revision: Revision,
-    /// What the client can be asked for.
-    pub(crate) offered: Kinds,
-    /// It is on this machine: an address on loopback is the same place to it.
-    pub(crate) is_here: bool,
-    /// How a legacy client is asked, where it can be.
-    pub(crate) asker: Option<Arc<Asker>>,
-    /// The log level of a legacy session.
-    pub(crate) log: Option<Arc<LogSwitch>>,
-    /// What a legacy client watches.
-    pub(crate) watched: Option<Arc<Subscriptions>>,
-    /// Below the caller: the session or the pipe.
-    pub(crate) tag: Option<Arc<ClientTag>>,
-}
-
-impl ClientContext {
-    /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
-    pub(crate) fn new(caller: Arc<str>, profile: Option<Arc<str>>, revision: Revision) -> Self {
-        Self {
-            caller,
-            profile,
-            revision,
-            offered: Kinds::default(),
-            is_here: false,
-            asker: None,
-            log: None,
-            watched: None,
-            tag: None,
-        }
-    }
-
-    /// The number of its session or pipe.
-    pub(crate) fn session(&self) -> u64 {
-        self.tag.as_ref().map_or(STATELESS, |tag| tag.number())
-    }
-
-    pub(crate) fn viewer(&self) -> Viewer<'_> {
-        let Kinds { form, url, sampling, .. } = self.offered;
-        Viewer { caller: &self.caller, revision: self.revision, can_be_asked: form || url || sampling }
-    }
-}
-
-/// An answer that is ready.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) outcome: Result<RawJson, RawJson>,
-    /// For errors that the modern era gives an HTTP status of their own.
-    pub(crate) status: Option<u16>,
-}
-
-impl Answer {
-    pub(crate) fn ok(result: RawJson) -> Self {
-        Self { outcome: Ok(result), status: None }
-    }
-
-    pub(crate) fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
-        Self { outcome: Err(error_object(code, message, data)), status: None }
-    }
-
-    /// The result or error.
-    pub(crate) fn bytes(&self) -> &Bytes {
-        let (Ok(raw) | Err(raw)) = &self.outcome;
-        raw.bytes()
-    }
-
-    /// The same, with room for it.
-    ///
-    /// # Errors
-    /// The failure of its call, for which there is none.
-    pub(crate) fn counted(self, budget: &Arc<Budget>) -> Result<Self, Failure> {
-        let count = |raw: RawJson| budget.try_count(raw.into_bytes()).map(RawJson::trusted);
-        let outcome = match self.outcome {
-            Ok(raw) => count(raw).map(Ok),
-            Err(raw) => count(raw).map(Err),
-        };
-        let outcome = outcome.map_err(|no_room| no_room.failure(Executed::Unknown))?;
-        Ok(Self { outcome, status: self.status })
-    }
-
-    pub(crate) fn with_status(mut self, status: u16) -> Self {
-        self.status = Some(status);
-        self
-    }
-}
-
-/// What became of a request.
-pub(crate) enum Handled {
-    Answer(Answer),
-    Call(Box<ClientCall>),
-    /// An answer that takes a moment.
-    Later(BoxFuture<'static, Answer>),
-    /// The gateway itself is full; HTTP says 503.
-    Overloaded,
-}
-
 impl Service {
-    /// Serves a request that is not bound to a session or stream of its own.
-    pub(crate) fn handle(
-        self: &Arc<Self>,
-        client: &ClientContext,
-        request: &Request,
-        params: Result<Params, RouteError>,
-    ) -> Handled {
-        if self.is_full() {
-            return Handled::Overloaded;
-        }
-        let arrived = clock::now();
-        let method = Method::parse(&request.method);
-        let era = client.revision.era();
-        let Params { object: params, meta } = match params {
-            Ok(params) => params,
-            Err(error) => return Handled::Answer(invalid(&error)),
-        };
-        if let Err(error) = meta.progress_token() {
-            return Handled::Answer(invalid(&error.into()));
-        }
-        if !method.defined_in(era) {
-            return Handled::Answer(not_found(&request.method, era));
-        }
-        match method {
-            Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
-            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.at_present()))),
-            Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
-            Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
-            Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
-            Method::TemplatesList => Handled::Answer(self.list(client, List::Templates, &params)),
-            Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
-                self.call(client, method, &params, meta, arrived)
-            }
-            Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
-            Method::ResourcesUnsubscribe => Handled::Answer(Self::unsubscribe(client, &params)),
-            Method::SetLevel => Handled::Answer(set_level(client, &params)),
-            Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if era == Era::Modern => {
-                self.task(client, method, &params, meta, arrived)
-            }
-            // Legacy clients are never given a task.
-            Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(about_task::unknown()),
-            Method::Initialize | Method::Listen | Method::TasksList | Method::TasksUpdate | Method::Unknown => {
-                Handled::Answer(not_found(&request.method, era))
-            }
-        }
-    }
-
-    fn at_present(&self) -> AtPresent {
-        let snapshot = self.snapshots.load();
-        AtPresent { completions: snapshot.completes(), tasks: snapshot.tasks.contains(&true) }
-    }
-
     /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         let no_place = self.in_flight.available_permits() == 0 && self.queued.is_full();
         no_place || self.budget.is_overdrawn()
     }
@@ -430,73 +255,4 @@ pub(crate) enum Refusal {
     /// Answered like what does not exist.
     Hidden,
     Told(Failure),
-}
-
-/// Remembers the level of a session; servers that have no log change nothing about that.
-fn set_level(client: &ClientContext, params: &RawObject) -> Answer {
-    match (params.get("level").and_then(LogLevel::read), &client.log) {
-        (Some(level), Some(log)) => {
-            log.set(level);
-            Answer::ok(RawJson::EMPTY_OBJECT)
-        }
-        _ => Answer::error(code::INVALID_PARAMS, "`level` must be one of the eight levels of syslog", None),
-    }
-}
-
-/// The answer of a call that the gateway refused.
-pub(crate) fn refused(failure: &Failure, labels: &CallLabels, revision: Revision) -> Answer {
-    if labels.method == Method::ToolsCall {
-        Answer::ok(failure.tool_result(labels.call, revision))
-    } else {
-        Answer { outcome: Err(failure.error_object(labels.call)), status: None }
-    }
-}
-
-/// The error for a method that this era does not define or this release does not serve.
-pub(crate) fn not_found(method: &str, era: Era) -> Answer {
-    let shown: String = method.chars().take(64).collect();
-    let answer = Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", shown.escape_debug()), None);
-    if era == Era::Modern { answer.with_status(404) } else { answer }
-}
-
-fn invalid(error: &RouteError) -> Answer {
-    let answer = Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
-    let malformed = matches!(error, RouteError::Params | RouteError::Meta(MetaError::NotAnObject));
-    if malformed { answer.with_status(400) } else { answer }
-}
-
-/// Unknown and hidden look the same; the code of a missing resource depends on the era.
-pub(crate) fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
-    if !matches!(error, RouteError::UnknownResource(_)) {
-        return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
-    }
-    let uri = params.get("uri").cloned().unwrap_or_else(|| RawJson::string(""));
-    let data = RawJson::trusted(format!(r#"{{"uri":{}}}"#, uri.text()));
-    let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
-    Answer::error(code, &error.to_string(), Some(&data))
-}
-
-/// Clients were told that completions exist, so an upstream without them completes to nothing.
-fn no_completions(revision: Revision) -> RawJson {
-    RawJson::trusted(if revision.era() == Era::Modern {
-        r#"{"resultType":"complete","completion":{"values":[],"total":0,"hasMore":false}}"#
-    } else {
-        r#"{"completion":{"values":[],"total":0,"hasMore":false}}"#
-    })
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "only calls are counted by method")]
-fn label(method: Method) -> MethodLabel {
-    match method {
-        Method::ToolsCall => MethodLabel::ToolsCall,
-        Method::PromptsGet => MethodLabel::PromptsGet,
-        Method::ResourcesRead => MethodLabel::ResourcesRead,
-        Method::Complete => MethodLabel::Complete,
-        _ => MethodLabel::Other,
-    }
-}
-
-/// The view of a client, for those that watch it for changes.
-pub(crate) fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<View>> {
-    snapshot.view(client.profile.as_deref()).cloned()
 }

@@ -1,40 +1,26 @@
 //! Clients that want to hear when resources change: which lane tells them, and under which URI.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::call::Failure;
 use crate::engine::route::{RouteError, Routed, route};
+use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::call::translate;
+use crate::gateway::client::ClientContext;
 use crate::gateway::gate::Gate;
-use crate::gateway::service::{Answer, ClientContext, Refusal, Service, unroutable};
+use crate::gateway::service::{Refusal, Service};
+use crate::gateway::watched::MAX_WATCHED;
 use crate::mcp::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::policy::{Facts, Kind, decide};
 use crate::upstream::handle::Handle;
 use crate::upstream::session::Wants;
-use crate::upstream::subscriptions::{Target, Unwatched, Updates, Watcher, Watching};
+use crate::upstream::subscriptions::{Target, Unwatched, Watching};
+use crate::upstream::updates::{Updates, Watcher};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
-
-/// Resources that one legacy session may watch.
-const MAX_WATCHED: usize = 1024;
-
-/// What one legacy client watches.
-#[derive(Debug, Default)]
-pub(crate) struct Subscriptions {
-    pub(crate) watcher: Arc<Watcher>,
-    /// By the URI as the client knows it.
-    held: Mutex<HashMap<String, Watching>>,
-}
-
-impl Subscriptions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watching>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 type Found = (Arc<Handle>, Target, Option<Gate>, u64);
 

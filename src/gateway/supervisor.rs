@@ -17,17 +17,20 @@ use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merg
 use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Target, Upstream, Uris};
-use crate::gateway::service::LOCAL;
 use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::version::{Era, Revision};
+use crate::policy::LOCAL;
 use crate::policy::{Annotations, Annotator, Decision, Facts, Kind, Limiter, Policy, decide_again};
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::actor::{self, Context, Intake, News, Nursery, Report};
+use crate::upstream::actor;
 use crate::upstream::client::HttpClient;
-use crate::upstream::handle::{Handle, LinkState};
+use crate::upstream::context::{Context, News, Report};
+use crate::upstream::handle::Handle;
+use crate::upstream::link::LinkState;
+use crate::upstream::spawner::{Intake, Nursery};
 
 mod pinned;
 
@@ -209,7 +212,7 @@ impl Supervisor {
         // Before its remembered items are shown; the actor asks again and says why where it may not start.
         drop(nursery.gate.pass(&spec));
         let gate = Arc::clone(&nursery.gate);
-        let handle = Arc::new(Handle::new(spec, metrics, nursery.clone()));
+        let handle = Arc::new(Handle::new(spec, metrics, nursery.clone(), actor::open));
         let context = Context {
             handle: Arc::clone(&handle),
             lane: Arc::clone(&handle.main),

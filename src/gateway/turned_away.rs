@@ -2,32 +2,28 @@
 //!
 //! Whether it exists must not show in the time of the answer either. So a request does the same for a hidden name and for one that
 //! nothing has: it hands what was asked for to a queue that never makes it wait ([`TurnedAway::tell`]). One task looks later which
-//! of them exist, records those and throws the others away ([`Watch::run`]).
+//! of them exist, records those and throws the others away ([`watch`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
-use crate::base::clock;
 use crate::catalog::merge::{Catalog, Entry};
-use crate::gateway::service::{ClientContext, Service, decided};
+use crate::gateway::client::ClientContext;
 use crate::gateway::snapshot::{self, Snapshot};
 use crate::mcp::method::{List, Method};
-use crate::policy::refusals::{EVERY, Refusals, Summary};
-use crate::policy::{self, Decision, Event, Facts, Kind, Record};
+use crate::policy::{Facts, Kind};
 use crate::wire::raw::RawObject;
 
 /// Calls that may wait to be looked at; further ones are only counted.
-const QUEUE: usize = 1024;
+pub(super) const QUEUE: usize = 1024;
 /// Longest name or URI that is looked at, in bytes. Names are shorter, and so are the URIs that a server lists.
 const MAX_NAME: usize = 4096;
-/// How long calls are collected after the first, so that not each of them wakes the task.
-const REST: Duration = Duration::from_millis(10);
 /// What stands in place of a rule's id where a profile leaves an item out.
 const PROFILE: &str = "profile";
+
+pub(crate) mod watch;
 
 /// One call that was answered so.
 #[derive(Debug)]
@@ -46,24 +42,6 @@ pub(crate) struct TurnedAway {
     queue: mpsc::Sender<Call>,
     /// Calls that found no place in the queue or have too long a name.
     missed: Arc<AtomicU64>,
-}
-
-/// The other end.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    calls: mpsc::Receiver<Call>,
-    missed: Arc<AtomicU64>,
-    refusals: Refusals,
-    /// When calls that were missed are summed up next.
-    missed_due: Option<Duration>,
-}
-
-/// A queue and its end.
-pub(crate) fn queue() -> (TurnedAway, Watch) {
-    let (queue, calls) = mpsc::channel(QUEUE);
-    let missed = Arc::<AtomicU64>::default();
-    let watch = Watch { calls, missed: Arc::clone(&missed), refusals: Refusals::default(), missed_due: None };
-    (TurnedAway { queue, missed }, watch)
 }
 
 impl TurnedAway {
@@ -139,75 +117,3 @@ impl Call {
         }
     }
 }
-
-impl Watch {
-    /// Looks at what was handed over until `stop` fires; what was counted by then is summed up.
-    pub(crate) async fn run(mut self, service: Arc<Service>, stop: CancellationToken) {
-        let mut batch = Vec::new();
-        loop {
-            let wait = self.next().map(|due| due.saturating_sub(clock::uptime()));
-            tokio::select! {
-                _ = self.calls.recv_many(&mut batch, QUEUE) => {}
-                () = clock::sleep_until(wait.map(|wait| clock::now() + wait)) => {}
-                () = stop.cancelled() => break,
-            }
-            tokio::time::sleep(REST).await;
-            self.look(&service, &mut batch);
-            self.sum_up(&service, clock::uptime());
-        }
-        self.look(&service, &mut batch);
-        self.sum_up(&service, Duration::MAX - EVERY);
-    }
-
-    fn next(&self) -> Option<Duration> {
-        self.refusals.next().into_iter().chain(self.missed_due).min()
-    }
-
-    fn look(&mut self, service: &Service, batch: &mut Vec<Call>) {
-        while let Ok(call) = self.calls.try_recv() {
-            batch.push(call);
-        }
-        for call in batch.drain(..) {
-            if call.name.is_none() {
-                self.missed.fetch_add(1, Ordering::Relaxed);
-            }
-            let Some((entry, rule)) = call.kept_back() else { continue };
-            let facts = call.facts(entry);
-            let own = self.refusals.refused(&call.client.caller, &entry.canonical, clock::uptime());
-            let decision = Decision::Deny { rule, hidden: true };
-            let record = Record::new(&facts, &entry.canonical, &decision);
-            service.metrics.decision(record.decision(), record.rule());
-            if own {
-                service.wrote_hidden(&record, decided(&record, &facts, entry, &call.client, None));
-            }
-        }
-    }
-
-    fn sum_up(&mut self, service: &Service, now: Duration) {
-        for summary in self.refusals.due(now) {
-            service.wrote_refusals(summed(summary));
-        }
-        if self.missed_due.is_some_and(|due| due > now) {
-            return;
-        }
-        let missed = self.missed.swap(0, Ordering::Relaxed);
-        // Seen at once, then once a minute.
-        self.missed_due = (missed > 0).then(|| now.saturating_add(EVERY));
-        if missed > 0 {
-            let why =
-                "calls of unknown names that came too fast, or with too long a name, to look whether they are hidden";
-            let unseen = policy::Entry { count: Some(missed), result: "unseen", ..policy::Entry::new(Event::Refusals) };
-            service.wrote_refusals(policy::Entry { why: why.into(), ..unseen });
-        }
-    }
-}
-
-fn summed(summary: Summary) -> policy::Entry {
-    let Summary { caller, calls, items, others } = summary;
-    let more = if others { " and others" } else { "" };
-    let why = format!("further calls of items that the caller cannot see: {}{more}", items.join(", "));
-    policy::Entry { caller, result: "deny", count: Some(calls), why: why.into(), ..policy::Entry::new(Event::Refusals) }
-}
-
-#[cfg(test)]
-mod tests;

@@ -7,10 +7,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
+use http::header::CONNECTION;
+use http::{HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::listener::pace::Busy;
-use crate::serve::pieces::Pieces;
+use crate::listener::pace::{Busy, Phase};
+use crate::listener::pieces::Pieces;
 
 /// The body of every response.
 pub(crate) enum ReplyBody {
@@ -105,5 +107,12 @@ impl Body for ReplyBody {
             Self::Slices(slices) => exact(slices.iter().map(Bytes::len).sum()),
             Self::Events(..) => SizeHint::default(),
         }
+    }
+}
+
+/// A peer that never stops sending would keep a connection that has to give way.
+pub(crate) fn close_if_dismissed(response: &mut Response<ReplyBody>, phase: &Phase) {
+    if phase.is_dismissed() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
 }

@@ -9,9 +9,9 @@ use http::uri::Authority;
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::config::Limits;
-use crate::gateway::service::LOCAL;
 use crate::listener::body::ReplyBody;
-use crate::serve::reply::{refusal, refusal_and_close};
+use crate::listener::reply::{refusal, refusal_and_close};
+use crate::policy::LOCAL;
 use crate::wire::{code, coding};
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];

@@ -3,49 +3,45 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use http::header::HeaderMap;
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use crate::base::budget::Room;
 use crate::engine::route::{Params, RouteError, params_object};
+use crate::gateway::answer::{Answer, not_found};
+use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::LiveEvent;
+use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::Asker;
 use crate::gateway::quota::Good;
-use crate::gateway::service::{Answer, ClientContext, Handled, not_found};
 use crate::listener::body::ReplyBody;
+use crate::listener::pieces::Pieces;
+use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
+use crate::serve::front::{Front, Seat};
 use crate::serve::http_response::{Conversation, Entered};
-use crate::serve::http_server::{Front, Seat};
 use crate::serve::legacy_sse;
 use crate::serve::modern;
-use crate::serve::pieces::Pieces;
-use crate::serve::reply;
+use crate::serve::request_body::{accepts, bad_frame, bad_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::Session;
-use crate::upstream::session::ClientTag;
+use crate::upstream::session_news::ClientTag;
+use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError};
 use crate::wire::id::ClientId;
-use crate::wire::message::{self, Message, MessageError, Notification, Request};
+use crate::wire::message::{self, Message, Notification, Request};
 use crate::wire::raw::{RawJson, elements};
-use crate::wire::{code, coding};
 
 type Reply = Response<ReplyBody>;
-
-/// Slowest body that is waited for, after a grace of ten seconds.
-const MIN_BODY_RATE: usize = 1024;
-const BODY_GRACE: Duration = Duration::from_secs(10);
 
 const SESSION_HEADER: &str = "mcp-session-id";
 const VERSION_HEADER: &str = "mcp-protocol-version";
@@ -115,24 +111,6 @@ fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
         let states: Vec<&str> = headers.get_all(trace::STATE).iter().filter_map(|value| value.to_str().ok()).collect();
         meta.fall_back_on(parent.trim(), (!states.is_empty()).then(|| states.join(",")).as_deref());
     }
-}
-
-/// Whether an Accept header allows a media type; a missing one allows everything.
-pub(super) fn accepts(headers: &HeaderMap, media: &str) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter().peekable();
-    if values.peek().is_none() {
-        return true;
-    }
-    let main = media.split('/').next().unwrap_or_default();
-    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
-        let mut fields = part.split(';').map(str::trim);
-        let range = fields.next().unwrap_or_default();
-        let refused = fields.any(|f| matches!(f, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
-        let fits = range.eq_ignore_ascii_case(media)
-            || range == "*/*"
-            || range.strip_suffix("/*").is_some_and(|range| range.eq_ignore_ascii_case(main));
-        fits && !refused
-    })
 }
 
 impl Asked<'_> {
@@ -478,96 +456,6 @@ impl Asked<'_> {
         match session.stream() {
             Some(place) => session_stream::open(self.front, &session, place, share),
             None => reply::refusal(StatusCode::CONFLICT, code::INVALID_REQUEST, "this session has a stream already"),
-        }
-    }
-}
-
-/// The refusal of a body that cannot be JSON.
-pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
-    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
-        value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
-    });
-    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
-    let text = "the body must be application/json without a content encoding";
-    let refusal = || reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
-    (!is_json || !plain).then(refusal)
-}
-
-/// Rung 9: the body within size and time.
-pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
-    let limit = front.max_body_bytes;
-    let too_large = || {
-        Box::new(reply::refusal_and_close(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            code::INVALID_REQUEST,
-            "the body is too large",
-        ))
-    };
-    let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-    if declared.is_some_and(|length| length > limit) {
-        return Err(too_large());
-    }
-    let mut first: Option<Bytes> = None;
-    let mut joined = BytesMut::new();
-    let mut room = Room::new(&front.service.budget);
-    let started = tokio::time::Instant::now();
-    loop {
-        let received = first.as_ref().map_or(0, Bytes::len) + joined.len();
-        let earned = Duration::from_secs((received / MIN_BODY_RATE) as u64);
-        let until = started + front.body_time.min(BODY_GRACE + earned);
-        match tokio::time::timeout_at(until, body.frame()).await {
-            Err(_) => {
-                let text = "the body came too slowly";
-                return Err(Box::new(reply::refusal_and_close(
-                    StatusCode::REQUEST_TIMEOUT,
-                    code::INVALID_REQUEST,
-                    text,
-                )));
-            }
-            Ok(None) => break,
-            Ok(Some(Err(_))) => {
-                let text = "the body could not be read";
-                return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
-            }
-            Ok(Some(Ok(frame))) => {
-                let Ok(data) = frame.into_data() else { continue };
-                if received + data.len() > limit {
-                    return Err(too_large());
-                }
-                if room.try_grow_to(received + data.len()).is_err() {
-                    front.service.metrics.limit_hit("max-buffered");
-                    return Err(Box::new(reply::no_room()));
-                }
-                // Most bodies come in one piece and are never copied.
-                match (first.take(), joined.is_empty()) {
-                    (None, true) => first = Some(data),
-                    (Some(one), _) => {
-                        joined.reserve(declared.unwrap_or(one.len() + data.len()));
-                        joined.extend_from_slice(&one);
-                        joined.extend_from_slice(&data);
-                    }
-                    (None, false) => joined.extend_from_slice(&data),
-                }
-            }
-        }
-    }
-    Ok(room.keep(first.unwrap_or_else(|| joined.freeze())))
-}
-
-pub(super) fn bad_frame(error: FrameError) -> Reply {
-    let code = match error {
-        FrameError::NotUtf8 | FrameError::Syntax => code::PARSE_ERROR,
-        FrameError::TooDeep | FrameError::TooManyNodes | FrameError::DuplicateKey => code::INVALID_REQUEST,
-    };
-    reply::refusal(StatusCode::BAD_REQUEST, code, &error.to_string())
-}
-
-pub(super) fn bad_message(error: &MessageError) -> Reply {
-    match error {
-        MessageError::Syntax => bad_frame(FrameError::Syntax),
-        MessageError::Shape { id, .. } => {
-            let object = message::error_object(code::INVALID_REQUEST, &error.to_string(), None);
-            reply::json(StatusCode::BAD_REQUEST, message::encode_error(id.as_ref().map(ClientId::raw), &object))
         }
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::gateway::service::{ClientContext, Service, view_of};
-use crate::gateway::subscriptions::Subscriptions;
+use crate::gateway::client::{ClientContext, view_of};
+use crate::gateway::service::Service;
+use crate::gateway::watched::Subscriptions;
 use crate::mcp::log::shown;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;

@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
+use crate::listener::body::close_if_dismissed;
 use crate::listener::body::{Attended, ReplyBody};
 use crate::listener::coded::Coded;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
 use crate::listener::pace::{Paced, Patience};
-use crate::serve::http_server::close_if_dismissed;
-use crate::serve::reply;
+use crate::listener::reply;
 
 /// A few scrapers and health checks hold one connection each.
 pub(crate) const CONNECTIONS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };

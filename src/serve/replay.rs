@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
 use crate::base::clock;
+use crate::listener::pieces::{Pieces, Queued};
 use crate::mcp::version::Revision;
-use crate::serve::pieces::{Pieces, Queued};
 use crate::wire::sse;
 
 /// Of one recording: events, bytes of their messages, and how long it is kept when it has ended and nobody reads.

@@ -8,11 +8,11 @@ use http::Response;
 
 use crate::gateway::quota::Place;
 use crate::listener::body::ReplyBody;
+use crate::listener::pieces::Pieces;
+use crate::listener::reply;
 use crate::serve::feed::{Feed, unclaimed, updated, updated_notice};
-use crate::serve::http_server::Front;
-use crate::serve::pieces::Pieces;
+use crate::serve::front::Front;
 use crate::serve::replay::{Own, Reader, Resumed};
-use crate::serve::reply;
 use crate::serve::sessions::{Session, StreamPlace};
 use crate::wire::message;
 

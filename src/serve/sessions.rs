@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
 use crate::base::clock;
-use crate::gateway::service::ClientContext;
+use crate::gateway::client::ClientContext;
 use crate::serve::replay::{Kept, Streams};
 use crate::store::approvals::Ledger;
 use crate::wire::id::IdKey;

@@ -26,6 +26,7 @@ use crate::store::audit::Audit;
 use crate::store::db::{Db, DbError};
 
 pub(crate) mod beside;
+mod closed_by;
 mod journal;
 pub(crate) mod json;
 mod keep;
@@ -37,7 +38,7 @@ mod wish;
 pub(crate) use self::mirror::PromptRow;
 pub(crate) use self::wish::Wish;
 
-use self::journal::By;
+use self::closed_by::By;
 use self::time::WallClock;
 
 /// Live grants, of all and of one caller. Beyond them nothing is granted.

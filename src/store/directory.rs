@@ -1,13 +1,12 @@
 //! Small files in the state directory: the access token, and what upstreams offered last time.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
-use rustix::fs::OFlags;
+use data_encoding::BASE64URL_NOPAD;
 
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
@@ -17,6 +16,7 @@ use crate::engine::handshake::EraHint;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::store::db::{Db, DbError, LockError, StateLock};
+use crate::store::files;
 use crate::store::seal::KeySource;
 use crate::wire::raw::RawJson;
 
@@ -101,11 +101,11 @@ impl Store {
     fn token_in(&self, name: &str, forbidden: u32) -> io::Result<(String, PathBuf)> {
         let path = self.dir.join(name);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{} {error}", path.display()));
-        let text = match read(&path, forbidden) {
+        let text = match files::read(&path, forbidden) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
+                files::make_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
                 // That of the first, where several processes made one.
-                read(&path, forbidden)
+                files::read(&path, forbidden)
             }
             found => found,
         };
@@ -122,7 +122,7 @@ impl Store {
     /// What an upstream with this launch offered when it was last seen.
     pub(crate) fn recall(&self, launch: &str) -> Option<Remembered> {
         let path = self.dir.join(inventory_file(launch));
-        let (text, written) = read(&path, guard::SHARED)
+        let (text, written) = files::read(&path, guard::SHARED)
             .inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
                     tracing::warn!(file = %path.display(), why = %error, "what an upstream offered last is not read");
@@ -160,7 +160,7 @@ impl Store {
         let name = inventory_file(launch);
         let text = inventory.to_json(revision);
         // Not rewritten when nothing changed, so that the file's date stays the date of the era's verdict.
-        if read(&self.dir.join(&name), guard::SHARED).is_ok_and(|(old, _)| old == text.bytes().as_ref()) {
+        if files::read(&self.dir.join(&name), guard::SHARED).is_ok_and(|(old, _)| old == text.bytes().as_ref()) {
             return Ok(());
         }
         self.write(&name, text.bytes())
@@ -169,50 +169,8 @@ impl Store {
     /// Writes a file so that a reader sees the old text or the new one.
     fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let path = self.dir.join(name);
-        with_fresh(&self.dir, name, text, |fresh| fs::rename(fresh, &path))
+        files::with_fresh(&self.dir, name, text, |fresh| fs::rename(fresh, &path))
     }
-}
-
-/// Makes a file with mode 0600 and this text, unless it is there: of several processes that do it at once, the first makes it and
-/// all find it whole.
-///
-/// # Errors
-/// When it cannot be written.
-pub(crate) fn make_once(dir: &Path, name: &str, text: &str) -> io::Result<()> {
-    let path = dir.join(name);
-    let made = with_fresh(dir, name, text.as_bytes(), |fresh| {
-        // Unlike a renaming, a link takes no other's place.
-        let made = fs::hard_link(fresh, &path);
-        fs::remove_file(fresh)?;
-        made
-    });
-    match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        // So that the file is there after a power failure too.
-        Ok(()) => fs::File::open(dir)?.sync_all(),
-    }
-}
-
-/// Writes a text to a file of its own and has it put in its place.
-fn with_fresh(dir: &Path, name: &str, text: &[u8], place: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    let unique = HEXLOWER.encode(&clock::random::<4>());
-    let fresh = dir.join(format!("{name}.{unique}"));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-    let written = file.write_all(text).and_then(|()| file.sync_data()).and_then(|()| place(&fresh));
-    if written.is_err() {
-        // Nothing more can be done for a half-written file.
-        drop(fs::remove_file(&fresh));
-    }
-    written
-}
-
-/// What is in a file of the state directory, and when it was written.
-fn read(path: &Path, forbidden: u32) -> io::Result<(Vec<u8>, SystemTime)> {
-    let mut file = guard::open(path, OFlags::RDONLY, forbidden)?;
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    Ok((text, file.metadata()?.modified()?))
 }
 
 fn inventory_file(launch: &str) -> String {

@@ -19,6 +19,7 @@ use crate::store::db::{Db, DbError};
 
 mod book;
 mod launch;
+mod launch_text;
 mod shelf;
 mod view;
 

@@ -3,11 +3,25 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::console::desk::DecisionView;
 use crate::policy::Record;
 
 /// How many are kept.
 const KEPT: usize = 200;
+
+/// One decision of the policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DecisionView {
+    /// Unix seconds.
+    pub(crate) at: u64,
+    /// `allow`, `ask`, `deny` or `limit`.
+    pub(crate) decision: &'static str,
+    pub(crate) caller: String,
+    pub(crate) kind: &'static str,
+    /// The canonical name.
+    pub(crate) item: String,
+    pub(crate) rule: String,
+    pub(crate) why: &'static str,
+}
 
 /// A ring of decisions: who, what and why, no arguments.
 #[derive(Debug, Default)]

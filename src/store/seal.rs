@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use crate::base::clock;
 use crate::config::guard;
 use crate::config::secret::Secret;
-use crate::store::directory::make_once;
+use crate::store::files::make_once;
 
 /// The key's file in the state directory, where the configuration gives none.
 pub(crate) const KEY_FILE: &str = "secrets.key";

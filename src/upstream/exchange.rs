@@ -1,44 +1,17 @@
-//! The upstream half of a live call: progress, then exactly one outcome. Cancel-safe, movable; dropping it cancels.
+//! The upstream half of a client's call, whatever it has become. Cancel-safe, movable; dropping it cancels.
 
-use tokio::sync::{mpsc, oneshot};
-
-use crate::engine::ask::{ClientAnswer, ServerRequest};
-use crate::engine::call::{Failure, Outcome, Outgoing, Wants};
-use crate::engine::peer::CallPort;
-use crate::upstream::http::HttpExchange;
+use crate::engine::ask::ClientAnswer;
+use crate::upstream::event::ExchangeEvent;
 use crate::upstream::parked::HeldExchange;
+use crate::upstream::sent::Sent;
 use crate::upstream::task::TaskExchange;
-use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
-/// Progress that may wait for a slow client before the oldest gives way to the newest.
-const NOTICES: usize = 16;
-/// Requests of a server that may wait for one call.
-const REQUESTS: usize = 8;
-
-/// What comes back of a call.
-#[derive(Debug)]
-pub(crate) enum ExchangeEvent {
-    /// `params` of a progress notification of the upstream.
-    Progress(RawJson),
-    /// `params` of a log message of the upstream.
-    Log(RawJson),
-    /// The upstream wants to know something of the client.
-    Ask(ServerRequest),
-    /// A notification of a stream that was asked for as a whole.
-    Notice(Notification),
-    /// It does not want to know any more; the id of its request.
-    Withdrawn(RawJson),
-    /// The server still works on it, so it has not fallen silent.
-    Alive,
-    Done(Outcome),
-}
-
-/// A call that was handed to its upstream.
+/// A call upstream.
 #[derive(Debug)]
 pub(crate) enum Exchange {
-    Stdio(StdioExchange),
-    Http(Box<HttpExchange>),
+    /// It runs on its connection.
+    Sent(Sent),
     /// The call is parked; this is a view of it.
     Held(HeldExchange),
     /// The call may become a task of its server, which is asked after until it ends.
@@ -49,8 +22,7 @@ impl Exchange {
     /// The next event. After [`ExchangeEvent::Done`] it must not be called again.
     pub(crate) async fn next(&mut self) -> ExchangeEvent {
         match self {
-            Self::Stdio(exchange) => exchange.next().await,
-            Self::Http(exchange) => exchange.next().await,
+            Self::Sent(exchange) => exchange.next().await,
             Self::Held(exchange) => exchange.next().await,
             Self::Task(exchange) => exchange.next().await,
         }
@@ -59,8 +31,7 @@ impl Exchange {
     /// Answers a request of the upstream, by its id. One that is not open any more is ignored.
     pub(crate) fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
         match self {
-            Self::Stdio(exchange) => exchange.reply(id, answer),
-            Self::Http(exchange) => exchange.reply(id, &answer),
+            Self::Sent(exchange) => exchange.reply(id, answer),
             Self::Held(exchange) => exchange.reply(id, answer),
             Self::Task(exchange) => exchange.reply(id, answer),
         }
@@ -69,9 +40,7 @@ impl Exchange {
     /// The client has everything that was asked before it, and the call waits.
     pub(crate) fn parked(&mut self) {
         match self {
-            // A task that has ended has no call that could wait.
-            Self::Stdio(exchange) => drop(exchange.signals.send(Signal::Parked(exchange.key))),
-            Self::Http(exchange) => exchange.parked(),
+            Self::Sent(exchange) => exchange.parked(),
             Self::Held(exchange) => exchange.parked(),
             Self::Task(exchange) => exchange.parked(),
         }
@@ -81,144 +50,6 @@ impl Exchange {
     pub(crate) fn give_up(&mut self) {
         if let Self::Held(exchange) = self {
             exchange.give_up();
-        }
-    }
-}
-
-/// A call on its way to the actor of a stdio upstream.
-#[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) outgoing: Outgoing,
-    pub(crate) port: Port,
-}
-
-/// What a call's holder tells the actor after the call was sent.
-#[derive(Debug)]
-pub(crate) enum Signal {
-    Cancel(u64),
-    Parked(u64),
-    Reply(RawJson, ClientAnswer),
-}
-
-/// The actor's end of a call.
-#[derive(Debug)]
-pub(crate) struct Port {
-    key: u64,
-    outcome: oneshot::Sender<Outcome>,
-    notices: Option<mpsc::Sender<ExchangeEvent>>,
-    requests: Option<mpsc::Sender<ExchangeEvent>>,
-}
-
-impl CallPort for Port {
-    fn key(&self) -> u64 {
-        self.key
-    }
-
-    fn progress(&mut self, params: RawJson) {
-        if let Some(notices) = &self.notices {
-            // A client that reads too slowly misses progress, never the outcome; the actor never waits for it.
-            drop(notices.try_send(ExchangeEvent::Progress(params)));
-        }
-    }
-
-    fn log(&mut self, params: RawJson) {
-        if let Some(notices) = &self.notices {
-            drop(notices.try_send(ExchangeEvent::Log(params)));
-        }
-    }
-
-    fn notice(&mut self, notification: Notification) {
-        if let Some(notices) = &self.notices {
-            drop(notices.try_send(ExchangeEvent::Notice(notification)));
-        }
-    }
-
-    fn ask(&mut self, request: ServerRequest) -> bool {
-        // Requests have room of their own, so that no progress can crowd them out.
-        self.requests.as_ref().is_some_and(|requests| requests.try_send(ExchangeEvent::Ask(request)).is_ok())
-    }
-
-    fn withdrawn(&mut self, id: &RawJson) {
-        if let Some(requests) = &self.requests {
-            // Lost only behind a client that answers nothing: its answer will be ignored.
-            drop(requests.try_send(ExchangeEvent::Withdrawn(id.clone())));
-        }
-    }
-
-    fn done(self, outcome: Outcome) {
-        // The receiver is gone when the client has left; there is nobody to tell.
-        drop(self.outcome.send(outcome));
-    }
-}
-
-/// The caller's end of a call to a stdio upstream.
-#[derive(Debug)]
-pub(crate) struct StdioExchange {
-    key: u64,
-    outcome: oneshot::Receiver<Outcome>,
-    notices: Option<mpsc::Receiver<ExchangeEvent>>,
-    requests: Option<mpsc::Receiver<ExchangeEvent>>,
-    ended: Option<Outcome>,
-    finished: bool,
-    signals: mpsc::UnboundedSender<Signal>,
-}
-
-/// Makes both ends of a call. `signals` leads to the actor.
-pub(crate) fn stdio_call(key: u64, wants: Wants, signals: mpsc::UnboundedSender<Signal>) -> (Port, StdioExchange) {
-    let (outcome_in, outcome) = oneshot::channel();
-    let (notices_in, notices) = wants.notices.then(|| mpsc::channel(NOTICES)).unzip();
-    let (requests_in, requests) = wants.requests.then(|| mpsc::channel(REQUESTS)).unzip();
-    let port = Port { key, outcome: outcome_in, notices: notices_in, requests: requests_in };
-    (port, StdioExchange { key, outcome, notices, requests, ended: None, finished: false, signals })
-}
-
-impl StdioExchange {
-    async fn next(&mut self) -> ExchangeEvent {
-        if self.notices.is_none() && self.requests.is_none() {
-            if self.ended.is_none() {
-                self.ended = Some((&mut self.outcome).await.unwrap_or_else(|_| lost()));
-            }
-        } else {
-            if self.ended.is_none() {
-                tokio::select! {
-                    biased;
-                    Some(request) = next_of(&mut self.requests) => return request,
-                    Some(notice) = next_of(&mut self.notices) => return notice,
-                    outcome = &mut self.outcome => self.ended = Some(outcome.unwrap_or_else(|_| lost())),
-                }
-            }
-            // What was sent before the outcome is delivered before it.
-            if let Some(notice) = self.notices.as_mut().and_then(|notices| notices.try_recv().ok()) {
-                return notice;
-            }
-        }
-        self.finished = true;
-        ExchangeEvent::Done(self.ended.take().unwrap_or_else(lost))
-    }
-
-    fn reply(&self, id: &RawJson, answer: ClientAnswer) {
-        // A task that has ended has no server to tell.
-        let _gone = self.signals.send(Signal::Reply(id.clone(), answer));
-    }
-}
-
-async fn next_of(channel: &mut Option<mpsc::Receiver<ExchangeEvent>>) -> Option<ExchangeEvent> {
-    match channel {
-        Some(channel) => channel.recv().await,
-        None => None,
-    }
-}
-
-/// The actor ended without an answer, before it took the call.
-pub(crate) fn lost() -> Outcome {
-    Outcome::Failed(Failure::down())
-}
-
-impl Drop for StdioExchange {
-    fn drop(&mut self) {
-        if !self.finished {
-            // A task that has ended has nothing to cancel.
-            let _gone = self.signals.send(Signal::Cancel(self.key));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,19 +11,19 @@ use crate::base::queue::Queue;
 use crate::catalog::name::UpstreamName;
 use crate::config::Upstream;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
-use crate::engine::handshake::Agreed;
-use crate::mcp::log::{LogLevel, LogSwitch};
+use crate::mcp::log::LogLevel;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::task::Task;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::actor::Nursery;
-use crate::upstream::exchange::{Exchange, ExchangeEvent};
+use crate::upstream::event::ExchangeEvent;
 use crate::upstream::http::HttpLink;
+use crate::upstream::link::Link;
+use crate::upstream::sent::Sent;
 use crate::upstream::session::{Choice, Lane, LaneUse, Lanes, Wants};
-use crate::upstream::stdio::StdioLink;
+use crate::upstream::spawner::Nursery;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawJson;
@@ -31,55 +31,8 @@ use crate::wire::raw::RawJson;
 /// How long a server may take to set its log level.
 const SET_LEVEL: Duration = Duration::from_secs(2);
 
-/// What an upstream is doing.
-#[derive(Clone, Debug)]
-pub(crate) enum LinkState {
-    /// Configured as lazy and not asked for yet.
-    Idle,
-    Starting,
-    Ready(Link),
-    Down {
-        /// When it is tried again.
-        until: Instant,
-    },
-    Stopped,
-}
-
-impl LinkState {
-    pub(crate) fn as_str(&self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Starting => "starting",
-            Self::Ready(_) => "ready",
-            Self::Down { .. } => "down",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
-/// The way to a running upstream.
-#[derive(Clone, Debug)]
-pub(crate) enum Link {
-    Stdio(StdioLink),
-    Http(Arc<HttpLink>),
-}
-
-impl Link {
-    /// The level that its server was asked for.
-    fn logs(&self) -> &LogSwitch {
-        match self {
-            Self::Stdio(link) => &link.logs,
-            Self::Http(link) => &link.logs,
-        }
-    }
-
-    pub(crate) fn agreed(&self) -> Agreed {
-        match self {
-            Self::Stdio(link) => link.agreed,
-            Self::Http(link) => link.agreed,
-        }
-    }
-}
+/// Starts what serves a session of an owner's own.
+pub(crate) type Opener = fn(&Arc<Handle>, &Nursery, &Arc<Lane>);
 
 /// Shared by the actor that sets the state and the requests that use it.
 #[derive(Debug)]
@@ -91,6 +44,7 @@ pub(crate) struct Handle {
     pub(crate) main: Arc<Lane>,
     pub(crate) lanes: Lanes,
     nursery: Nursery,
+    opener: Opener,
     slots: Arc<Semaphore>,
     /// Slots that a smaller limit has taken away and calls still hold.
     owed: AtomicUsize,
@@ -121,7 +75,7 @@ impl Drop for Slot {
 }
 
 impl Handle {
-    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, nursery: Nursery) -> Self {
+    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, nursery: Nursery, opener: Opener) -> Self {
         let main = Lane::main(spec.name.clone(), nursery.declared(&spec), metrics.clone());
         Self {
             name: spec.name.clone(),
@@ -133,6 +87,7 @@ impl Handle {
             main: Arc::new(main),
             lanes: Lanes::default(),
             nursery,
+            opener,
             in_flight: AtomicUsize::new(0),
             incarnation: AtomicU64::new(0),
             last_error: ArcSwap::from_pointee(String::new()),
@@ -186,7 +141,7 @@ impl Handle {
             Choice::Main => return Ok((self.main.take(), main)),
             Choice::Owned(lane) => lane,
             Choice::New(lane, used) => {
-                self.nursery.open(self, &lane);
+                (self.opener)(self, &self.nursery, &lane);
                 used
             }
         };
@@ -246,10 +201,10 @@ impl Handle {
     }
 
     /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes upstream without a permit.
-    pub(crate) fn call(&self, link: &Link, _: &Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
+    pub(crate) fn call(&self, link: &Link, _: &Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Sent {
         match link {
-            Link::Stdio(link) => Exchange::Stdio(link.call(outgoing)),
-            Link::Http(link) => Exchange::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
+            Link::Stdio(link) => Sent::Stdio(link.call(outgoing)),
+            Link::Http(link) => Sent::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
         }
     }
 }

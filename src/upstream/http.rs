@@ -2,22 +2,20 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
-use crate::base::task_group::TaskGroup;
-use crate::catalog::name::UpstreamName;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, Verdict, declined, judge};
 use crate::engine::call::{Executed, Outcome, Outgoing};
 use crate::engine::fault::Fault;
@@ -28,12 +26,10 @@ use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
-use crate::upstream::client::HttpClient;
-use crate::upstream::exchange::ExchangeEvent;
+use crate::upstream::event::ExchangeEvent;
+use crate::upstream::http_parts::{BOTH, JSON, LinkParts, SESSION};
 use crate::upstream::initialize::initialize;
 use crate::upstream::resume::Resumption;
-use crate::upstream::session::Lane;
-use crate::upstream::subscriptions::updated_uri;
 use crate::wire::headers::{ParamHeaders, encode_value};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
@@ -42,10 +38,7 @@ mod desk;
 
 use self::desk::Desk;
 
-pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Messages on a session's own stream that may wait for one call.
@@ -65,22 +58,6 @@ pub(crate) struct HttpLink {
     parts: LinkParts,
     /// Of legacy sessions: calls in flight, and what the server has asked in the middle of them.
     desk: Mutex<Desk>,
-}
-
-/// What a link is made of besides its era.
-#[derive(Clone)]
-pub(crate) struct LinkParts {
-    pub(crate) client: HttpClient,
-    pub(crate) uri: Uri,
-    /// The operator's headers, credentials among them.
-    pub(crate) fixed: HeaderMap,
-    pub(crate) tasks: TaskGroup,
-    pub(crate) gauge: Gauge,
-    pub(crate) upstream: UpstreamName,
-    /// What a legacy server is told that its client can do.
-    pub(crate) declared: Declared,
-    /// The lane that this is the way of; it holds the link and not the other way round.
-    pub(crate) lane: Weak<Lane>,
 }
 
 impl std::fmt::Debug for HttpLink {
@@ -278,16 +255,12 @@ impl HttpLink {
     }
 
     fn tell_owner(&self, notice: &Notification) {
-        if let Some(lane) = self.parts.lane.upgrade() {
-            lane.tell(notice.clone());
-        }
+        self.parts.news.tell(notice.clone());
     }
 
     /// A watched resource has changed.
     fn updated(&self, params: Option<&RawJson>) {
-        if let (Some(lane), Some(uri)) = (self.parts.lane.upgrade(), updated_uri(params)) {
-            lane.updates.updated(&uri);
-        }
+        self.parts.news.updated(params);
     }
 
     /// Judges a request of the server; whatever is not for a client is answered here.
@@ -301,9 +274,7 @@ impl HttpLink {
             }
             Verdict::Ambiguous(answer) => {
                 fault(Fault::AmbiguousRequest);
-                if let Some(lane) = self.parts.lane.upgrade() {
-                    lane.turns.begin(&self.parts.upstream);
-                }
+                self.parts.news.turns.begin(&self.parts.upstream);
                 answer
             }
             Verdict::Tied(call) => {
@@ -385,13 +356,13 @@ impl HttpLink {
     /// A new session knows nothing of what was watched in the old one.
     fn resubscribe(self: Arc<Self>) -> BoxFuture<'static, ()> {
         let again = async move {
-            let Some(lane) = self.parts.lane.upgrade() else { return };
-            for uri in lane.updates.uris() {
+            let updates = &self.parts.news.updates;
+            for uri in updates.uris() {
                 let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
                 if self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err() {
                     tracing::warn!(upstream.name = %self.parts.upstream, "a resource is not watched in the new session");
                 }
-                lane.updates.updated(&uri);
+                updates.updated(&uri);
             }
         };
         // A request may open a session, which comes here.

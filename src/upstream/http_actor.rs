@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ACCEPT;
-use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use http::{HeaderValue, Method as HttpMethod, StatusCode};
 use tokio::sync::Notify;
-use url::Url;
 
 use crate::base::budget::NoRoom;
 use crate::base::clock;
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
-use crate::config::{Instance, Target, Transport};
+use crate::config::Instance;
 use crate::engine::ask::Declared;
 use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
 use crate::engine::peer::list_params;
@@ -19,11 +18,14 @@ use crate::engine::refresh::Allowance;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::upstream::actor::{Context, News, Nursery, PROBE_TIME, Run, ready, restore};
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream, transport_error};
-use crate::upstream::handle::{Link, LinkState};
-use crate::upstream::http::{HttpLink, LinkParts};
+use crate::upstream::context::{Context, News, PROBE_TIME, Run, ready, restore};
+use crate::upstream::http::HttpLink;
+use crate::upstream::http_parts::LinkParts;
 use crate::upstream::initialize::initialize;
+use crate::upstream::link::{Link, LinkState};
+use crate::upstream::remote::Remote;
+use crate::upstream::spawner::Nursery;
 use crate::upstream::sse;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
@@ -36,43 +38,6 @@ const REOPEN: Duration = Duration::from_secs(2);
 const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
-
-/// Where an HTTP upstream is, and what goes with each request.
-pub(crate) struct Remote {
-    pub(crate) url: Url,
-    pub(crate) uri: Uri,
-    /// The operator's headers, credentials among them.
-    pub(crate) fixed: HeaderMap,
-    /// HTTP+SSE may be tried where streamable HTTP is not spoken.
-    may_be_older: bool,
-}
-
-impl Remote {
-    /// Reads the configuration in force and makes its scheme usable.
-    ///
-    /// # Errors
-    /// A sentence for the operator.
-    pub(crate) fn of(context: &Context) -> Result<Self, String> {
-        let spec = context.handle.spec.load_full();
-        let Target::Http { url, headers, transport } = &spec.target else {
-            return Err("not an HTTP upstream".to_owned());
-        };
-        let uri = url.as_str().parse::<Uri>().map_err(|_| "its URL is no HTTP URI".to_owned())?;
-        let mut fixed = HeaderMap::new();
-        for (name, value) in headers {
-            let (Ok(name), Ok(mut value)) =
-                (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose()))
-            else {
-                return Err(format!("its header `{name}` is no HTTP header"));
-            };
-            value.set_sensitive(true);
-            fixed.insert(name, value);
-        }
-        let prepared = context.nursery.http.prepare(&uri);
-        prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
-        Ok(Self { url: url.clone(), uri, fixed, may_be_older: *transport == Transport::Auto })
-    }
-}
 
 /// Why there is no link. The texts are sentences for the operator.
 enum Unopened {
@@ -95,7 +60,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         gauge: Gauge { ear: intake.ear(&handle.name), metrics: handle.metrics.clone(), intake: intake.clone() },
         upstream: handle.name.clone(),
         declared: lane.declared.clone(),
-        lane: Arc::downgrade(lane),
+        news: lane.news.clone(),
     };
     let opened = tokio::select! {
         opened = tokio::time::timeout(spec.start_timeout, open(&parts, remote.may_be_older, hint)) => opened,

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
 use crate::mcp::method::Method;
 use crate::upstream::answer::{Gauge, HttpError, Reader, transport_error};
-use crate::upstream::http::{BOTH, JSON, LinkParts, SESSION};
+use crate::upstream::http_parts::{BOTH, JSON, LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 

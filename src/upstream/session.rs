@@ -3,14 +3,14 @@
 //! Every upstream has a main lane. Legacy servers that keep something for their client get a lane for each owner besides; the
 //! main one then only reads lists. The lock guards the table of these lanes, one operation at a time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
@@ -21,60 +21,14 @@ use crate::engine::handshake::Agreed;
 use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::handle::{Link, LinkState};
-use crate::upstream::subscriptions::Updates;
-use crate::wire::message::Notification;
+use crate::upstream::link::{Link, LinkState};
+use crate::upstream::session_news::{ClientTag, SessionNews};
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
 const MAX_PROCESSES: usize = 32;
 /// How long a lane that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(900);
-
-/// Notifications that may wait for a client; with more, the oldest give way.
-const MAX_NOTICES: usize = 64;
-
-/// One client below its caller: a legacy session or one connection by pipe. Lanes end with it.
-#[derive(Debug)]
-pub(crate) struct ClientTag {
-    number: u64,
-    /// What servers say on lanes of this client's own outside of its calls, and which server.
-    notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
-    noticed: Notify,
-}
-
-impl ClientTag {
-    pub(crate) fn new() -> Arc<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
-    }
-
-    /// Unique within this process.
-    pub(crate) const fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn tell(&self, upstream: &UpstreamName, notice: Notification) {
-        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
-        if notices.len() >= MAX_NOTICES {
-            notices.pop_front();
-        }
-        notices.push_back((upstream.clone(), notice));
-        self.noticed.notify_one();
-    }
-
-    /// The next notification that belongs to no call. Cancel-safe.
-    pub(crate) async fn next(&self) -> (UpstreamName, Notification) {
-        loop {
-            let next = self.notices.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            if let Some(next) = next {
-                return next;
-            }
-            self.noticed.notified().await;
-        }
-    }
-}
 
 /// Whose a lane is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,7 +59,7 @@ struct Owned {
 /// One process of an upstream, or one session with it.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    upstream: UpstreamName,
+    pub(crate) news: SessionNews,
     /// What the server is told that its client can do.
     pub(crate) declared: Declared,
     /// For lanes besides the main one.
@@ -117,8 +71,6 @@ pub(crate) struct Lane {
     /// A call wants a lazy upstream started.
     pub(crate) wanted: Notify,
     pub(crate) restarts: AtomicU64,
-    pub(crate) turns: Arc<Turns>,
-    pub(crate) updates: Arc<Updates>,
     /// Calls in flight, parked calls and watched resources.
     users: AtomicUsize,
     /// Seconds of uptime.
@@ -157,51 +109,15 @@ impl Drop for LaneUse {
     }
 }
 
-/// Makes calls pass one at a time once the server has asked something that could have belonged to several.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    one_at_a_time: AtomicBool,
-    turn: Arc<Semaphore>,
-}
-
-impl Turns {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { one_at_a_time: AtomicBool::new(false), turn: Arc::new(Semaphore::new(1)) })
-    }
-
-    pub(crate) fn are_taken(&self) -> bool {
-        self.one_at_a_time.load(Ordering::Relaxed)
-    }
-
-    /// From now on calls take turns.
-    pub(crate) fn begin(&self, upstream: &UpstreamName) {
-        if !self.one_at_a_time.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                upstream.name = %upstream,
-                "the server asked something while several calls were in progress; its calls now pass one at a time \
-                 (instance = \"per-session\" gives each client its own)"
-            );
-        }
-    }
-
-    /// Waits for the turn, where calls take turns.
-    async fn take(&self, patience: Duration) -> Result<Option<OwnedSemaphorePermit>, ()> {
-        if !self.are_taken() {
-            return Ok(None);
-        }
-        let turn = tokio::time::timeout(patience, Arc::clone(&self.turn).acquire_owned()).await;
-        turn.ok().and_then(Result::ok).map(Some).ok_or(())
-    }
-}
-
 impl Lane {
     pub(crate) fn main(upstream: UpstreamName, declared: Declared, metrics: UpstreamMetrics) -> Self {
         Self::new(upstream, declared, None, Some(metrics))
     }
 
     fn new(upstream: UpstreamName, declared: Declared, owner: Option<Owned>, metrics: Option<UpstreamMetrics>) -> Self {
+        let client = owner.as_ref().and_then(|owner| owner.client.clone());
         Self {
-            upstream,
+            news: SessionNews::new(upstream, client),
             declared,
             owner,
             metrics,
@@ -209,8 +125,6 @@ impl Lane {
             changed: Notify::new(),
             wanted: Notify::new(),
             restarts: AtomicU64::new(0),
-            turns: Turns::new(),
-            updates: Arc::default(),
             users: AtomicUsize::new(0),
             last_used: AtomicU64::new(clock::uptime().as_secs()),
         }
@@ -275,7 +189,7 @@ impl Lane {
     }
 
     fn down(&self, retry: Duration) -> Failure {
-        let detail = format!("The server `{}` is not running.", self.upstream);
+        let detail = format!("The server `{}` is not running.", self.news.upstream);
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
     }
 
@@ -284,18 +198,10 @@ impl Lane {
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
     pub(crate) async fn turn(&self, spec: Arc<Upstream>) -> Result<Option<OwnedSemaphorePermit>, Failure> {
-        self.turns.take(spec.queue_timeout).await.map_err(|()| {
-            let detail = format!("The server `{}` takes one call at a time and is busy.", self.upstream);
+        self.news.turns.take(spec.queue_timeout).await.map_err(|()| {
+            let detail = format!("The server `{}` takes one call at a time and is busy.", self.news.upstream);
             Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
         })
-    }
-
-    /// Passes on what the server says outside of calls, where the lane is one client's own.
-    pub(crate) fn tell(&self, notice: Notification) {
-        let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref()?.upgrade());
-        if let Some(client) = client {
-            client.tell(&self.upstream, notice);
-        }
     }
 
     fn touch(&self) {
@@ -352,7 +258,7 @@ fn place<'w>(spec: &Upstream, agreed: Agreed, wants: &'w Wants) -> Option<(Key, 
         Sharing::Caller => None,
         Sharing::Client => wants.client.as_ref(),
     };
-    let owner = client.map_or_else(|| Owner::Caller(Arc::clone(&wants.caller)), |tag| Owner::Client(tag.number));
+    let owner = client.map_or_else(|| Owner::Caller(Arc::clone(&wants.caller)), |tag| Owner::Client(tag.number()));
     Some(((owner, Declared::new(wants.offered, &spec.roots).kinds), client))
 }
 

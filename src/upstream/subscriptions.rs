@@ -1,14 +1,12 @@
-//! Resources that are watched on one lane, and by whom. The lock guards the table, one operation at a time.
+//! Resource subscriptions at upstreams.
 //!
 //! A legacy server is asked once for each URI. A modern one has a stream for all of them: when they change, the new stream is
 //! acknowledged before the old one is closed. After a lane was opened anew nobody knows what was missed, so everything counts as
 //! updated.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
@@ -17,9 +15,12 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
-use crate::upstream::exchange::{Exchange, ExchangeEvent};
-use crate::upstream::handle::{Handle, Link};
+use crate::upstream::event::ExchangeEvent;
+use crate::upstream::handle::Handle;
+use crate::upstream::link::Link;
+use crate::upstream::sent::Sent;
 use crate::upstream::session::LaneUse;
+use crate::upstream::updates::{Updates, Watch, Watcher, updated_uri};
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -27,55 +28,6 @@ use crate::wire::raw::{RawJson, RawObject};
 const CONFIRM: Duration = Duration::from_secs(5);
 /// How long to wait before a stream of updates is opened again.
 const REOPEN: Duration = Duration::from_secs(2);
-/// Updates that one client is told of at once; with more waiting, the rest is told with the next.
-const MAX_DIRTY: usize = 4096;
-
-/// Whom updates are for: one client's stream.
-#[derive(Debug, Default)]
-pub(crate) struct Watcher {
-    dirty: Mutex<BTreeSet<String>>,
-    changed: Notify,
-}
-
-impl Watcher {
-    fn mark(&self, uri: String) {
-        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
-        if dirty.len() < MAX_DIRTY {
-            dirty.insert(uri);
-        }
-        self.changed.notify_one();
-    }
-
-    /// The URIs that have changed since, as the client knows them. Cancel-safe.
-    pub(crate) async fn updated(&self) -> Vec<String> {
-        loop {
-            let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
-            if !dirty.is_empty() {
-                return dirty.into_iter().collect();
-            }
-            self.changed.notified().await;
-        }
-    }
-}
-
-/// One client's interest in one resource.
-#[derive(Debug)]
-struct Watch {
-    id: u64,
-    exposed: String,
-    watcher: Weak<Watcher>,
-    permit: Arc<Permit>,
-}
-
-/// The table of one lane.
-#[derive(Debug, Default)]
-pub(crate) struct Updates {
-    /// By the URI as its server knows it.
-    watched: Mutex<HashMap<String, Vec<Watch>>>,
-    /// One change at a time goes upstream. Holds the stream of a modern server.
-    upstream: tokio::sync::Mutex<Option<CancellationToken>>,
-}
-
 /// Why a resource is not watched.
 #[derive(Debug)]
 pub(crate) enum Unwatched {
@@ -99,11 +51,12 @@ pub(crate) struct Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        if let Some(permit) = self.lane.updates.forget(&self.original, self.id) {
+        if let Some(permit) = self.lane.news.updates.forget(&self.original, self.id) {
             let (handle, lane, original) = (Arc::clone(&self.handle), self.lane.clone(), self.original.clone());
             let tasks = self.tasks.clone();
-            self.tasks
-                .spawn("unsubscribe", async move { lane.updates.end(&handle, &lane, original, &permit, tasks).await });
+            self.tasks.spawn("unsubscribe", async move {
+                lane.news.updates.end(&handle, &lane, original, &permit, tasks).await
+            });
         }
     }
 }
@@ -117,50 +70,6 @@ pub(crate) struct Target {
 }
 
 impl Updates {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Watch>>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is watched, as the server knows it.
-    pub(crate) fn uris(&self) -> Vec<String> {
-        let mut uris: Vec<String> = self.lock().keys().cloned().collect();
-        uris.sort_unstable();
-        uris
-    }
-
-    /// The server says that a resource has changed: the one that is watched, or a part of it.
-    pub(crate) fn updated(&self, uri: &str) {
-        let watched = self.lock();
-        for (original, watches) in watched.iter().filter(|(original, _)| is_part_of(uri, original)) {
-            for watch in watches {
-                if let Some(watcher) = watch.watcher.upgrade() {
-                    // What the client sees before the URI of the server stands before its parts too.
-                    let before = watch.exposed.strip_suffix(original.as_str()).unwrap_or_default();
-                    watcher.mark(format!("{before}{uri}"));
-                }
-            }
-        }
-    }
-
-    fn all_updated(&self) {
-        for uri in self.uris() {
-            self.updated(&uri);
-        }
-    }
-
-    /// The last watch of a resource hands back its permit.
-    fn forget(&self, original: &str, id: u64) -> Option<Arc<Permit>> {
-        let mut watched = self.lock();
-        let watches = watched.get_mut(original)?;
-        let at = watches.iter().position(|watch| watch.id == id)?;
-        let permit = watches.swap_remove(at).permit;
-        let last = watches.is_empty();
-        if last {
-            watched.remove(original);
-        }
-        last.then_some(permit)
-    }
-
     /// Begins to watch a resource.
     ///
     /// # Errors
@@ -178,7 +87,7 @@ impl Updates {
         }
         let Target { original, exposed, permit } = target;
         let permit = Arc::new(permit);
-        let updates = &lane.updates;
+        let updates = &lane.news.updates;
         let mut upstream = updates.upstream.lock().await;
         let first = {
             let mut watched = updates.lock();
@@ -295,12 +204,6 @@ impl Updates {
     }
 }
 
-/// Whether one URI is the other or lies below it.
-fn is_part_of(uri: &str, whole: &str) -> bool {
-    uri.strip_prefix(whole)
-        .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#']))
-}
-
 fn outgoing(method: Method, body: RawObject) -> Outgoing {
     Outgoing { body, ..Outgoing::own(method, Meta::default()) }
 }
@@ -323,7 +226,7 @@ async fn open_stream(
     link: &Link,
     permit: &Permit,
     uris: &[String],
-) -> Result<(Exchange, Vec<String>), Unwatched> {
+) -> Result<(Sent, Vec<String>), Unwatched> {
     let list: Vec<String> = uris.iter().map(|uri| RawJson::string(uri).text().into_owned()).collect();
     let mut body = RawObject::default();
     body.set("notifications", RawJson::trusted(format!(r#"{{"resourceSubscriptions":[{}]}}"#, list.join(","))));
@@ -353,12 +256,12 @@ async fn open_stream(
 }
 
 /// Passes updates on for as long as anybody watches; a stream that ends is opened again.
-async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Exchange) {
+async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Sent) {
     loop {
         match exchange.next().await {
             ExchangeEvent::Notice(notice) if notice.method == "notifications/resources/updated" => {
                 if let Some(uri) = updated_uri(notice.params.as_ref()) {
-                    lane.updates.updated(&uri);
+                    lane.news.updates.updated(&uri);
                 }
             }
             ExchangeEvent::Done(_) => {
@@ -366,12 +269,12 @@ async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut excha
                 exchange = loop {
                     tokio::time::sleep(REOPEN).await;
                     let Some(link) = lane.open_link() else { continue };
-                    let uris = lane.updates.uris();
+                    let uris = lane.news.updates.uris();
                     if let Ok((exchange, _)) = open_stream(handle, &link, permit, &uris).await {
                         break exchange;
                     }
                 };
-                lane.updates.all_updated();
+                lane.news.updates.all_updated();
             }
             ExchangeEvent::Notice(_)
             | ExchangeEvent::Progress(_)
@@ -380,40 +283,5 @@ async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut excha
             | ExchangeEvent::Withdrawn(_)
             | ExchangeEvent::Alive => {}
         }
-    }
-}
-
-/// The URI in a notification of an update.
-pub(crate) fn updated_uri(params: Option<&RawJson>) -> Option<String> {
-    RawObject::parse(params?).ok()?.string("uri")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_resource_lie_below_it() {
-        for (uri, whole, want) in [
-            ("file:///a", "file:///a", true),
-            ("file:///a/b", "file:///a", true),
-            ("file:///a/b", "file:///a/", true),
-            ("file:///ab", "file:///a", false),
-            ("file:///", "file:///a", false),
-            ("x://r?v=2", "x://r", true),
-        ] {
-            assert_eq!(is_part_of(uri, whole), want, "{uri} of {whole}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_watcher_is_told_of_each_resource_once() {
-        let watcher = Watcher::default();
-        for uri in ["b", "a", "b"] {
-            watcher.mark(uri.to_owned());
-        }
-        assert_eq!(watcher.updated().await, ["a", "b"]);
-        let none = tokio::time::timeout(Duration::from_millis(10), watcher.updated()).await;
-        assert!(none.is_err(), "nothing is told twice");
     }
 }

@@ -21,8 +21,10 @@ use crate::mcp::method::Method;
 use crate::mcp::task::{self, Status, Task};
 use crate::mcp::version::Era;
 use crate::policy::Permit;
-use crate::upstream::exchange::{Exchange, ExchangeEvent};
-use crate::upstream::handle::{Handle, Link};
+use crate::upstream::event::ExchangeEvent;
+use crate::upstream::handle::Handle;
+use crate::upstream::link::Link;
+use crate::upstream::sent::Sent;
 use crate::upstream::session::LaneUse;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
@@ -79,7 +81,7 @@ struct Errands {
 }
 
 impl Errands {
-    fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> Exchange {
+    fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> Sent {
         let mut body = RawObject::default();
         body.set("taskId", RawJson::string(id));
         if let Some(responses) = responses {
@@ -99,7 +101,7 @@ impl Errands {
     }
 
     /// Cancels what a call becomes that nobody waits for any more.
-    async fn abandon(&self, mut call: Exchange) {
+    async fn abandon(&self, mut call: Sent) {
         let answered = tokio::time::timeout(FAREWELL, outcome(&mut call)).await;
         if let Ok(Outcome::Result { raw, .. }) = answered
             && let Some(task) = Task::created(&raw, self.legacy)
@@ -124,7 +126,7 @@ pub(crate) fn decline_questions<'k>(way: Way, call: &Outgoing, id: &str, keys: i
     });
 }
 
-async fn outcome(exchange: &mut Exchange) -> Outcome {
+async fn outcome(exchange: &mut Sent) -> Outcome {
     loop {
         if let ExchangeEvent::Done(outcome) = exchange.next().await {
             return outcome;
@@ -136,13 +138,13 @@ async fn outcome(exchange: &mut Exchange) -> Outcome {
 #[derive(Debug)]
 enum Leg {
     /// The tool call itself.
-    Call(Exchange),
+    Call(Sent),
     /// Nothing, until then.
     Rest(Instant),
-    Get(Exchange),
-    Update(Exchange),
+    Get(Sent),
+    Update(Sent),
     /// `tasks/result` of 2025-11-25, which is answered when the task has ended.
-    Result(Exchange),
+    Result(Sent),
     Ended,
 }
 
@@ -170,7 +172,7 @@ pub(crate) struct TaskExchange {
 
 impl TaskExchange {
     /// Makes a call that may become a task.
-    pub(crate) fn start(way: Way, terms: Terms, mut outgoing: Outgoing, headers: &ParamHeaders) -> Exchange {
+    pub(crate) fn start(way: Way, terms: Terms, mut outgoing: Outgoing, headers: &ParamHeaders) -> Self {
         let legacy = way.link.agreed().revision.era() == Era::Legacy;
         let terms = Terms { offered: Kinds::of(outgoing.capabilities.as_ref()), ..terms };
         if legacy {
@@ -184,7 +186,7 @@ impl TaskExchange {
             Outgoing { body: RawObject::default(), wants_progress: false, log_level: None, ..outgoing.clone() };
         let upstream = way.handle.name.to_string();
         let call = way.handle.call(&way.link, &way.permit, outgoing, headers);
-        Exchange::Task(Box::new(Self {
+        Self {
             errands: Some(Errands { way, pattern, legacy }),
             upstream,
             terms,
@@ -198,7 +200,7 @@ impl TaskExchange {
             known: HashSet::new(),
             answers: RawObject::default(),
             events: VecDeque::new(),
-        }))
+        }
     }
 
     /// Cancel-safe: everything that is under way is kept in `leg`.

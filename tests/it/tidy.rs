@@ -74,7 +74,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("demo", &["wire", "mcp"]),
-    ("cli", &["wire", "mcp", "policy", "config", "telemetry", "store", "gateway", "serve", "daemon", "demo"]),
+    (
+        "cli",
+        &["wire", "mcp", "policy", "config", "telemetry", "store", "upstream", "gateway", "serve", "daemon", "demo"],
+    ),
     // Names the properties of all layers, for tests and fuzzing alone.
     ("fuzz", &[]),
 ];

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::super::desk::*;
 use crate::policy::{Annotations, Evidence};
+use crate::store::recent::DecisionView;
 
 /// The time of everything.
 const NOW: Wall = 1_790_000_000;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::unistd::{Gid, Group, User};
 
 use crate::config::Admin;
-use crate::gateway::service::LOCAL;
+use crate::policy::LOCAL;
 
 /// The uid that may do everything anyway.
 const ROOT: &str = "uid:0";

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::gateway::service::Answer;
+use crate::gateway::answer::Answer;
 use crate::mcp::elicitation::bounded;
 use crate::mcp::input::{InputError, InputRequest};
 use crate::mcp::method::Method;

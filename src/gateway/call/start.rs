@@ -33,7 +33,8 @@ impl LiveCall {
             Some(open) => open,
             None => Box::pin(self.handle.lane(&self.wants)).await?,
         };
-        let turn = if lane.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
+        let turn =
+            if lane.news.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
         // Until the call is taken out, a wait that is cancelled changes nothing.
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
@@ -54,9 +55,14 @@ impl LiveCall {
             || self.input.as_ref().is_some_and(|input| input.asker.is_some() || input.offered.any());
         self.kept = keeps.then(|| outgoing.clone());
         let exchange = if manner == Manner::Required {
-            TaskExchange::start(self.way(link, lane.clone()), self.terms(), outgoing, &entry.headers)
+            Exchange::Task(Box::new(TaskExchange::start(
+                self.way(link, lane.clone()),
+                self.terms(),
+                outgoing,
+                &entry.headers,
+            )))
         } else {
-            self.handle.call(&link, &self.permit, outgoing, &entry.headers)
+            Exchange::Sent(self.handle.call(&link, &self.permit, outgoing, &entry.headers))
         };
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
         self.running = Some(Running { exchange, deadline, sent, lane, _turn: turn, _slot: slot });

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::task_id::TaskName;
+use crate::gateway::answer::Answer;
 use crate::gateway::call::{LiveCall, LiveEvent};
-use crate::gateway::service::Answer;
 use crate::mcp::input::InputError;
 use crate::mcp::method::Method;
 use crate::mcp::task::{self, Task};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
-use crate::upstream::handle::Link;
+use crate::upstream::link::Link;
 use crate::upstream::session::LaneUse;
 use crate::upstream::task::{Manner, TaskExchange, Way, decline_questions};
 use crate::wire::raw::RawJson;
@@ -50,7 +50,7 @@ impl LiveCall {
         let way = self.way(link, running.lane.clone());
         let exchange = TaskExchange::start(way, self.terms(), outgoing.clone(), &entry.headers);
         if let Some(running) = &mut self.running {
-            running.exchange = exchange;
+            running.exchange = Exchange::Task(Box::new(exchange));
         }
         true
     }

@@ -2,25 +2,11 @@
 
 use std::sync::Arc;
 
+use super::closed_by::By;
 use super::{Inner, Ledger};
 use crate::policy::consent::{Asked, Closed, Grant, PromptId};
-use crate::policy::{Entry, Event, Evidence};
+use crate::policy::{Entry, Event};
 use crate::store::audit::Audit;
-
-/// Who closed a prompt, and over which channel.
-#[derive(Clone, Debug)]
-pub(super) struct By {
-    pub(super) evidence: Evidence,
-    pub(super) who: Arc<str>,
-    /// What was granted.
-    pub(super) grant: Option<Arc<str>>,
-}
-
-impl By {
-    pub(super) fn of(grant: &Grant) -> Self {
-        Self { evidence: grant.evidence(), who: Arc::clone(grant.by()), grant: Some(Arc::clone(grant.id())) }
-    }
-}
 
 impl Ledger {
     /// Has each prompt, answer and revocation from here on recorded.

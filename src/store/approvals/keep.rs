@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::journal::By;
+use super::closed_by::By;
 use super::mirror::{self, Answered};
 use super::rows::{self, Used};
 use super::{Inner, Ledger, Spent, Wish};

@@ -201,7 +201,7 @@ fn started(before: Option<&Record>, digest: Digest, words: &str, trust: Trust) -
     if before.pin.approved() == Some(digest) {
         return (Pin::at(digest), Arc::from("it is back"));
     }
-    let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| super::launch::words(text) == words);
+    let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| super::launch_text::words(text) == words);
     let same = before.pin.waiting() == Some(digest) || has_words(before.waiting.as_ref());
     if before.pin.state() == PinState::Rejected && same {
         return (before.pin.see(digest, OnChange::Quarantine, false), Arc::clone(&before.by));

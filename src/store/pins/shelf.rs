@@ -54,7 +54,7 @@ fn stored(
     digest: Option<Digest>,
 ) -> rusqlite::Result<Option<String>> {
     let Some((text, digest)) = text.zip(digest) else { return Ok(None) };
-    if key.kind != PinKind::Launch || !super::launch::is_private(text) {
+    if key.kind != PinKind::Launch || !super::launch_text::is_private(text) {
         return Ok(Some(text.to_string()));
     }
     seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
@@ -86,7 +86,7 @@ pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result
         for ((text, digest), column) in columns.into_iter().zip(["approved", "waiting"]) {
             let Some((text, digest)) = text.zip(digest) else { continue };
             let text = match seals.open(&place(&upstream, &digest), &text) {
-                Opened::Clear if super::launch::is_private(&text) => text,
+                Opened::Clear if super::launch_text::is_private(&text) => text,
                 Opened::Text { text, current: false } => text,
                 Opened::Clear | Opened::Text { current: true, .. } | Opened::Lost => continue,
             };

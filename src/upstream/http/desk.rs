@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio::sync::mpsc;
 
 use crate::engine::ask::{Candidates, OpenRequests};
-use crate::upstream::exchange::ExchangeEvent;
+use crate::upstream::event::ExchangeEvent;
 
 /// What runs in one legacy session. The lock guards one operation at a time.
 #[derive(Debug, Default)]

@@ -9,12 +9,14 @@ use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Outgoing, Progress, Reason};
 use crate::engine::route::{Resume, RouteError, Routed, route};
 use crate::engine::state::Carried;
+use crate::gateway::answer::CallLabels;
+use crate::gateway::answer::{Answer, label, no_completions, not_found, refused, unroutable};
+use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::awaiting_approval::{CONSENT_KEY, ClientCall, Request};
-use crate::gateway::call::{Action, CallLabels, InFlight, InputContext, LiveCall, Permitted, TaskWay};
+use crate::gateway::call::{Action, InFlight, InputContext, LiveCall, Permitted, TaskWay};
+use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
-use crate::gateway::service::{
-    Answer, ClientContext, Handled, Refusal, Service, decided, label, no_completions, not_found, refused, unroutable,
-};
+use crate::gateway::service::{Refusal, Service, decided};
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::input::{Kinds, Roots, all_accepted, without};
 use crate::mcp::meta::Meta;

@@ -1,18 +1,21 @@
 use std::path::Path;
 
+use super::super::MAX_NAME;
 use super::*;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
 use crate::config;
 use crate::daemon::gateway::{ConfigSource, Gateway};
-use crate::gateway::service::{Handled, LOCAL};
-use crate::gateway::snapshot::View;
+use crate::gateway::awaiting_approval::Handled;
+use crate::gateway::client::ClientContext;
+use crate::gateway::snapshot::{Snapshot, View};
 use crate::mcp::item::Definition;
 use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
-use crate::policy::{Effect, Limiter, Policy, PolicySpec, RuleSpec};
-use crate::wire::raw::RawJson;
+use crate::policy::{Effect, LOCAL, Limiter, Policy, PolicySpec, RuleSpec};
+use crate::wire::raw::{RawJson, RawObject};
 
 /// A gateway without upstreams whose catalog has the tools `fx__open` and `fx__hidden`.
 fn gateway() -> Gateway {

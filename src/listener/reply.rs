@@ -7,9 +7,9 @@ use futures_util::StreamExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::gateway::service::Answer;
+use crate::gateway::answer::Answer;
 use crate::listener::body::ReplyBody;
-use crate::serve::pieces::Pieces;
+use crate::listener::pieces::Pieces;
 use crate::wire::code;
 use crate::wire::message::{encode_error, error_object};
 use crate::wire::raw::RawJson;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::catalog::merge::Entry;
 use crate::config::Completions;
-use crate::gateway::service::{ClientContext, Service, decided};
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::{Service, decided};
 use crate::gateway::snapshot::{self, Snapshot};
 use crate::policy::consent::Asked;
 use crate::policy::{self, Decision, Digest, Evidence, Facts, ItemRules, Record, may_ask, still_allowed};

@@ -1,0 +1,122 @@
+//! Answers that are ready, and the refusals among them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::base::budget::Budget;
+use crate::engine::call::{Executed, Failure};
+use crate::engine::route::RouteError;
+use crate::mcp::meta::MetaError;
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::telemetry::metrics::MethodLabel;
+use crate::wire::code;
+use crate::wire::message::error_object;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// An answer that is ready.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Result<RawJson, RawJson>,
+    /// For errors that the modern era gives an HTTP status of their own.
+    pub(crate) status: Option<u16>,
+}
+
+impl Answer {
+    pub(crate) fn ok(result: RawJson) -> Self {
+        Self { outcome: Ok(result), status: None }
+    }
+
+    pub(crate) fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
+        Self { outcome: Err(error_object(code, message, data)), status: None }
+    }
+
+    /// The result or error.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        let (Ok(raw) | Err(raw)) = &self.outcome;
+        raw.bytes()
+    }
+
+    /// The same, with room for it.
+    ///
+    /// # Errors
+    /// The failure of its call, for which there is none.
+    pub(crate) fn counted(self, budget: &Arc<Budget>) -> Result<Self, Failure> {
+        let count = |raw: RawJson| budget.try_count(raw.into_bytes()).map(RawJson::trusted);
+        let outcome = match self.outcome {
+            Ok(raw) => count(raw).map(Ok),
+            Err(raw) => count(raw).map(Err),
+        };
+        let outcome = outcome.map_err(|no_room| no_room.failure(Executed::Unknown))?;
+        Ok(Self { outcome, status: self.status })
+    }
+
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+}
+
+/// What names a call in metrics, logs and refusals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallLabels {
+    pub(crate) method: Method,
+    pub(crate) label: MethodLabel,
+    pub(crate) call: u64,
+    pub(crate) arrived: Instant,
+}
+
+/// The answer of a call that the gateway refused.
+pub(crate) fn refused(failure: &Failure, labels: &CallLabels, revision: Revision) -> Answer {
+    if labels.method == Method::ToolsCall {
+        Answer::ok(failure.tool_result(labels.call, revision))
+    } else {
+        Answer { outcome: Err(failure.error_object(labels.call)), status: None }
+    }
+}
+
+/// The error for a method that this era does not define or this release does not serve.
+pub(crate) fn not_found(method: &str, era: Era) -> Answer {
+    let shown: String = method.chars().take(64).collect();
+    let answer = Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", shown.escape_debug()), None);
+    if era == Era::Modern { answer.with_status(404) } else { answer }
+}
+
+pub(super) fn invalid(error: &RouteError) -> Answer {
+    let answer = Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
+    let malformed = matches!(error, RouteError::Params | RouteError::Meta(MetaError::NotAnObject));
+    if malformed { answer.with_status(400) } else { answer }
+}
+
+/// Unknown and hidden look the same; the code of a missing resource depends on the era.
+pub(crate) fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
+    if !matches!(error, RouteError::UnknownResource(_)) {
+        return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
+    }
+    let uri = params.get("uri").cloned().unwrap_or_else(|| RawJson::string(""));
+    let data = RawJson::trusted(format!(r#"{{"uri":{}}}"#, uri.text()));
+    let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
+    Answer::error(code, &error.to_string(), Some(&data))
+}
+
+/// Clients were told that completions exist, so an upstream without them completes to nothing.
+pub(super) fn no_completions(revision: Revision) -> RawJson {
+    RawJson::trusted(if revision.era() == Era::Modern {
+        r#"{"resultType":"complete","completion":{"values":[],"total":0,"hasMore":false}}"#
+    } else {
+        r#"{"completion":{"values":[],"total":0,"hasMore":false}}"#
+    })
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "only calls are counted by method")]
+pub(super) fn label(method: Method) -> MethodLabel {
+    match method {
+        Method::ToolsCall => MethodLabel::ToolsCall,
+        Method::PromptsGet => MethodLabel::PromptsGet,
+        Method::ResourcesRead => MethodLabel::ResourcesRead,
+        Method::Complete => MethodLabel::Complete,
+        _ => MethodLabel::Other,
+    }
+}

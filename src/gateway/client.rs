@@ -1,0 +1,66 @@
+//! Who asks: what is known of one client, whatever transport it came on.
+
+use std::sync::Arc;
+
+use crate::gateway::question::client_requests::Asker;
+use crate::gateway::snapshot::{Snapshot, View, Viewer};
+use crate::gateway::watched::Subscriptions;
+use crate::mcp::input::Kinds;
+use crate::mcp::log::LogSwitch;
+use crate::mcp::version::Revision;
+use crate::upstream::session_news::ClientTag;
+
+/// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
+pub(crate) const STATELESS: u64 = 0;
+
+/// Who asks, and how its answers must look.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientContext {
+    pub(crate) caller: Arc<str>,
+    pub(crate) profile: Option<Arc<str>>,
+    pub(crate) revision: Revision,
+    /// What the client can be asked for.
+    pub(crate) offered: Kinds,
+    /// It is on this machine: an address on loopback is the same place to it.
+    pub(crate) is_here: bool,
+    /// How a legacy client is asked, where it can be.
+    pub(crate) asker: Option<Arc<Asker>>,
+    /// The log level of a legacy session.
+    pub(crate) log: Option<Arc<LogSwitch>>,
+    /// What a legacy client watches.
+    pub(crate) watched: Option<Arc<Subscriptions>>,
+    /// Below the caller: the session or the pipe.
+    pub(crate) tag: Option<Arc<ClientTag>>,
+}
+
+impl ClientContext {
+    /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
+    pub(crate) fn new(caller: Arc<str>, profile: Option<Arc<str>>, revision: Revision) -> Self {
+        Self {
+            caller,
+            profile,
+            revision,
+            offered: Kinds::default(),
+            is_here: false,
+            asker: None,
+            log: None,
+            watched: None,
+            tag: None,
+        }
+    }
+
+    /// The number of its session or pipe.
+    pub(crate) fn session(&self) -> u64 {
+        self.tag.as_ref().map_or(STATELESS, |tag| tag.number())
+    }
+
+    pub(crate) fn viewer(&self) -> Viewer<'_> {
+        let Kinds { form, url, sampling, .. } = self.offered;
+        Viewer { caller: &self.caller, revision: self.revision, can_be_asked: form || url || sampling }
+    }
+}
+
+/// The view of a client, for those that watch it for changes.
+pub(crate) fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<View>> {
+    snapshot.view(client.profile.as_deref()).cloned()
+}

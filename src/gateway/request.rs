@@ -1,0 +1,87 @@
+//! What the gateway does with one request, whatever transport it came on.
+
+use std::sync::Arc;
+
+use crate::base::clock;
+use crate::engine::route::{Params, RouteError};
+use crate::gateway::answer::{Answer, invalid, not_found};
+use crate::gateway::awaiting_approval::Handled;
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::Service;
+use crate::mcp::capability::{AtPresent, discover_result};
+use crate::mcp::log::LogLevel;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::Era;
+use crate::wire::code;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+mod about_task;
+mod calls;
+mod completions;
+mod consent;
+
+impl Service {
+    /// Serves a request that is not bound to a session or stream of its own.
+    pub(crate) fn handle(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        request: &Request,
+        params: Result<Params, RouteError>,
+    ) -> Handled {
+        if self.is_full() {
+            return Handled::Overloaded;
+        }
+        let arrived = clock::now();
+        let method = Method::parse(&request.method);
+        let era = client.revision.era();
+        let Params { object: params, meta } = match params {
+            Ok(params) => params,
+            Err(error) => return Handled::Answer(invalid(&error)),
+        };
+        if let Err(error) = meta.progress_token() {
+            return Handled::Answer(invalid(&error.into()));
+        }
+        if !method.defined_in(era) {
+            return Handled::Answer(not_found(&request.method, era));
+        }
+        match method {
+            Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
+            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.at_present()))),
+            Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
+            Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
+            Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
+            Method::TemplatesList => Handled::Answer(self.list(client, List::Templates, &params)),
+            Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
+                self.call(client, method, &params, meta, arrived)
+            }
+            Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
+            Method::ResourcesUnsubscribe => Handled::Answer(Self::unsubscribe(client, &params)),
+            Method::SetLevel => Handled::Answer(set_level(client, &params)),
+            Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if era == Era::Modern => {
+                self.task(client, method, &params, meta, arrived)
+            }
+            // Legacy clients are never given a task.
+            Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(about_task::unknown()),
+            Method::Initialize | Method::Listen | Method::TasksList | Method::TasksUpdate | Method::Unknown => {
+                Handled::Answer(not_found(&request.method, era))
+            }
+        }
+    }
+
+    fn at_present(&self) -> AtPresent {
+        let snapshot = self.snapshots.load();
+        AtPresent { completions: snapshot.completes(), tasks: snapshot.tasks.contains(&true) }
+    }
+}
+
+/// Remembers the level of a session; servers that have no log change nothing about that.
+fn set_level(client: &ClientContext, params: &RawObject) -> Answer {
+    match (params.get("level").and_then(LogLevel::read), &client.log) {
+        (Some(level), Some(log)) => {
+            log.set(level);
+            Answer::ok(RawJson::EMPTY_OBJECT)
+        }
+        _ => Answer::error(code::INVALID_PARAMS, "`level` must be one of the eight levels of syslog", None),
+    }
+}

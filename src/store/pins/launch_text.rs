@@ -1,0 +1,54 @@
+//! The text of a launch, whose digest is pinned: the words of the configuration, and the program that they lead to.
+
+use std::path::Path;
+
+use crate::config::{Target, Transport, Upstream};
+use crate::wire::canonical::canonical;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// What a launch is, as a canonical text: the words of the configuration, and the program that they lead to.
+pub(super) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
+    let mut out = RawObject::default();
+    match &spec.target {
+        Target::Stdio { command, .. } => {
+            let words: Vec<String> = command.iter().map(|word| RawJson::string(word).text().into_owned()).collect();
+            out.set("command", RawJson::trusted(format!("[{}]", words.join(","))));
+            if let Some(program) = program {
+                out.set("program", RawJson::string(&program.to_string_lossy()));
+            }
+        }
+        Target::Http { url, transport, .. } => {
+            let transport = match transport {
+                Transport::Auto => "auto",
+                Transport::StreamableHttp => "streamable-http",
+                Transport::Sse => "sse",
+            };
+            out.set("transport", RawJson::string(transport));
+            out.set("url", RawJson::string(url.as_str()));
+        }
+    }
+    text(&out)
+}
+
+fn text(object: &RawObject) -> String {
+    let encoded = object.encode();
+    let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text).ok());
+    canonical.unwrap_or_else(|| encoded.text().into_owned())
+}
+
+/// The part of a launch's text that the configuration says.
+pub(super) fn words(launch: &str) -> String {
+    RawObject::parse(&RawJson::trusted(launch.to_owned())).map_or_else(
+        |_| launch.to_owned(),
+        |mut object| {
+            object.remove("program");
+            text(&object)
+        },
+    )
+}
+
+/// Whether a launch's text is kept sealed: the query of a URL may hold a secret.
+pub(super) fn is_private(launch: &str) -> bool {
+    let url = RawObject::parse(&RawJson::trusted(launch.to_owned())).ok().and_then(|object| object.string("url"));
+    url.is_some_and(|url| url.contains('?'))
+}

@@ -1,0 +1,106 @@
+//! One connection of lines with an upstream: a child's pipes, or the two carriers of HTTP+SSE.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+use crate::base::clock;
+use crate::catalog::inventory::ListBounds;
+use crate::engine::handshake::{Agreed, EraHint};
+use crate::engine::peer::{PeerOptions, PeerTimes};
+use crate::upstream::context::{Context, News, PROBE_TIME, Run, ready, restore};
+use crate::upstream::link::{Link, LinkState};
+use crate::upstream::process::{LastWords, Launch, Process, drain_stderr};
+use crate::upstream::spawner::Nursery;
+use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
+
+/// Starts a child and speaks with it until it ends.
+pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
+    let handle = &context.handle;
+    let Nursery { stop, tasks, .. } = &context.nursery;
+    let process = match Process::start(&launch) {
+        Ok(process) => process,
+        Err(error) => return Run { why: error.to_string(), next: None, served: None },
+    };
+    let (stdin, stdout, stderr, mut reaper) = process.split();
+    let words = LastWords::default();
+    tasks.spawn("stderr", drain_stderr(handle.name.to_string(), stderr, words.clone()));
+    let start = handle.spec.load().start_timeout;
+    let (ended, served) = converse(context, (hint, start), stdin, stdout).await;
+    let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
+    let status = if early.is_some() { early } else { reaper.stop().await };
+    let mut why = ended.why;
+    if let Some(status) = status.filter(|status| !status.success()) {
+        why = format!("{why} ({status})");
+    }
+    if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
+        let line: String = line.chars().take(200).collect();
+        why = format!("{why}; last line of stderr: {}", line.escape_debug());
+    }
+    Run { why, next: ended.next, served }
+}
+
+/// Speaks over a duplex of lines, tells the supervisor what is learnt there, and says for how long it was ready. `start` is
+/// how to ask for the era and how long the handshake may take.
+pub(crate) async fn converse(
+    context: &Context,
+    start: (EraHint, Duration),
+    writer: impl AsyncWrite + Unpin,
+    reader: impl AsyncRead + Unpin,
+) -> (Ended, Option<Duration>) {
+    let (handle, lane) = (&context.handle, &context.lane);
+    let Nursery { stop, intake, .. } = &context.nursery;
+    let peer = PeerOptions {
+        ear: intake.ear(&handle.name),
+        hint: start.0,
+        times: PeerTimes { probe: PROBE_TIME, start: start.1 },
+        bounds: ListBounds::default(),
+        declared: lane.declared.clone(),
+        lists: lane.is_main(),
+    };
+    let options = StdioOptions { peer, intake: intake.clone() };
+    let (news_in, mut news_out) = mpsc::channel(64);
+    let mut tell = |news: StdioNews| match news {
+        StdioNews::Fault(fault) => {
+            handle.metrics.fault(fault.as_str());
+            tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
+        }
+        StdioNews::Unclaimed(notice) => lane.news.tell(notice),
+        StdioNews::Updated(uri) => lane.news.updates.updated(&uri),
+        StdioNews::Ambiguous => lane.news.turns.begin(&handle.name),
+        // Emptied before each turn of the connection, so it is never full.
+        StdioNews::Ready(_) | StdioNews::Inventory(_) => drop(news_in.try_send(news)),
+    };
+    let mut ready_at: Option<Instant> = None;
+    let ended = {
+        let connection = stdio::run(writer, reader, options, &handle.metrics, stop, &mut tell);
+        tokio::pin!(connection);
+        let mut agreed: Option<Agreed> = None;
+        loop {
+            tokio::select! {
+                biased;
+                Some(news) = news_out.recv() => match news {
+                    StdioNews::Ready(link) => {
+                        agreed = Some(link.agreed);
+                        ready_at = Some(clock::now());
+                        ready(context, &link.agreed);
+                        let link = Link::Stdio(link);
+                        lane.set_state(LinkState::Ready(link.clone()));
+                        restore(context, link);
+                        context.report(News::State).await;
+                    }
+                    StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
+                        context.report(News::Inventory(inventory, agreed)).await;
+                    },
+                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Unclaimed(_) => {}
+                },
+                ended = &mut connection => break ended,
+            }
+        }
+    };
+    let served = ready_at.map(|at| clock::now().duration_since(at));
+    // No call may find the old link while what is behind it is ended, which takes its time.
+    lane.set_state(LinkState::Starting);
+    (ended, served)
+}

@@ -1,0 +1,159 @@
+//! A call over lines: one end is its caller's, the other the connection's. Cancel-safe, movable; dropping it cancels.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::engine::ask::{ClientAnswer, ServerRequest};
+use crate::engine::call::{Failure, Outcome, Outgoing, Wants};
+use crate::engine::peer::CallPort;
+use crate::upstream::event::ExchangeEvent;
+use crate::wire::message::Notification;
+use crate::wire::raw::RawJson;
+
+/// Progress that may wait for a slow client before the oldest gives way to the newest.
+const NOTICES: usize = 16;
+/// Requests of a server that may wait for one call.
+const REQUESTS: usize = 8;
+
+/// A call on its way to the actor of a stdio upstream.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) outgoing: Outgoing,
+    pub(crate) port: Port,
+}
+
+/// What a call's holder tells the actor after the call was sent.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    Cancel(u64),
+    Parked(u64),
+    Reply(RawJson, ClientAnswer),
+}
+
+/// The actor's end of a call.
+#[derive(Debug)]
+pub(crate) struct Port {
+    key: u64,
+    outcome: oneshot::Sender<Outcome>,
+    notices: Option<mpsc::Sender<ExchangeEvent>>,
+    requests: Option<mpsc::Sender<ExchangeEvent>>,
+}
+
+impl CallPort for Port {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn progress(&mut self, params: RawJson) {
+        if let Some(notices) = &self.notices {
+            // A client that reads too slowly misses progress, never the outcome; the actor never waits for it.
+            drop(notices.try_send(ExchangeEvent::Progress(params)));
+        }
+    }
+
+    fn log(&mut self, params: RawJson) {
+        if let Some(notices) = &self.notices {
+            drop(notices.try_send(ExchangeEvent::Log(params)));
+        }
+    }
+
+    fn notice(&mut self, notification: Notification) {
+        if let Some(notices) = &self.notices {
+            drop(notices.try_send(ExchangeEvent::Notice(notification)));
+        }
+    }
+
+    fn ask(&mut self, request: ServerRequest) -> bool {
+        // Requests have room of their own, so that no progress can crowd them out.
+        self.requests.as_ref().is_some_and(|requests| requests.try_send(ExchangeEvent::Ask(request)).is_ok())
+    }
+
+    fn withdrawn(&mut self, id: &RawJson) {
+        if let Some(requests) = &self.requests {
+            // Lost only behind a client that answers nothing: its answer will be ignored.
+            drop(requests.try_send(ExchangeEvent::Withdrawn(id.clone())));
+        }
+    }
+
+    fn done(self, outcome: Outcome) {
+        // The receiver is gone when the client has left; there is nobody to tell.
+        drop(self.outcome.send(outcome));
+    }
+}
+
+/// The caller's end of a call to a stdio upstream.
+#[derive(Debug)]
+pub(crate) struct StdioExchange {
+    key: u64,
+    outcome: oneshot::Receiver<Outcome>,
+    notices: Option<mpsc::Receiver<ExchangeEvent>>,
+    requests: Option<mpsc::Receiver<ExchangeEvent>>,
+    ended: Option<Outcome>,
+    finished: bool,
+    signals: mpsc::UnboundedSender<Signal>,
+}
+
+/// Makes both ends of a call. `signals` leads to the actor.
+pub(crate) fn stdio_call(key: u64, wants: Wants, signals: mpsc::UnboundedSender<Signal>) -> (Port, StdioExchange) {
+    let (outcome_in, outcome) = oneshot::channel();
+    let (notices_in, notices) = wants.notices.then(|| mpsc::channel(NOTICES)).unzip();
+    let (requests_in, requests) = wants.requests.then(|| mpsc::channel(REQUESTS)).unzip();
+    let port = Port { key, outcome: outcome_in, notices: notices_in, requests: requests_in };
+    (port, StdioExchange { key, outcome, notices, requests, ended: None, finished: false, signals })
+}
+
+impl StdioExchange {
+    pub(crate) async fn next(&mut self) -> ExchangeEvent {
+        if self.notices.is_none() && self.requests.is_none() {
+            if self.ended.is_none() {
+                self.ended = Some((&mut self.outcome).await.unwrap_or_else(|_| lost()));
+            }
+        } else {
+            if self.ended.is_none() {
+                tokio::select! {
+                    biased;
+                    Some(request) = next_of(&mut self.requests) => return request,
+                    Some(notice) = next_of(&mut self.notices) => return notice,
+                    outcome = &mut self.outcome => self.ended = Some(outcome.unwrap_or_else(|_| lost())),
+                }
+            }
+            // What was sent before the outcome is delivered before it.
+            if let Some(notice) = self.notices.as_mut().and_then(|notices| notices.try_recv().ok()) {
+                return notice;
+            }
+        }
+        self.finished = true;
+        ExchangeEvent::Done(self.ended.take().unwrap_or_else(lost))
+    }
+
+    pub(crate) fn reply(&self, id: &RawJson, answer: ClientAnswer) {
+        // A task that has ended has no server to tell.
+        let _gone = self.signals.send(Signal::Reply(id.clone(), answer));
+    }
+
+    /// The client has everything that was asked before it, and the call waits.
+    pub(crate) fn parked(&self) {
+        // A task that has ended has no call that could wait.
+        drop(self.signals.send(Signal::Parked(self.key)));
+    }
+}
+
+async fn next_of(channel: &mut Option<mpsc::Receiver<ExchangeEvent>>) -> Option<ExchangeEvent> {
+    match channel {
+        Some(channel) => channel.recv().await,
+        None => None,
+    }
+}
+
+/// The actor ended without an answer, before it took the call.
+pub(crate) fn lost() -> Outcome {
+    Outcome::Failed(Failure::down())
+}
+
+impl Drop for StdioExchange {
+    fn drop(&mut self) {
+        if !self.finished {
+            // A task that has ended has nothing to cancel.
+            let _gone = self.signals.send(Signal::Cancel(self.key));
+        }
+    }
+}

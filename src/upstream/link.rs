@@ -1,0 +1,59 @@
+//! The way to a running upstream, and what it is doing where there is none.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::engine::handshake::Agreed;
+use crate::mcp::log::LogSwitch;
+use crate::upstream::http::HttpLink;
+use crate::upstream::stdio::StdioLink;
+
+/// What an upstream is doing.
+#[derive(Clone, Debug)]
+pub(crate) enum LinkState {
+    /// Configured as lazy and not asked for yet.
+    Idle,
+    Starting,
+    Ready(Link),
+    Down {
+        /// When it is tried again.
+        until: Instant,
+    },
+    Stopped,
+}
+
+impl LinkState {
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Ready(_) => "ready",
+            Self::Down { .. } => "down",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// The way to a running upstream.
+#[derive(Clone, Debug)]
+pub(crate) enum Link {
+    Stdio(StdioLink),
+    Http(Arc<HttpLink>),
+}
+
+impl Link {
+    /// The level that its server was asked for.
+    pub(super) fn logs(&self) -> &LogSwitch {
+        match self {
+            Self::Stdio(link) => &link.logs,
+            Self::Http(link) => &link.logs,
+        }
+    }
+
+    pub(crate) fn agreed(&self) -> Agreed {
+        match self {
+            Self::Stdio(link) => link.agreed,
+            Self::Http(link) => link.agreed,
+        }
+    }
+}

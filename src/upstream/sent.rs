@@ -1,0 +1,40 @@
+//! A call that was handed to its upstream. Cancel-safe, movable; dropping it cancels.
+
+use crate::engine::ask::ClientAnswer;
+use crate::upstream::event::ExchangeEvent;
+use crate::upstream::http::HttpExchange;
+use crate::upstream::line_call::StdioExchange;
+use crate::wire::raw::RawJson;
+
+/// One call on its connection.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    Stdio(StdioExchange),
+    Http(Box<HttpExchange>),
+}
+
+impl Sent {
+    /// The next event. After [`ExchangeEvent::Done`] it must not be called again.
+    pub(crate) async fn next(&mut self) -> ExchangeEvent {
+        match self {
+            Self::Stdio(exchange) => exchange.next().await,
+            Self::Http(exchange) => exchange.next().await,
+        }
+    }
+
+    /// Answers a request of the upstream, by its id. One that is not open any more is ignored.
+    pub(crate) fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
+        match self {
+            Self::Stdio(exchange) => exchange.reply(id, answer),
+            Self::Http(exchange) => exchange.reply(id, &answer),
+        }
+    }
+
+    /// The client has everything that was asked before it, and the call waits.
+    pub(crate) fn parked(&mut self) {
+        match self {
+            Self::Stdio(exchange) => exchange.parked(),
+            Self::Http(exchange) => exchange.parked(),
+        }
+    }
+}

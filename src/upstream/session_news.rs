@@ -1,0 +1,125 @@
+//! What a server says in one session outside of any call, and whom it is for.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::catalog::name::UpstreamName;
+use crate::upstream::updates::{Updates, updated_uri};
+use crate::wire::message::Notification;
+use crate::wire::raw::RawJson;
+
+/// Notifications that may wait for a client; with more, the oldest give way.
+const MAX_NOTICES: usize = 64;
+
+/// One client below its caller: a legacy session or one connection by pipe. Lanes end with it.
+#[derive(Debug)]
+pub(crate) struct ClientTag {
+    number: u64,
+    /// What servers say on lanes of this client's own outside of its calls, and which server.
+    notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
+    noticed: Notify,
+}
+
+impl ClientTag {
+    pub(crate) fn new() -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
+    }
+
+    /// Unique within this process.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn tell(&self, upstream: &UpstreamName, notice: Notification) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() >= MAX_NOTICES {
+            notices.pop_front();
+        }
+        notices.push_back((upstream.clone(), notice));
+        self.noticed.notify_one();
+    }
+
+    /// The next notification that belongs to no call. Cancel-safe.
+    pub(crate) async fn next(&self) -> (UpstreamName, Notification) {
+        loop {
+            let next = self.notices.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if let Some(next) = next {
+                return next;
+            }
+            self.noticed.notified().await;
+        }
+    }
+}
+
+/// Makes calls pass one at a time once the server has asked something that could have belonged to several.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    one_at_a_time: AtomicBool,
+    turn: Arc<Semaphore>,
+}
+
+impl Turns {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { one_at_a_time: AtomicBool::new(false), turn: Arc::new(Semaphore::new(1)) })
+    }
+
+    pub(crate) fn are_taken(&self) -> bool {
+        self.one_at_a_time.load(Ordering::Relaxed)
+    }
+
+    /// From now on calls take turns.
+    pub(crate) fn begin(&self, upstream: &UpstreamName) {
+        if !self.one_at_a_time.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                upstream.name = %upstream,
+                "the server asked something while several calls were in progress; its calls now pass one at a time \
+                 (instance = \"per-session\" gives each client its own)"
+            );
+        }
+    }
+
+    /// Waits for the turn, where calls take turns.
+    pub(super) async fn take(&self, patience: Duration) -> Result<Option<OwnedSemaphorePermit>, ()> {
+        if !self.are_taken() {
+            return Ok(None);
+        }
+        let turn = tokio::time::timeout(patience, Arc::clone(&self.turn).acquire_owned()).await;
+        turn.ok().and_then(Result::ok).map(Some).ok_or(())
+    }
+}
+
+/// Where the news of one session go.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionNews {
+    pub(crate) upstream: UpstreamName,
+    /// Of sessions besides the main one.
+    client: Option<Weak<ClientTag>>,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) updates: Arc<Updates>,
+}
+
+impl SessionNews {
+    pub(super) fn new(upstream: UpstreamName, client: Option<Weak<ClientTag>>) -> Self {
+        Self { upstream, client, turns: Turns::new(), updates: Arc::default() }
+    }
+
+    /// Passes on what the server says outside of calls, where the session is one client's own.
+    pub(crate) fn tell(&self, notice: Notification) {
+        if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
+            client.tell(&self.upstream, notice);
+        }
+    }
+
+    /// A watched resource has changed, or a part of one.
+    pub(crate) fn updated(&self, params: Option<&RawJson>) {
+        if let Some(uri) = updated_uri(params) {
+            self.updates.updated(&uri);
+        }
+    }
+}

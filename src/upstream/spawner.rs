@@ -1,0 +1,62 @@
+//! What it takes to start an upstream and to open sessions with it.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::base::budget::Budget;
+use crate::base::task_group::TaskGroup;
+use crate::catalog::name::UpstreamName;
+use crate::config::{Instance, Target, Upstream};
+use crate::engine::ask::Declared;
+use crate::mcp::input::Kinds;
+use crate::mcp::voice::Ear;
+use crate::store::pins::LaunchGate;
+use crate::upstream::client::HttpClient;
+use crate::wire::frame::Bounds;
+
+/// How much is taken from upstreams.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    pub(crate) budget: Arc<Budget>,
+    /// Longest line of a child and longest body or event of an HTTP answer.
+    pub(crate) max_message_bytes: usize,
+    /// Depth and number of values of each message.
+    pub(crate) bounds: Bounds,
+}
+
+impl Intake {
+    /// Hears the upstream of that name.
+    pub(crate) fn ear(&self, upstream: &UpstreamName) -> Ear {
+        let budget = Arc::clone(&self.budget);
+        Ear::new(upstream.as_str(), self.bounds, move |bytes| budget.count(bytes))
+    }
+}
+
+/// What it takes to open a lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Nursery {
+    /// Ends with the upstream.
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskGroup,
+    pub(crate) http: HttpClient,
+    pub(crate) intake: Intake,
+    /// Whether others than the local user can call.
+    pub(crate) many_callers: bool,
+    /// Stands before each start.
+    pub(crate) gate: Arc<LaunchGate>,
+}
+
+impl Nursery {
+    /// What a server is told on the main lane. A process that everybody shares may only ask where everybody is one person.
+    pub(crate) fn declared(&self, spec: &Upstream) -> Declared {
+        let shared = matches!(spec.target, Target::Stdio { .. })
+            && matches!(spec.instance, Instance::Auto | Instance::Shared)
+            && !self.many_callers;
+        if shared {
+            Declared::new(Kinds { form: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)
+        } else {
+            Declared::default()
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Resources that are watched in one session, and by whom. The lock guards the table, one operation at a time.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::policy::Permit;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Updates that one client is told of at once; with more waiting, the rest is told with the next.
+const MAX_DIRTY: usize = 4096;
+
+/// Whom updates are for: one client's stream.
+#[derive(Debug, Default)]
+pub(crate) struct Watcher {
+    dirty: Mutex<BTreeSet<String>>,
+    changed: Notify,
+}
+
+impl Watcher {
+    fn mark(&self, uri: String) {
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        if dirty.len() < MAX_DIRTY {
+            dirty.insert(uri);
+        }
+        self.changed.notify_one();
+    }
+
+    /// The URIs that have changed since, as the client knows them. Cancel-safe.
+    pub(crate) async fn updated(&self) -> Vec<String> {
+        loop {
+            let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+            if !dirty.is_empty() {
+                return dirty.into_iter().collect();
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+/// One client's interest in one resource.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) id: u64,
+    pub(super) exposed: String,
+    pub(super) watcher: Weak<Watcher>,
+    pub(super) permit: Arc<Permit>,
+}
+
+/// The table of one lane.
+#[derive(Debug, Default)]
+pub(crate) struct Updates {
+    /// By the URI as its server knows it.
+    watched: Mutex<HashMap<String, Vec<Watch>>>,
+    /// One change at a time goes upstream. Holds the stream of a modern server.
+    pub(super) upstream: tokio::sync::Mutex<Option<CancellationToken>>,
+}
+
+impl Updates {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Watch>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is watched, as the server knows it.
+    pub(crate) fn uris(&self) -> Vec<String> {
+        let mut uris: Vec<String> = self.lock().keys().cloned().collect();
+        uris.sort_unstable();
+        uris
+    }
+
+    /// The server says that a resource has changed: the one that is watched, or a part of it.
+    pub(crate) fn updated(&self, uri: &str) {
+        let watched = self.lock();
+        for (original, watches) in watched.iter().filter(|(original, _)| is_part_of(uri, original)) {
+            for watch in watches {
+                if let Some(watcher) = watch.watcher.upgrade() {
+                    // What the client sees before the URI of the server stands before its parts too.
+                    let before = watch.exposed.strip_suffix(original.as_str()).unwrap_or_default();
+                    watcher.mark(format!("{before}{uri}"));
+                }
+            }
+        }
+    }
+
+    pub(super) fn all_updated(&self) {
+        for uri in self.uris() {
+            self.updated(&uri);
+        }
+    }
+
+    /// The last watch of a resource hands back its permit.
+    pub(super) fn forget(&self, original: &str, id: u64) -> Option<Arc<Permit>> {
+        let mut watched = self.lock();
+        let watches = watched.get_mut(original)?;
+        let at = watches.iter().position(|watch| watch.id == id)?;
+        let permit = watches.swap_remove(at).permit;
+        let last = watches.is_empty();
+        if last {
+            watched.remove(original);
+        }
+        last.then_some(permit)
+    }
+}
+
+/// Whether one URI is the other or lies below it.
+fn is_part_of(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole)
+        .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#']))
+}
+
+/// The URI in a notification of an update.
+pub(crate) fn updated_uri(params: Option<&RawJson>) -> Option<String> {
+    RawObject::parse(params?).ok()?.string("uri")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_a_resource_lie_below_it() {
+        for (uri, whole, want) in [
+            ("file:///a", "file:///a", true),
+            ("file:///a/b", "file:///a", true),
+            ("file:///a/b", "file:///a/", true),
+            ("file:///ab", "file:///a", false),
+            ("file:///", "file:///a", false),
+            ("x://r?v=2", "x://r", true),
+        ] {
+            assert_eq!(is_part_of(uri, whole), want, "{uri} of {whole}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watcher_is_told_of_each_resource_once() {
+        let watcher = Watcher::default();
+        for uri in ["b", "a", "b"] {
+            watcher.mark(uri.to_owned());
+        }
+        assert_eq!(watcher.updated().await, ["a", "b"]);
+        let none = tokio::time::timeout(Duration::from_millis(10), watcher.updated()).await;
+        assert!(none.is_err(), "nothing is told twice");
+    }
+}
