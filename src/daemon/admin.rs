@@ -30,7 +30,7 @@ use crate::listener::pieces::Pieces;
 use crate::listener::press::Pressed;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
-use crate::mcp::version::Revision;
+use crate::mcp::version::{Era, Revision};
 use crate::policy::Policy;
 use crate::serve::lines;
 use crate::upstream::link::LinkState;
@@ -390,7 +390,7 @@ fn status(gateway: &Gateway) -> RawJson {
 fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
     let snapshot = gateway.service.snapshots.load_full();
     let view = &snapshot.whole;
-    let viewer = ClientContext::new(Arc::clone(caller), None, Revision::LATEST_LEGACY);
+    let viewer = ClientContext::new(Arc::clone(caller), None, Revision::preferred(Era::Legacy));
     let is_shown = |at: &usize| operator(caller).is_some() || view.visible(&snapshot.policy, *at, viewer.viewer());
     let rows: Vec<String> = view
         .catalog
@@ -432,7 +432,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
     let mut settled = gateway.supervised.settled.clone();
     // The sender lives as long as the gateway.
     drop(settled.wait_for(|settled| *settled).await);
-    let client = ClientContext::new(Arc::clone(caller), None, Revision::LATEST_LEGACY);
+    let client = ClientContext::new(Arc::clone(caller), None, Revision::preferred(Era::Legacy));
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();
     let asked = Request { id, method, params: request.params.clone() };

@@ -292,7 +292,7 @@ impl<D: Demo> Server<D> {
 
     fn discover(&self) -> Value {
         json!({
-            "supportedVersions": [Revision::LATEST.as_str()],
+            "supportedVersions": [Revision::preferred(Era::Modern).as_str()],
             "capabilities": self.capabilities(),
             "_meta": {SERVER_INFO: self.info()},
         })
@@ -370,5 +370,5 @@ fn object(value: Option<&Value>) -> Map<String, Value> {
 /// The `_meta` of a modern request, for tests.
 #[cfg(test)]
 pub(super) fn envelope() -> Value {
-    json!({PROTOCOL_VERSION: Revision::LATEST.as_str(), crate::mcp::meta::CLIENT_CAPABILITIES: {}})
+    json!({PROTOCOL_VERSION: Revision::preferred(Era::Modern).as_str(), crate::mcp::meta::CLIENT_CAPABILITIES: {}})
 }

@@ -230,10 +230,10 @@ impl Failure {
 
     /// The answer of a tool call: a result that a model can read and act on.
     pub(crate) fn tool_result(&self, call: u64, revision: Revision) -> RawJson {
-        let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };
+        let head = revision.features().result_head;
         let text = RawJson::string(&self.sentence());
         RawJson::trusted(format!(
-            r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true,"_meta":{{"{REFUSAL}":{}}}}}"#,
+            r#"{{{head}"content":[{{"type":"text","text":{}}}],"isError":true,"_meta":{{"{REFUSAL}":{}}}}}"#,
             text.text(),
             self.facts(call)
         ))
@@ -324,7 +324,7 @@ impl Progress {
         }
         self.last = Some(progress);
         object.retain(|name| matches!(name, "progressToken" | "progress" | "total" | "message"));
-        if self.revision < Revision::V2025_03_26 {
+        if !self.revision.features().progress_message {
             object.remove("message");
         }
         object.set("progressToken", self.token.raw().clone());

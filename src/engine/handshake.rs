@@ -47,22 +47,30 @@ pub(crate) enum Discovered {
     Modern(Agreed),
     /// Not modern, or not in a revision that both know: ask `initialize`.
     Legacy,
-    /// It listed the very version that it refused: ask once more.
-    Again,
+    /// It refused the version that it was asked in and speaks this one: ask once more.
+    Again(Revision),
     /// Modern, but in revisions that this gateway does not speak.
     Unspeakable,
 }
 
-/// `params` of `server/discover`.
-pub(crate) fn discover_params(hop: &HopMeta) -> RawJson {
-    RawJson::trusted(format!(r#"{{"_meta":{}}}"#, hop.envelope().text()))
+/// `params` of `server/discover`, asked in that revision.
+pub(crate) fn discover_params(hop: &HopMeta, revision: Revision) -> RawJson {
+    RawJson::trusted(format!(r#"{{"_meta":{}}}"#, hop.envelope(revision).text()))
+}
+
+/// `params` of the `subscriptions/listen` that tells of changed lists.
+pub(crate) fn listen_params(hop: &HopMeta, revision: Revision) -> RawJson {
+    RawJson::trusted(format!(
+        r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
+        hop.envelope(revision).text()
+    ))
 }
 
 /// `params` of `initialize`, with what the server may ask for.
 pub(crate) fn initialize_params(declared: &Declared) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
-        Revision::LATEST_LEGACY,
+        Revision::preferred(Era::Legacy),
         declared.kinds.capabilities().text(),
         implementation().text()
     ))
@@ -95,7 +103,7 @@ pub(crate) fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
             let supported = error.get("data").and_then(|data| RawObject::parse(data).ok());
             let supported = supported.and_then(|data| data.get("supported")?.parse::<Vec<String>>().ok());
             match supported.map(|versions| pick(&versions)) {
-                Some(Pick::Modern(_)) => Discovered::Again,
+                Some(Pick::Modern(revision)) => Discovered::Again(revision),
                 Some(Pick::Nothing) => Discovered::Unspeakable,
                 Some(Pick::Legacy) | None => Discovered::Legacy,
             }
@@ -130,8 +138,8 @@ pub(crate) fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agre
         .filter(|revision| revision.era() == Era::Legacy)
         .ok_or_else(|| format!("the server wants protocol version {version:?}, which has no `initialize`"))?;
     let mut offers = result.get("capabilities").map(offers).unwrap_or_default();
-    // 2024-11-05 had no such capability; the method may simply exist.
-    offers.completions |= revision == Revision::V2024_11_05 && offers.prompts;
+    // Where there is no such capability, the method may simply exist.
+    offers.completions |= !revision.features().completions && offers.prompts;
     Ok(Agreed { revision, offers })
 }
 
@@ -183,7 +191,12 @@ mod tests {
             (
                 "refused with our version",
                 err(r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#),
-                Discovered::Again,
+                Discovered::Again(Revision::V2026_07_28),
+            ),
+            (
+                "refused with a later version",
+                err(r#"{"code":-32022,"data":{"supported":["2025-11-25","2099-12-31"]}}"#),
+                Discovered::Again(Revision::Later),
             ),
             ("refused with legacy", err(r#"{"code":-32022,"data":{"supported":["2025-06-18"]}}"#), Discovered::Legacy),
             (
@@ -198,6 +211,7 @@ mod tests {
         let modern =
             ok(r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#);
         let Discovered::Modern(agreed) = judge_discover(&modern) else { panic!() };
+        assert_eq!(agreed.revision, Revision::V2026_07_28);
         assert!(agreed.offers.changes && !agreed.offers.resources && !agreed.offers.tasks);
     }
 

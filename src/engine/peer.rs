@@ -14,7 +14,8 @@ use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Ve
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{
-    Agreed, Discovered, EraHint, discover_params, initialize_params, judge_discover, judge_initialize, message_of,
+    Agreed, Discovered, EraHint, discover_params, initialize_params, judge_discover, judge_initialize, listen_params,
+    message_of,
 };
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::refresh::Allowance;
@@ -168,7 +169,7 @@ impl<P: CallPort> Peer<P> {
         };
         match hint {
             EraHint::Legacy => peer.ask_initialize(now),
-            EraHint::Probe | EraHint::Modern => peer.ask_discover(),
+            EraHint::Probe | EraHint::Modern => peer.ask_discover(Revision::preferred(Era::Modern)),
         }
         peer
     }
@@ -262,7 +263,7 @@ impl<P: CallPort> Peer<P> {
     /// One line of the upstream.
     pub(crate) fn handle_line(&mut self, line: Bytes, now: Instant) {
         let Ok(frame) = Frame::from_upstream(line) else { return self.fault(Fault::Garbage) };
-        let batches = matches!(self.state, State::Ready(a) if a.revision == Revision::V2025_03_26);
+        let batches = matches!(self.state, State::Ready(a) if a.revision.features().batch);
         if batches && frame.bytes().first() == Some(&b'[') {
             let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
             for part in parts {
@@ -337,8 +338,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn ask_discover(&mut self) {
-        let params = discover_params(&self.hop);
+    fn ask_discover(&mut self, revision: Revision) {
+        let params = discover_params(&self.hop, revision);
         self.ask(Method::Discover, Some(&params), Waiting::Discover);
     }
 
@@ -399,16 +400,16 @@ impl<P: CallPort> Peer<P> {
         let again = matches!(self.state, State::Opening { again: true, .. });
         match judge_discover(answer) {
             Discovered::Modern(agreed) => self.ready(agreed, now),
-            Discovered::Again if !again => {
+            Discovered::Again(revision) if !again => {
                 self.state = State::Opening { until: now + self.times.start, again: true };
-                self.ask_discover();
+                self.ask_discover(revision);
             }
             Discovered::Legacy if self.hint == EraHint::Probe => self.ask_initialize(now),
             Discovered::Legacy => {
                 let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
                 self.fail(why.to_owned(), self.hint);
             }
-            Discovered::Again | Discovered::Unspeakable => {
+            Discovered::Again(_) | Discovered::Unspeakable => {
                 self.fail("it speaks no protocol revision that this gateway speaks".to_owned(), self.hint);
             }
         }
@@ -431,10 +432,7 @@ impl<P: CallPort> Peer<P> {
         self.inventory.tasks = agreed.offers.tasks;
         self.events.push_back(PeerEvent::Ready(agreed));
         if self.lists && agreed.revision.era() == Era::Modern && agreed.offers.changes {
-            let params = RawJson::trusted(format!(
-                r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
-                self.hop.envelope().text()
-            ));
+            let params = listen_params(&self.hop, agreed.revision);
             self.ask(Method::Listen, Some(&params), Waiting::Listen);
         }
         if !self.lists {
@@ -465,8 +463,8 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn ask_page(&mut self, reading: Reading, cursor: Option<&str>, now: Instant) {
-        let modern = matches!(self.state, State::Ready(a) if a.revision.era() == Era::Modern);
-        let params = list_params(cursor, modern.then_some(&self.hop));
+        let State::Ready(agreed) = self.state else { return };
+        let params = list_params(cursor, &self.hop, agreed.revision);
         let method = reading.list.method();
         self.ask(method, params.as_ref(), Waiting::List(Box::new(reading), now + self.times.start));
     }
@@ -648,10 +646,10 @@ pub(crate) fn withdrawn_id(params: Option<&RawJson>) -> Option<RawJson> {
     RawObject::parse(params?).ok()?.get("requestId").cloned()
 }
 
-/// `params` of a list request; `hop` for modern upstreams.
-pub(crate) fn list_params(cursor: Option<&str>, hop: Option<&HopMeta>) -> Option<RawJson> {
+/// `params` of a list request in that revision.
+pub(crate) fn list_params(cursor: Option<&str>, hop: &HopMeta, revision: Revision) -> Option<RawJson> {
     let cursor = cursor.map(|cursor| format!(r#""cursor":{}"#, RawJson::string(cursor).text()));
-    let meta = hop.map(|hop| format!(r#""_meta":{}"#, hop.envelope().text()));
+    let meta = (revision.era() == Era::Modern).then(|| format!(r#""_meta":{}"#, hop.envelope(revision).text()));
     let members: Vec<String> = cursor.into_iter().chain(meta).collect();
     (!members.is_empty()).then(|| RawJson::trusted(format!("{{{}}}", members.join(","))))
 }

@@ -22,7 +22,7 @@ use crate::engine::route::{RouteError, params_object, route};
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
-use crate::mcp::version::Revision;
+use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::Ear;
 use crate::policy::{
     Annotations, Annotator, Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
@@ -51,6 +51,7 @@ impl Seen {
 }
 
 mod attribution;
+mod revisions;
 mod room;
 
 type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
@@ -96,6 +97,11 @@ impl CallPort for SimPort {
     }
 }
 
+/// The revision that a message claims.
+fn claim(message: &Value) -> &str {
+    message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str().unwrap_or_default()
+}
+
 /// A scripted server: speaks one revision, lists its tools in pages of two, keeps calls until told to answer.
 struct Server {
     revision: Revision,
@@ -111,14 +117,18 @@ impl Server {
     fn answer(&mut self, line: &str) -> Vec<Value> {
         let message: Value = serde_json::from_str(line).unwrap();
         self.seen.push(message.clone());
-        let (id, modern) = (message["id"].clone(), self.revision == Revision::V2026_07_28);
+        let (id, modern) = (message["id"].clone(), self.revision.era() == Era::Modern);
         let result = |result: Value| vec![json!({"jsonrpc": "2.0", "id": id, "result": result})];
         if self.silent {
             return Vec::new();
         }
         match message["method"].as_str().unwrap_or_default() {
+            "server/discover" if modern && claim(&message) != self.revision.as_str() => {
+                let data = json!({"supported": [self.revision.as_str()], "requested": claim(&message)});
+                vec![json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "no", "data": data}})]
+            }
             "server/discover" if modern => {
-                result(json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}))
+                result(json!({"supportedVersions": [self.revision.as_str()], "capabilities": {"tools": {}}}))
             }
             "initialize" if !modern => result(
                 json!({"protocolVersion": self.revision.as_str(), "capabilities": {"tools": {"listChanged": true}}}),
@@ -424,7 +434,7 @@ fn echo(tool: &str, n: u64) -> Value {
 
 #[test]
 fn the_era_of_an_upstream_is_found_and_all_pages_are_read() {
-    for revision in Revision::ALL {
+    for &revision in Revision::ALL {
         let world = World::new().upstream("a", revision, &["t1", "t2", "t3", "t4", "t5"]);
         assert_eq!(world.upstreams[0].ready, Some(revision));
         assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 5, "{revision}");

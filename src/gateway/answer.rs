@@ -90,24 +90,20 @@ pub(super) fn invalid(error: &RouteError) -> Answer {
     if malformed { answer.with_status(400) } else { answer }
 }
 
-/// Unknown and hidden look the same; the code of a missing resource depends on the era.
-pub(crate) fn unroutable(error: &RouteError, params: &RawObject, era: Era) -> Answer {
+/// Unknown and hidden look the same.
+pub(crate) fn unroutable(error: &RouteError, params: &RawObject, revision: Revision) -> Answer {
     if !matches!(error, RouteError::UnknownResource(_)) {
         return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
     }
     let uri = params.get("uri").cloned().unwrap_or_else(|| RawJson::string(""));
     let data = RawJson::trusted(format!(r#"{{"uri":{}}}"#, uri.text()));
-    let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
-    Answer::error(code, &error.to_string(), Some(&data))
+    Answer::error(revision.features().resource_not_found, &error.to_string(), Some(&data))
 }
 
 /// Clients were told that completions exist, so an upstream without them completes to nothing.
 pub(super) fn no_completions(revision: Revision) -> RawJson {
-    RawJson::trusted(if revision.era() == Era::Modern {
-        r#"{"resultType":"complete","completion":{"values":[],"total":0,"hasMore":false}}"#
-    } else {
-        r#"{"completion":{"values":[],"total":0,"hasMore":false}}"#
-    })
+    let head = revision.features().result_head;
+    RawJson::trusted(format!(r#"{{{head}"completion":{{"values":[],"total":0,"hasMore":false}}}}"#))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are counted by method")]

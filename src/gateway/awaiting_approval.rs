@@ -266,7 +266,7 @@ impl Asking {
             return Some(question.withdrawal("answered elsewhere"));
         }
         let has_page = matches!(self.channel, Channel::Page(..)) && !self.page_id.is_empty();
-        if !has_page || self.request.client.revision != Revision::V2025_11_25 {
+        if !has_page || !self.request.client.revision.features().elicitation_ids {
             return None;
         }
         let id = RawJson::string(&std::mem::take(&mut self.page_id));
@@ -345,8 +345,9 @@ pub(crate) fn form(message: &str, revision: Revision, has_session: bool) -> RawJ
     } else {
         "Allow for a day, to all clients of this caller without a session"
     };
-    let mode = if revision >= Revision::V2025_11_25 { r#""mode":"form","# } else { "" };
-    let decision = if revision >= Revision::V2025_11_25 {
+    let modes = revision.features().elicitation_modes;
+    let mode = if modes { r#""mode":"form","# } else { "" };
+    let decision = if modes {
         format!(
             r#"{{"type":"string","title":"Decision","oneOf":[{{"const":"{DENY}","title":"Deny"}},{{"const":"{ONCE}","title":"{ALLOW_ONCE}"}},{{"const":"{SESSION}","title":"{session}"}}],"default":"{DENY}"}}"#
         )

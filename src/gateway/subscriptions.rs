@@ -107,7 +107,6 @@ impl Service {
     /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
     fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, Answer> {
         let snapshot = self.snapshots.load_full();
-        let era = client.revision.era();
         let inconsistent = || Answer::error(code::INTERNAL, "the catalog is inconsistent", None);
         let Some(view) = snapshot.view(client.profile.as_deref()) else {
             return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
@@ -118,7 +117,7 @@ impl Service {
             if error.is_unknown() {
                 self.turned_away.tell(&snapshot, client, Method::ResourcesSubscribe, params);
             }
-            unroutable(&error, params, era)
+            unroutable(&error, params, client.revision)
         })?;
         let (entry, _) = view.item(entry).ok_or_else(inconsistent)?;
         let handle = snapshot.handles.get(entry.upstream).cloned().ok_or_else(inconsistent)?;
@@ -139,7 +138,7 @@ impl Service {
         let judged = self.judged(decision, &facts, entry, client, call);
         let exposed = params.string("uri").unwrap_or_default();
         let (permit, gate) = judged.map_err(|refusal| match refusal {
-            Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, era),
+            Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, client.revision),
             Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();

@@ -1,10 +1,8 @@
 //! What the gateway offers: the answers to `initialize` and `server/discover`.
 
-use std::borrow::Cow;
-
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
 use crate::mcp::task::EXTENSION;
-use crate::mcp::version::Revision;
+use crate::mcp::version::{Era, Revision};
 use crate::wire::raw::RawJson;
 
 /// How long a modern client may keep the answer of `server/discover`, in milliseconds.
@@ -20,24 +18,24 @@ const WITHOUT_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"l
 
 /// What can be served for at least one upstream. Upstreams come and go and legacy capabilities are frozen at `initialize`, so
 /// this is what the gateway can serve, not what today's upstreams offer. Source: protocol, capability negotiation.
-fn capabilities(revision: Revision) -> &'static str {
-    // The capability is younger than the method.
-    if revision >= Revision::V2025_03_26 { WITH_COMPLETIONS } else { WITHOUT_COMPLETIONS }
+fn capabilities(completions: bool) -> &'static str {
+    if completions { WITH_COMPLETIONS } else { WITHOUT_COMPLETIONS }
 }
 
 /// The result of `initialize` in a legacy revision.
 pub(crate) fn initialize_result(revision: Revision) -> RawJson {
-    let info = if revision >= Revision::V2025_06_18 { implementation() } else { implementation_bare() };
+    let features = revision.features();
+    let info = if features.titles { implementation() } else { implementation_bare() };
     RawJson::trusted(format!(
         r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{},"instructions":{}}}"#,
-        capabilities(revision),
+        capabilities(features.completions),
         info.text(),
         RawJson::string(INSTRUCTIONS).text(),
     ))
 }
 
 /// What is told as it is at the moment, because it takes an upstream that has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AtPresent {
     pub(crate) completions: bool,
     pub(crate) tasks: bool,
@@ -46,14 +44,13 @@ pub(crate) struct AtPresent {
 /// The result of `server/discover`. Lists modern revisions alone: a client picks one of them for requests with an envelope, and
 /// older revisions have none.
 pub(crate) fn discover_result(present: AtPresent) -> RawJson {
-    let plain = if present.completions { capabilities(Revision::LATEST) } else { WITHOUT_COMPLETIONS };
+    let plain = capabilities(present.completions);
     let open = plain.strip_suffix('}').unwrap_or(plain);
-    let with_tasks = || format!(r#"{open},"extensions":{{"{EXTENSION}":{{}}}}}}"#);
-    let capabilities = if present.tasks { Cow::Owned(with_tasks()) } else { Cow::Borrowed(plain) };
+    let tasks = || format!(r#","extensions":{{"{EXTENSION}":{{}}}}"#);
+    let extensions = if present.tasks { tasks() } else { String::new() };
     RawJson::trusted(format!(
-        r#"{{"resultType":"complete","supportedVersions":["{}"],"capabilities":{},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
-        Revision::LATEST,
-        capabilities,
+        r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{open}{extensions}}},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
+        modern_revisions(),
         RawJson::string(INSTRUCTIONS).text(),
         implementation().text(),
     ))
@@ -62,27 +59,60 @@ pub(crate) fn discover_result(present: AtPresent) -> RawJson {
 /// `data` of the error for a version that is not served. Source: MCP 2026-07-28, basic/versioning.
 pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
     RawJson::trusted(format!(
-        r#"{{"supported":["{}"],"requested":{}}}"#,
-        Revision::LATEST,
+        r#"{{"supported":{},"requested":{}}}"#,
+        modern_revisions(),
         RawJson::string(requested).text()
     ))
+}
+
+/// The revisions that a request can claim, newest first, as JSON.
+fn modern_revisions() -> String {
+    let quoted: Vec<String> = Revision::of(Era::Modern).rev().map(|revision| format!(r#""{revision}""#)).collect();
+    format!("[{}]", quoted.join(","))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::task;
-    use crate::wire::raw::RawObject;
+
+    const INFO: &str = concat!(r#""name":"headend","title":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
+    const BARE_INFO: &str = concat!(r#""name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
+    const SERVES: &str = r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}"#;
 
     #[test]
     fn discovery_tells_what_there_is_at_present() {
-        for (completions, tasks) in [(false, false), (true, false), (false, true), (true, true)] {
-            let result = RawObject::parse(&discover_result(AtPresent { completions, tasks })).unwrap();
-            let told = result.get("capabilities").unwrap();
-            let sections = RawObject::parse(told).unwrap();
-            assert_eq!(sections.get("completions").is_some(), completions, "{}", told.text());
-            assert_eq!(task::declares(told), tasks, "{}", told.text());
-            assert!(sections.get("tasks").is_none(), "the core feature is never offered");
+        let words = RawJson::string(INSTRUCTIONS);
+        let tasks = r#","extensions":{"io.modelcontextprotocol/tasks":{}}"#;
+        for (completions, tasks, told) in [
+            (false, false, r#","logging":{}"#.to_owned()),
+            (true, false, r#","completions":{},"logging":{}"#.to_owned()),
+            (false, true, format!(r#","logging":{{}}{tasks}"#)),
+            (true, true, format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
+        ] {
+            // A client of 2026-07-28 reads the one list of revisions, to which a later one was added; the rest stays.
+            let want = format!(
+                r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
+                words.text()
+            );
+            assert_eq!(discover_result(AtPresent { completions, tasks }).text(), want);
+        }
+        let data = unsupported_version_data("2031-01-01");
+        assert_eq!(data.text(), r#"{"supported":["2099-12-31","2026-07-28"],"requested":"2031-01-01"}"#);
+    }
+
+    #[test]
+    fn initialize_is_answered_in_the_words_of_each_revision() {
+        for (revision, completions, info) in [
+            ("2024-11-05", "", BARE_INFO),
+            ("2025-03-26", r#","completions":{}"#, BARE_INFO),
+            ("2025-06-18", r#","completions":{}"#, INFO),
+            ("2025-11-25", r#","completions":{}"#, INFO),
+        ] {
+            let want = format!(
+                r#"{{"protocolVersion":"{revision}","capabilities":{{{SERVES}{completions},"logging":{{}}}},"serverInfo":{{{info}}},"instructions":{}}}"#,
+                RawJson::string(INSTRUCTIONS).text()
+            );
+            assert_eq!(initialize_result(Revision::parse(revision).unwrap()).text(), want);
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn items(data: &[u8]) {
             let mut untitled = item.clone();
             untitled.remove_titles();
             assert_eq!(untitled.titles().count(), 0);
-            for revision in Revision::ALL {
+            for &revision in Revision::ALL {
                 assert_json(&project::definition(list, &item.raw, "up__x", revision).encode());
             }
         }
@@ -87,7 +87,7 @@ fn is_fit(request: &InputRequest, offered: Kinds) {
         "roots/list" => assert!(offered.roots),
         other => panic!("{other} is no question"),
     }
-    for revision in Revision::ALL {
+    for &revision in Revision::ALL {
         let asked = request.clone().for_revision(revision, || "id".to_owned());
         if let Ok(Some(params)) = asked.map(|request| request.params) {
             assert_json(&params);
@@ -99,7 +99,7 @@ fn is_fit(request: &InputRequest, offered: Kinds) {
 pub(crate) fn projection(data: &[u8]) {
     let Some(result) = value(data).filter(RawJson::is_object) else { return };
     for from in [Era::Legacy, Era::Modern] {
-        for to in Revision::ALL {
+        for &to in Revision::ALL {
             for method in [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead, Method::Complete] {
                 let Some(shown) = project::result(method, result.clone(), from, to) else { continue };
                 assert_json(&shown);

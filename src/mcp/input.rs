@@ -135,12 +135,16 @@ impl InputRequest {
     pub(crate) fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Result<Self, InputError> {
         let params = self.params.as_ref().filter(|_| self.method == "elicitation/create");
         if let Some(mut params) = params.and_then(|raw| RawObject::parse(raw).ok()) {
-            if revision < Revision::V2025_11_25 {
+            let features = revision.features();
+            if !features.elicitation_modes {
                 params.remove("mode");
                 if let Some(schema) = params.get("requestedSchema") {
                     params.set("requestedSchema", older_form(schema)?);
                 }
-            } else if params.string("mode").as_deref() == Some("url") && params.get("elicitationId").is_none() {
+            } else if features.elicitation_ids
+                && params.string("mode").as_deref() == Some("url")
+                && params.get("elicitationId").is_none()
+            {
                 params.set("elicitationId", RawJson::string(&id()));
             }
             self.params = Some(params.encode());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::mcp::log::LogLevel;
 use crate::mcp::trace;
-use crate::mcp::version::Revision;
+use crate::mcp::version::{Era, Revision};
 use crate::wire::id::ClientId;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -65,11 +65,14 @@ impl Meta {
     /// The first key that is missing or of the wrong type.
     pub(crate) fn modern(&self) -> Result<ModernMeta, MetaError> {
         let version = self.0.get(PROTOCOL_VERSION).ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
-        let version = if version.bytes().as_ref() == br#""2026-07-28""# {
-            Cow::Borrowed(Revision::LATEST.as_str())
-        } else {
-            let wrong = |_| MetaError::WrongType { key: PROTOCOL_VERSION, want: "a string" };
-            Cow::Owned(version.parse::<String>().map_err(wrong)?)
+        let quoted = version.bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        let mut known = Revision::of(Era::Modern).map(Revision::as_str);
+        let version = match known.find(|text| quoted == Some(text.as_bytes())) {
+            Some(known) => Cow::Borrowed(known),
+            None => {
+                let wrong = |_| MetaError::WrongType { key: PROTOCOL_VERSION, want: "a string" };
+                Cow::Owned(version.parse::<String>().map_err(wrong)?)
+            }
         };
         let object = |key: &'static str, required: bool| match self.0.get(key) {
             None if required => Err(MetaError::Missing(key)),
@@ -149,7 +152,7 @@ impl Meta {
         if let Some(token) = token {
             out.set(PROGRESS_TOKEN, token.clone());
         }
-        if revision == Revision::V2026_07_28 {
+        if revision.era() == Era::Modern {
             out.set(PROTOCOL_VERSION, RawJson::string(revision.as_str()));
             out.set(CLIENT_INFO, hop.client_info.clone());
             // What the client can do for this very call; the hop itself offers nothing.
@@ -183,8 +186,8 @@ impl HopMeta {
     }
 
     /// The `_meta` of a request of our own to a modern upstream.
-    pub(crate) fn envelope(&self) -> RawJson {
-        Meta::default().upstream(Revision::LATEST, None, self, Said::default()).unwrap_or(RawJson::EMPTY_OBJECT)
+    pub(crate) fn envelope(&self, revision: Revision) -> RawJson {
+        Meta::default().upstream(revision, None, self, Said::default()).unwrap_or(RawJson::EMPTY_OBJECT)
     }
 }
 
@@ -238,8 +241,13 @@ mod tests {
         let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare(), Said::default()).unwrap();
         assert_eq!(legacy.text(), r#"{"acme.com/y":2,"progressToken":42}"#);
         assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare(), Said::default()).is_none());
-        let modern = Meta::default().upstream(Revision::V2026_07_28, None, &HopMeta::bare(), Said::default()).unwrap();
-        assert!(modern.text().contains(PROTOCOL_VERSION), "{}", modern.text());
+        for revision in Revision::of(Era::Modern) {
+            let modern = HopMeta::bare().envelope(revision);
+            let claim = format!(r#"{{"{PROTOCOL_VERSION}":"{revision}","{CLIENT_INFO}":{{"#);
+            assert!(modern.text().starts_with(&claim), "{}", modern.text());
+            let read = Meta(RawObject::parse(&modern).unwrap()).modern().unwrap();
+            assert!(matches!(read.version, Cow::Borrowed(text) if text == revision.as_str()));
+        }
     }
 
     #[test]

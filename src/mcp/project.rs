@@ -21,7 +21,7 @@ use bytes::{BufMut, BytesMut};
 use memchr::memmem::Finder;
 
 use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::version::{Era, Features, Revision, Structured};
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// The members of a result that only the modern era knows.
@@ -38,28 +38,29 @@ static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("str
 
 /// One definition as a client of `revision` sees it, under its exposed key.
 pub(crate) fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
+    let features = revision.features();
     let mut out = raw.clone();
     out.set(list.key(), RawJson::string(exposed));
     out.remove("execution");
     if list == List::Tools {
-        tool_schemas(&mut out, revision);
-        if revision < Revision::V2025_03_26 {
+        tool_schemas(&mut out, features.structured);
+        if !features.annotations {
             out.remove("annotations");
-        } else if revision < Revision::V2025_06_18 {
+        } else if !features.titles {
             title_into_annotations(&mut out);
         }
     }
-    if revision < Revision::V2025_11_25 {
+    if !features.icons {
         out.remove("icons");
     }
-    if revision < Revision::V2025_06_18 {
+    if !features.titles {
         out.remove("title");
         out.remove("_meta");
     }
     out
 }
 
-fn tool_schemas(out: &mut RawObject, revision: Revision) {
+fn tool_schemas(out: &mut RawObject, structured: Structured) {
     let input = match out.get("inputSchema").map(RawObject::parse) {
         Some(Ok(mut schema)) if schema.get("type").is_none() => {
             schema.set("type", RawJson::trusted("\"object\""));
@@ -71,9 +72,9 @@ fn tool_schemas(out: &mut RawObject, revision: Revision) {
     if let Some(input) = input {
         out.set("inputSchema", input);
     }
-    if revision < Revision::V2025_06_18 {
+    if structured == Structured::None {
         out.remove("outputSchema");
-    } else if revision.era() == Era::Legacy
+    } else if structured == Structured::Object
         && let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema))
     {
         let wrapped =
@@ -161,10 +162,11 @@ fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
 
 fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
     let raw = if from == Era::Modern { without_modern_members(raw)? } else { raw };
+    let features = to.features();
     Some(if method == Method::ToolsCall {
-        tool_result(raw, to)
-    } else if method == Method::PromptsGet && to < Revision::V2025_06_18 {
-        prompt_result(&raw, to).unwrap_or(raw)
+        tool_result(raw, features)
+    } else if method == Method::PromptsGet && !features.resource_links {
+        prompt_result(&raw, features).unwrap_or(raw)
     } else {
         raw
     })
@@ -202,26 +204,26 @@ fn without_modern_members(raw: RawJson) -> Option<RawJson> {
     Some(if removed > 0 { object.encode() } else { raw })
 }
 
-fn tool_result(raw: RawJson, to: Revision) -> RawJson {
+fn tool_result(raw: RawJson, to: &Features) -> RawJson {
     let structured = STRUCTURED.find(raw.bytes()).is_some();
-    if !structured && to >= Revision::V2025_06_18 {
+    if !structured && to.resource_links {
         return raw;
     }
     let Ok(mut object) = RawObject::parse(&raw) else { return raw };
     let mut changed = false;
     if let Some(value) = object.get("structuredContent").cloned() {
-        if to < Revision::V2025_06_18 {
+        if to.structured == Structured::None {
             object.remove("structuredContent");
             add_text_twin(&mut object, &value);
             changed = true;
-        } else if !value.is_object() {
+        } else if to.structured == Structured::Object && !value.is_object() {
             let wrapped = format!(r#"{{"result":{}}}"#, value.text());
             object.set("structuredContent", RawJson::trusted(wrapped));
             add_text_twin(&mut object, &value);
             changed = true;
         }
     }
-    if to < Revision::V2025_06_18
+    if !to.resource_links
         && let Some(content) = object.get("content").and_then(|content| blocks(content, to))
     {
         object.set("content", content);
@@ -243,8 +245,8 @@ fn add_text_twin(object: &mut RawObject, value: &RawJson) {
     object.set("content", RawJson::trusted(format!("[{}]", parts.join(","))));
 }
 
-/// Content blocks for revisions before 2025-06-18; `None` when nothing had to change.
-fn blocks(content: &RawJson, to: Revision) -> Option<RawJson> {
+/// Content blocks for revisions without some of them; `None` when nothing had to change.
+fn blocks(content: &RawJson, to: &Features) -> Option<RawJson> {
     let old = elements(content).ok()?;
     let new: Vec<RawJson> = old.iter().map(|raw| block(raw, to)).collect();
     if new == old {
@@ -254,16 +256,16 @@ fn blocks(content: &RawJson, to: Revision) -> Option<RawJson> {
     Some(RawJson::trusted(format!("[{}]", parts.join(","))))
 }
 
-fn block(raw: &RawJson, to: Revision) -> RawJson {
+fn block(raw: &RawJson, to: &Features) -> RawJson {
     let Ok(object) = RawObject::parse(raw) else { return raw.clone() };
     match object.string("type").as_deref() {
-        Some("resource_link") => {
+        Some("resource_link") if !to.resource_links => {
             let name = object.string("name").unwrap_or_default();
             let uri = object.string("uri").unwrap_or_default();
             let text = RawJson::string(&format!("{name}: {uri}"));
             RawJson::trusted(format!(r#"{{"type":"text","text":{}}}"#, text.text()))
         }
-        Some("audio") if to < Revision::V2025_03_26 => {
+        Some("audio") if !to.audio => {
             let mime = object.get("mimeType").map_or(Cow::Borrowed("\"audio/wav\""), RawJson::text);
             let data = object.get("data").map_or(Cow::Borrowed("\"\""), RawJson::text);
             RawJson::trusted(format!(
@@ -274,7 +276,7 @@ fn block(raw: &RawJson, to: Revision) -> RawJson {
     }
 }
 
-fn prompt_result(raw: &RawJson, to: Revision) -> Option<RawJson> {
+fn prompt_result(raw: &RawJson, to: &Features) -> Option<RawJson> {
     let mut object = RawObject::parse(raw).ok()?;
     let messages = elements(object.get("messages")?).ok()?;
     let mut changed = false;

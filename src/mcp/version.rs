@@ -1,6 +1,11 @@
-//! Protocol revisions and the two eras they fall into.
+//! The protocol's revisions: what each of them defines, as far as the code asks, and the two eras they fall into.
+//!
+//! A new revision is a variant, its place in [`Revision::ALL`] and a row that says what differs from the row before. Nothing
+//! else compares revisions: code asks for a feature or for the era.
 
 use std::fmt;
+
+use crate::wire::code;
 
 /// A published revision of the Model Context Protocol, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,6 +15,9 @@ pub(crate) enum Revision {
     V2025_06_18,
     V2025_11_25,
     V2026_07_28,
+    /// Invented, so that every unit test runs beside a later revision, which earlier ones must not notice.
+    #[cfg(test)]
+    Later,
 }
 
 /// How two sides of one hop talk.
@@ -21,43 +29,182 @@ pub(crate) enum Era {
     Modern,
 }
 
+/// One row of the table of revisions.
+#[derive(Debug)]
+pub(crate) struct Features {
+    text: &'static str,
+    era: Era,
+    /// Several messages in one array.
+    pub(crate) batch: bool,
+    pub(crate) event_ids: EventIds,
+    /// HTTP requests name the revision in `MCP-Protocol-Version`.
+    pub(crate) version_header: bool,
+    /// The capability `completions`; the method is older.
+    pub(crate) completions: bool,
+    /// `message` in progress notifications.
+    pub(crate) progress_message: bool,
+    /// `annotations` of tools.
+    pub(crate) annotations: bool,
+    /// Content of type `audio`.
+    pub(crate) audio: bool,
+    /// Content of type `resource_link`.
+    pub(crate) resource_links: bool,
+    pub(crate) structured: Structured,
+    /// `title` and `_meta` of definitions, `title` of implementations.
+    pub(crate) titles: bool,
+    pub(crate) icons: bool,
+    /// An elicitation has a `mode`, and the choices of a form have titles and defaults.
+    pub(crate) elicitation_modes: bool,
+    /// A page to open has an `elicitationId`, which error -32042 and `notifications/elicitation/complete` name.
+    pub(crate) elicitation_ids: bool,
+    /// What stands in front of the other members of a complete result.
+    pub(crate) result_head: &'static str,
+    /// The error code for a resource that does not exist.
+    pub(crate) resource_not_found: i64,
+}
+
+/// What the events of a session's streams carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventIds {
+    /// Nothing: such a client resumes nothing.
+    None,
+    Plain,
+    /// Ids, and an event without data at the start, which older clients would take for a broken message.
+    Primed,
+}
+
+/// What `structuredContent` may be, and what `outputSchema` may describe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Structured {
+    /// Neither member exists.
+    None,
+    Object,
+    Any,
+}
+
+const V2024_11_05: Features = Features {
+    text: "2024-11-05",
+    era: Era::Legacy,
+    batch: false,
+    event_ids: EventIds::None,
+    version_header: false,
+    completions: false,
+    progress_message: false,
+    annotations: false,
+    audio: false,
+    resource_links: false,
+    structured: Structured::None,
+    titles: false,
+    icons: false,
+    elicitation_modes: false,
+    elicitation_ids: false,
+    result_head: "",
+    resource_not_found: code::RESOURCE_NOT_FOUND,
+};
+
+const V2025_03_26: Features = Features {
+    text: "2025-03-26",
+    batch: true,
+    event_ids: EventIds::Plain,
+    completions: true,
+    progress_message: true,
+    annotations: true,
+    audio: true,
+    ..V2024_11_05
+};
+
+const V2025_06_18: Features = Features {
+    text: "2025-06-18",
+    batch: false,
+    version_header: true,
+    resource_links: true,
+    structured: Structured::Object,
+    titles: true,
+    ..V2025_03_26
+};
+
+const V2025_11_25: Features = Features {
+    text: "2025-11-25",
+    event_ids: EventIds::Primed,
+    icons: true,
+    elicitation_modes: true,
+    elicitation_ids: true,
+    ..V2025_06_18
+};
+
+const V2026_07_28: Features = Features {
+    text: "2026-07-28",
+    era: Era::Modern,
+    event_ids: EventIds::None,
+    structured: Structured::Any,
+    elicitation_ids: false,
+    result_head: r#""resultType":"complete","#,
+    resource_not_found: code::INVALID_PARAMS,
+    ..V2025_11_25
+};
+
+#[cfg(test)]
+const LATER: Features = Features { text: "2099-12-31", ..V2026_07_28 };
+
 impl Revision {
-    /// Newest revision that is opened with `initialize`.
-    pub(crate) const LATEST_LEGACY: Self = Self::V2025_11_25;
-    /// Newest revision at all.
-    pub(crate) const LATEST: Self = Self::V2026_07_28;
+    pub(crate) const ALL: &[Self] = &[
+        Self::V2024_11_05,
+        Self::V2025_03_26,
+        Self::V2025_06_18,
+        Self::V2025_11_25,
+        Self::V2026_07_28,
+        #[cfg(test)]
+        Self::Later,
+    ];
 
-    pub(crate) const ALL: [Self; 5] =
-        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
-
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|revision| revision.as_str() == text)
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(crate) fn features(self) -> &'static Features {
         match self {
-            Self::V2024_11_05 => "2024-11-05",
-            Self::V2025_03_26 => "2025-03-26",
-            Self::V2025_06_18 => "2025-06-18",
-            Self::V2025_11_25 => "2025-11-25",
-            Self::V2026_07_28 => "2026-07-28",
+            Self::V2024_11_05 => &V2024_11_05,
+            Self::V2025_03_26 => &V2025_03_26,
+            Self::V2025_06_18 => &V2025_06_18,
+            Self::V2025_11_25 => &V2025_11_25,
+            Self::V2026_07_28 => &V2026_07_28,
+            #[cfg(test)]
+            Self::Later => &LATER,
         }
     }
 
+    pub(crate) fn as_str(self) -> &'static str {
+        self.features().text
+    }
+
     pub(crate) fn era(self) -> Era {
-        if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
+        self.features().era
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|revision| revision.as_str() == text)
+    }
+
+    /// The revisions of an era, oldest first.
+    pub(crate) fn of(era: Era) -> impl DoubleEndedIterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |revision| revision.era() == era)
+    }
+
+    /// The revision in which we ask first; the answer says which other ones the server speaks. For the modern era it is the
+    /// oldest one, so that its servers see the same question however many revisions follow.
+    pub(crate) fn preferred(era: Era) -> Self {
+        match era {
+            Era::Legacy => Self::V2025_11_25,
+            Era::Modern => Self::V2026_07_28,
+        }
     }
 
     /// What to answer a client that asked for `requested` in `initialize`: that revision if it has such a handshake, else the
     /// newest that has. Source: MCP 2025-11-25, basic/lifecycle, "Version Negotiation".
     pub(crate) fn negotiate(requested: &str) -> Self {
-        Self::parse(requested).filter(|r| r.era() == Era::Legacy).unwrap_or(Self::LATEST_LEGACY)
+        Self::parse(requested).filter(|r| r.era() == Era::Legacy).unwrap_or(Self::preferred(Era::Legacy))
     }
 
     /// Whether a `MCP-Protocol-Version` header speaks of the modern era; unknown future dates and junk count as modern, so
     /// that their sender gets the modern answer with the list of versions.
     pub(crate) fn header_is_modern(header: &str) -> bool {
-        header >= Self::V2026_07_28.as_str()
+        Self::of(Era::Modern).next().is_some_and(|oldest| header >= oldest.as_str())
     }
 }
 
@@ -88,6 +235,7 @@ mod tests {
             ("2025-06-18", "2025-06-18"),
             ("2025-11-25", "2025-11-25"),
             ("2026-07-28", "2025-11-25"),
+            (LATER.text, "2025-11-25"),
             ("9999-99-99", "2025-11-25"),
             ("", "2025-11-25"),
         ] {
@@ -99,7 +247,30 @@ mod tests {
     fn junk_in_the_version_header_counts_as_modern() {
         assert!(Revision::header_is_modern("v999.0.0"));
         assert!(Revision::header_is_modern("2099-01-01"));
+        assert!(Revision::header_is_modern("2026-07-28"));
         assert!(!Revision::header_is_modern("2025-11-25"));
         assert!(!Revision::header_is_modern("1900-01-01"));
+    }
+
+    #[test]
+    fn a_later_revision_moves_no_other() {
+        assert!(Revision::ALL.is_sorted_by_key(|revision| (revision.era() == Era::Modern, revision.as_str())));
+        assert!(Revision::ALL.is_sorted());
+        assert_eq!(Revision::preferred(Era::Legacy).as_str(), "2025-11-25");
+        assert_eq!(Revision::preferred(Era::Modern).as_str(), "2026-07-28");
+        assert_eq!(Revision::of(Era::Modern).next(), Some(Revision::V2026_07_28));
+        assert_eq!(Revision::of(Era::Legacy).next_back(), Some(Revision::V2025_11_25));
+    }
+
+    #[test]
+    fn what_one_revision_has_alone_its_successors_do_not_inherit() {
+        let having = |feature: fn(&Features) -> bool| -> Vec<&str> {
+            Revision::ALL.iter().map(|r| r.features()).filter(|row| feature(row)).map(|row| row.text).collect()
+        };
+        assert_eq!(having(|row| row.batch), ["2025-03-26"]);
+        assert_eq!(having(|row| row.elicitation_ids), ["2025-11-25"]);
+        assert_eq!(having(|row| row.event_ids == EventIds::Plain), ["2025-03-26", "2025-06-18"]);
+        assert_eq!(having(|row| row.event_ids == EventIds::Primed), ["2025-11-25"]);
+        assert_eq!(having(|row| row.structured == Structured::Object), ["2025-06-18", "2025-11-25"]);
     }
 }

@@ -185,15 +185,16 @@ impl Asked<'_> {
 
     async fn modern_request(&self, request: Request, method: Method, params: Params, claimed: &str) -> Reply {
         let answer = |answer| reply::answer(request.id.raw(), answer);
-        if let Err(refused) = modern::check_headers(self.headers, &request, method, &params.object, claimed) {
-            return answer(refused);
-        }
+        let revision = match modern::check_headers(self.headers, &request, method, &params.object, claimed) {
+            Ok(revision) => revision,
+            Err(refused) => return answer(refused),
+        };
         let offered = Kinds::of(params.meta.input_capabilities().as_ref());
         // Only for addresses it matters where the client is.
         let is_here = offered.url && self.seat.is_here(self.headers);
-        let client = ClientContext { offered, is_here, ..self.client(Revision::LATEST) };
-        if !method.defined_in(Era::Modern) {
-            return answer(not_found(&request.method, Era::Modern));
+        let client = ClientContext { offered, is_here, ..self.client(revision) };
+        if !method.defined_in(revision.era()) {
+            return answer(not_found(&request.method, revision.era()));
         }
         if method == Method::Listen {
             let Some(place) = self.front.service.shares.take(&self.caller, Good::Stream) else {
@@ -251,9 +252,11 @@ impl Asked<'_> {
     /// Rung 13: the session, and a version header that fits it.
     fn session_of_header(&self) -> Result<Arc<Session>, Box<Reply>> {
         let Some(id) = self.headers.get(SESSION_HEADER) else {
-            let text =
-                "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of 2026-07-28";
-            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+            let text = format!(
+                "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of {}",
+                Revision::preferred(Era::Modern)
+            );
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
         };
         let found = id.to_str().ok().and_then(|id| self.front.sessions.find(id, &self.caller));
         let Some(session) = found.filter(|s| s.client.profile == self.profile && s.pipe.is_none()) else {
@@ -355,14 +358,13 @@ impl Asked<'_> {
         }
     }
 
-    /// Batches exist in sessions of 2025-03-26 alone.
     async fn batch(&self, frame: &Frame) -> Reply {
         const MAX_MESSAGES: usize = 50;
         let refuse = |text| reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         let Ok(parts) = elements(&RawJson::trusted(frame.bytes().clone())) else {
             return bad_frame(FrameError::Syntax);
         };
-        let session = self.session_of_header().ok().filter(|s| s.client.revision == Revision::V2025_03_26);
+        let session = self.session_of_header().ok().filter(|s| s.client.revision.features().batch);
         let Some(session) = session else { return refuse("batches are not accepted in this protocol version") };
         if parts.is_empty() || parts.len() > MAX_MESSAGES {
             return refuse("a batch holds between 1 and 50 messages");

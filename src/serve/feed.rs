@@ -10,7 +10,6 @@ use crate::gateway::service::Service;
 use crate::gateway::watched::Subscriptions;
 use crate::mcp::log::shown;
 use crate::mcp::method::List;
-use crate::mcp::version::Revision;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
@@ -31,7 +30,7 @@ pub(crate) async fn unclaimed(client: &ClientContext) -> Bytes {
         let params = if notice.method == "notifications/message" {
             level.get().zip(notice.params).and_then(|(least, params)| shown(&params, least, upstream.as_str()))
         } else {
-            notice.params.filter(|_| client.revision == Revision::V2025_11_25)
+            notice.params.filter(|_| client.revision.features().elicitation_ids)
         };
         if let Some(params) = params {
             return encode_notification(&notice.method, Some(&params));

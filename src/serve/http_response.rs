@@ -14,7 +14,8 @@ use crate::gateway::service::Service;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;
-use crate::serve::replay::{Ids, Recording};
+use crate::mcp::version::EventIds;
+use crate::serve::replay::Recording;
 use crate::serve::sessions::Session;
 use crate::wire::id::{ClientId, IdKey};
 use crate::wire::sse;
@@ -94,7 +95,7 @@ impl Conversation {
     }
 
     fn is_recorded(&self) -> bool {
-        self.entered.as_ref().is_some_and(|entered| entered.session.streams.ids() != Ids::None)
+        self.entered.as_ref().is_some_and(|entered| entered.session.streams.ids() != EventIds::None)
     }
 
     /// Answers on a stream that can be resumed: a task runs the call to its end, whoever reads.

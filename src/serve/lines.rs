@@ -33,7 +33,7 @@ use crate::mcp::log::LogSwitch;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::serve::feed::{Feed, unclaimed, updated_notice};
-use crate::serve::modern::{Wanted, listen_end};
+use crate::serve::modern::{Wanted, claimed_revision, listen_end};
 use crate::serve::sessions::InFlight;
 use crate::telemetry::metrics::Connected;
 use crate::upstream::session_news::ClientTag;
@@ -320,7 +320,7 @@ impl Connection {
 
     async fn batch(self: &Arc<Self>, frame: &Frame) {
         let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
-        if self.revision() != Some(Revision::V2025_03_26) || parts.is_empty() || parts.len() > 50 {
+        if !self.revision().is_some_and(|r| r.features().batch) || parts.is_empty() || parts.len() > 50 {
             let text = "batches are not accepted in this protocol version";
             return self.complain(code::INVALID_REQUEST, text).await;
         }
@@ -378,8 +378,8 @@ impl Connection {
             (_, None) => {
                 let text = format!(
                     "start with `initialize` (revisions up to {}) or send params._meta of {}",
-                    Revision::LATEST_LEGACY,
-                    Revision::LATEST
+                    Revision::preferred(Era::Legacy),
+                    Revision::preferred(Era::Modern)
                 );
                 self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &text, None)).await;
             }
@@ -398,15 +398,11 @@ impl Connection {
     }
 
     async fn modern(self: &Arc<Self>, request: Request, method: Method, params: Params, claimed: &str) {
-        if Revision::parse(claimed) != Some(Revision::LATEST) {
-            let data = crate::mcp::capability::unsupported_version_data(claimed);
-            let text = format!("Unsupported protocol version; this server speaks {}", Revision::LATEST);
-            return self.answer(&request.id, Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data))).await;
+        match claimed_revision(claimed) {
+            Err(refused) => self.answer(&request.id, refused).await,
+            Ok(revision) if method == Method::Listen => self.listen(revision, request, &params.object).await,
+            Ok(revision) => self.serve(revision, request, params).await,
         }
-        if method == Method::Listen {
-            return self.listen(request, &params.object).await;
-        }
-        self.serve(Revision::LATEST, request, params).await;
     }
 
     async fn serve(self: &Arc<Self>, revision: Revision, request: Request, params: Params) {
@@ -516,7 +512,7 @@ impl Connection {
         }
     }
 
-    async fn listen(self: &Arc<Self>, request: Request, params: &RawObject) {
+    async fn listen(self: &Arc<Self>, revision: Revision, request: Request, params: &RawObject) {
         let wanted = match Wanted::read(params, self.max_uris) {
             Ok(wanted) => wanted,
             Err(answer) => return self.answer(&request.id, answer).await,
@@ -537,13 +533,13 @@ impl Connection {
         }
         let connection = Arc::clone(self);
         self.tasks.spawn("listen", async move {
-            connection.follow(&wanted, request.id.raw(), &token).await;
+            connection.follow(revision, &wanted, request.id.raw(), &token).await;
             connection.listens.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         });
     }
 
-    async fn follow(&self, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
-        let client = ClientContext { offered: wanted.offered, ..self.client(Revision::LATEST) };
+    async fn follow(&self, revision: Revision, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
+        let client = ClientContext { offered: wanted.offered, ..self.client(revision) };
         let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
         let (watcher, watched) = wanted.watch(&self.service, &client).await;
         self.send(wanted.acknowledged(id, &watched)).await;

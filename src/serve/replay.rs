@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::listener::pieces::{Pieces, Queued};
-use crate::mcp::version::Revision;
+use crate::mcp::version::{EventIds, Revision};
 use crate::wire::sse;
 
 /// Of one recording: events, bytes of their messages, and how long it is kept when it has ended and nobody reads.
@@ -36,26 +36,6 @@ const SESSION_BYTES: usize = 4 * 1024 * 1024;
 const ALL_BYTES: usize = 64 * 1024 * 1024;
 /// When a client should come back.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// What the events of a session's streams carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ids {
-    /// Nothing: such a client resumes nothing.
-    None,
-    Plain,
-    /// Ids, and an event without data at the start, which older clients would take for a broken message.
-    Primed,
-}
-
-impl Ids {
-    pub(crate) fn of(revision: Revision) -> Self {
-        match revision {
-            Revision::V2025_11_25 => Self::Primed,
-            Revision::V2025_06_18 | Revision::V2025_03_26 => Self::Plain,
-            Revision::V2024_11_05 | Revision::V2026_07_28 => Self::None,
-        }
-    }
-}
 
 /// Bytes of messages that are kept for all sessions.
 #[derive(Debug)]
@@ -98,7 +78,7 @@ impl Account {
 /// The streams of one session.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    ids: Ids,
+    ids: EventIds,
     table: Mutex<Table>,
     account: Arc<Account>,
 }
@@ -129,10 +109,10 @@ impl Streams {
     /// `all` counts the bytes of every session.
     pub(crate) fn new(revision: Revision, all: Arc<Kept>) -> Self {
         let account = Arc::new(Account { session: AtomicUsize::new(0), all });
-        Self { ids: Ids::of(revision), table: Mutex::default(), account }
+        Self { ids: revision.features().event_ids, table: Mutex::default(), account }
     }
 
-    pub(crate) fn ids(&self) -> Ids {
+    pub(crate) fn ids(&self) -> EventIds {
         self.ids
     }
 
@@ -222,7 +202,7 @@ impl Table {
 pub(crate) struct Recording {
     /// 64 random bits: a number of another session means nothing here.
     name: String,
-    ids: Ids,
+    ids: EventIds,
     state: Mutex<State>,
     /// There is something new, or the reader has changed.
     changed: Notify,
@@ -267,7 +247,7 @@ enum Found {
 }
 
 impl Recording {
-    fn new(ids: Ids, account: &Arc<Account>) -> Arc<Self> {
+    fn new(ids: EventIds, account: &Arc<Account>) -> Arc<Self> {
         let state = State {
             events: VecDeque::new(),
             bytes: 0,
@@ -308,8 +288,8 @@ impl Recording {
         };
         self.changed.notify_waiters();
         let hello = match self.ids {
-            Ids::Primed => sse::priming(&self.id(from.saturating_sub(1)), RETRY),
-            Ids::Plain | Ids::None => sse::comment("open"),
+            EventIds::Primed => sse::priming(&self.id(from.saturating_sub(1)), RETRY),
+            EventIds::Plain | EventIds::None => sse::comment("open"),
         };
         Reader { recording: Arc::clone(self), number, hello: Some(hello) }
     }
@@ -319,7 +299,7 @@ impl Recording {
         {
             let state = self.lock();
             let known = last < state.next && last.saturating_add(1) >= state.whole_from;
-            if !known || state.forgotten || self.ids == Ids::None {
+            if !known || state.forgotten || self.ids == EventIds::None {
                 return None;
             }
         }
@@ -399,7 +379,7 @@ impl Recording {
         let Some(event) = state.events.get(at) else {
             return if state.ended { Found::Over } else { Found::Nothing };
         };
-        let id = (self.ids != Ids::None).then(|| self.id(event.number));
+        let id = (self.ids != EventIds::None).then(|| self.id(event.number));
         let message = event.message.message.clone().event(id.as_deref(), None);
         state.read = event.number.saturating_add(1);
         // What was too large to be kept was kept for this reader.

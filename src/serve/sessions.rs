@@ -220,10 +220,10 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::version::Revision;
+    use crate::mcp::version::{Era, Revision};
 
     fn client(caller: &str) -> ClientContext {
-        ClientContext::new(Arc::from(caller), None, Revision::LATEST_LEGACY)
+        ClientContext::new(Arc::from(caller), None, Revision::preferred(Era::Legacy))
     }
 
     fn sessions(limit: usize) -> Sessions {

@@ -24,7 +24,7 @@ use crate::engine::peer::{progress_token, withdrawn_id};
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::upstream::event::ExchangeEvent;
 use crate::upstream::http_parts::{BOTH, JSON, LinkParts, SESSION};
@@ -125,8 +125,7 @@ impl HttpLink {
         if !empty {
             headers.insert(CONTENT_TYPE, JSON);
         }
-        // An `initialize` and the probe carry no version of a session that does not exist; 2025-03-26 knows no such header.
-        if self.agreed.revision >= Revision::V2025_06_18 {
+        if self.agreed.revision.features().version_header {
             headers.insert(VERSION, HeaderValue::from_static(self.agreed.revision.as_str()));
         }
         if self.is_modern() {

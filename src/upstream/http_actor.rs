@@ -12,7 +12,9 @@ use crate::base::clock;
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
 use crate::config::Instance;
 use crate::engine::ask::Declared;
-use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, message_of};
+use crate::engine::handshake::{
+    Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, listen_params, message_of,
+};
 use crate::engine::peer::list_params;
 use crate::engine::refresh::Allowance;
 use crate::mcp::input::{Kinds, Roots};
@@ -105,12 +107,9 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
 
 /// Finds the era and agrees.
 async fn open(parts: &LinkParts, may_be_older: bool, hint: EraHint) -> Result<Arc<HttpLink>, Unopened> {
-    let new_link = |agreed| Arc::new(HttpLink::new(parts.clone(), agreed));
     if hint != EraHint::Legacy {
-        let modern = Agreed { revision: Revision::LATEST, offers: Offers::default() };
-        let probe = new_link(modern);
-        match discover(&probe, hint).await.map_err(Unopened::Failed)? {
-            Some(agreed) => return Ok(new_link(agreed)),
+        match discover(parts, hint).await.map_err(Unopened::Failed)? {
+            Some(agreed) => return Ok(Arc::new(HttpLink::new(parts.clone(), agreed))),
             None if hint == EraHint::Modern => {
                 let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
                 return Err(Unopened::Failed(why.to_owned()));
@@ -171,9 +170,11 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
 }
 
 /// `None` means: not modern, ask `initialize`. An upstream that is down or wants credentials says nothing about its era.
-async fn discover(probe: &Arc<HttpLink>, hint: EraHint) -> Result<Option<Agreed>, String> {
+async fn discover(parts: &LinkParts, hint: EraHint) -> Result<Option<Agreed>, String> {
+    let mut revision = Revision::preferred(Era::Modern);
     for _ in 0..2 {
-        let params = discover_params(probe.hop());
+        let probe = Arc::new(HttpLink::new(parts.clone(), Agreed { revision, offers: Offers::default() }));
+        let params = discover_params(probe.hop(), revision);
         let answer = tokio::time::timeout(PROBE_TIME, probe.ask(Method::Discover, Some(&params))).await;
         let answer = match answer {
             Err(_) if hint == EraHint::Probe => return Err("no answer to `server/discover` in time".to_owned()),
@@ -184,7 +185,7 @@ async fn discover(probe: &Arc<HttpLink>, hint: EraHint) -> Result<Option<Agreed>
         match judge_discover(&answer) {
             Discovered::Modern(agreed) => return Ok(Some(agreed)),
             Discovered::Legacy => return Ok(None),
-            Discovered::Again => {}
+            Discovered::Again(other) => revision = other,
             Discovered::Unspeakable => {
                 return Err("it speaks no protocol revision that this gateway speaks".to_owned());
             }
@@ -311,12 +312,11 @@ async fn read_list(
     list: List,
     inventory: &mut Inventory,
 ) -> Result<(), HttpError> {
-    let modern = link.agreed.revision.era() == Era::Modern;
     let mut reading = Reading::new(list, ListBounds::default());
     let mut cursor: Option<String> = None;
     let limit = context.handle.spec.load().start_timeout;
     loop {
-        let params = list_params(cursor.as_deref(), modern.then(|| link.hop()));
+        let params = list_params(cursor.as_deref(), link.hop(), link.agreed.revision);
         // Legacy servers want an object even where nothing is said.
         let params = params.or(Some(RawJson::EMPTY_OBJECT));
         let answer = tokio::time::timeout(limit, link.ask(list.method(), params.as_ref())).await;
@@ -368,10 +368,7 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         return Changes::None;
     }
     let request = if modern {
-        let params = RawJson::trusted(format!(
-            r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
-            link.hop().envelope().text()
-        ));
+        let params = listen_params(link.hop(), link.agreed.revision);
         let id = RawJson::trusted("\"listen\"");
         let body = message::encode_request(&id, Method::Listen.as_str(), Some(&params));
         link.request(HttpMethod::POST, body, Some((Method::Listen, None)))

@@ -153,6 +153,21 @@ fn what_upstreams_say_is_heard_in_one_place() {
 }
 
 #[test]
+fn revisions_are_told_apart_in_their_table_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let names_one = |file: &PathBuf| {
+        let text = fs::read_to_string(file).unwrap();
+        text.lines().take_while(|line| line.trim() != "#[cfg(test)]").any(|line| line.contains("Revision::V2"))
+    };
+    let mut naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| !test_only(file)).collect();
+    naming.retain(names_one);
+    naming.retain(|file| !file.ends_with("mcp/version.rs"));
+    // The transport of one revision.
+    naming.retain(|file| !file.ends_with("serve/legacy_sse.rs"));
+    assert!(naming.is_empty(), "ask for a feature or an era, see src/mcp/version.rs: {naming:?}");
+}
+
+#[test]
 fn every_module_belongs_to_a_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let known = |name: &str| matches!(name, "lib" | "main") || LAYERS.iter().any(|(layer, _)| *layer == name);

@@ -39,12 +39,10 @@ pub(crate) fn translate(
         && code != code::URL_ELICITATION_REQUIRED
         && (code == code::RESOURCE_NOT_FOUND || message.to_ascii_lowercase().contains("not found"));
     let outward = match code {
-        _ if not_found && revision.era() == Era::Modern => code::INVALID_PARAMS,
-        _ if not_found => code::RESOURCE_NOT_FOUND,
+        _ if not_found => revision.features().resource_not_found,
         code::URL_ELICITATION_REQUIRED => {
-            let is_known = revision == Revision::V2025_11_25;
             match wanted {
-                Ok(pages) if is_known => return pages_wanted(&message, pages),
+                Ok(pages) if revision.features().elicitation_ids => return pages_wanted(&message, pages),
                 Err(why) if why.is_declined() => return Answer::error(code::INTERNAL, &why.to_string(), None),
                 Ok(_) | Err(_) => {}
             }
@@ -61,7 +59,7 @@ pub(crate) fn translate(
     Answer { outcome: Err(object.encode()), status: None }
 }
 
-/// The error by which 2025-11-25 wants pages opened, each checked and with its server's name.
+/// The error that wants pages opened, each checked and with its server's name.
 fn pages_wanted(message: &str, pages: &[InputRequest]) -> Answer {
     let pages: Vec<String> = pages.iter().filter_map(|page| Some(page.params.as_ref()?.text().into_owned())).collect();
     let data = RawJson::trusted(format!(r#"{{"elicitations":[{}]}}"#, pages.join(",")));
@@ -81,8 +79,8 @@ fn missing_capability(method: Method, error: &RawObject, message: &str, revision
 fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
     if method == Method::ToolsCall {
         let text = RawJson::string(text);
-        let modern = if revision.era() == Era::Modern { r#""resultType":"complete","# } else { "" };
-        let result = format!(r#"{{{modern}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
+        let head = revision.features().result_head;
+        let result = format!(r#"{{{head}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
         return Answer::ok(RawJson::trusted(result));
     }
     Answer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
@@ -105,7 +103,7 @@ mod tests {
         for message in [format!("open {URL}"), "not found".to_owned()] {
             let error = format!(r#"{{"code":-32042,"message":"{message}","data":{data}}}"#);
             for method in [Method::ToolsCall, Method::ResourcesRead, Method::ResourcesSubscribe] {
-                for revision in Revision::ALL {
+                for &revision in Revision::ALL {
                     for why in [InputError::NotOffered, InputError::Malformed, InputError::Secret] {
                         let told = told(method, &error, revision, &Err(why));
                         assert!(!told.contains(URL) && !told.contains("-32042"), "{method:?} {revision} {why}: {told}");

@@ -69,7 +69,7 @@ impl Service {
                 if error.is_unknown() {
                     self.turned_away.tell(&snapshot, client, method, params);
                 }
-                return Handled::Answer(unroutable(&error, params, client.revision.era()));
+                return Handled::Answer(unroutable(&error, params, client.revision));
             }
         };
         let inconsistent = || Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
@@ -115,7 +115,7 @@ impl Service {
                     let failure = Failure::new(Reason::Denied, Executed::No, RouteError::PageDeclined.to_string());
                     return Handled::Answer(refused(&failure, &labels, client.revision));
                 }
-                Err(error) => return Handled::Answer(unroutable(&error, params, client.revision.era())),
+                Err(error) => return Handled::Answer(unroutable(&error, params, client.revision)),
             },
         };
         let asked = |rule: &Arc<str>, need: Evidence| Asked {
@@ -350,7 +350,7 @@ fn refuse(
                 Method::PromptsGet => RouteError::UnknownPrompt(entry.exposed.to_string()),
                 _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
             };
-            Handled::Answer(unroutable(&unknown, params, client.revision.era()))
+            Handled::Answer(unroutable(&unknown, params, client.revision))
         }
         Refusal::Told(failure) => {
             let outcome = if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };

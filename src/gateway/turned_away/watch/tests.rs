@@ -62,7 +62,7 @@ fn gateway() -> Gateway {
 }
 
 fn client() -> ClientContext {
-    ClientContext::new(Arc::from(LOCAL), None, Revision::LATEST)
+    ClientContext::new(Arc::from(LOCAL), None, Revision::V2026_07_28)
 }
 
 fn params(name: &str) -> RawObject {
