@@ -1,8 +1,9 @@
-//! MCP vocabulary over the wire layer: revisions, methods, `_meta`, items and their projection. Pure.
+//! MCP vocabulary over the wire layer: revisions, extensions, methods, `_meta`, items and their projection. Pure.
 
 pub(crate) mod annotations;
 pub(crate) mod capability;
 pub(crate) mod elicitation;
+pub(crate) mod extension;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub(crate) mod imitation;

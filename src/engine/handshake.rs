@@ -1,6 +1,7 @@
 //! Which era an upstream speaks and what it offers: the questions and the verdicts, for every transport.
 
 use crate::engine::ask::Declared;
+use crate::mcp::extension::TASKS;
 use crate::mcp::meta::{HopMeta, implementation};
 use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
@@ -87,7 +88,7 @@ pub(crate) fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
             match pick(&versions) {
                 Pick::Modern(revision) => {
                     let capabilities = result.get("capabilities");
-                    let tasks = capabilities.is_some_and(task::declares);
+                    let tasks = capabilities.is_some_and(|raw| TASKS.is_in(raw));
                     let offers = capabilities.map(offers).unwrap_or_default();
                     Discovered::Modern(Agreed { revision, offers: Offers { tasks, ..offers } })
                 }

@@ -9,9 +9,9 @@ use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::mcp::capability::{AtPresent, discover_result};
+use crate::mcp::extension::TASKS;
 use crate::mcp::log::LogLevel;
 use crate::mcp::method::{List, Method};
-use crate::mcp::version::Era;
 use crate::wire::code;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
@@ -58,7 +58,7 @@ impl Service {
             Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
             Method::ResourcesUnsubscribe => Handled::Answer(Self::unsubscribe(client, &params)),
             Method::SetLevel => Handled::Answer(set_level(client, &params)),
-            Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if era == Era::Modern => {
+            Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if TASKS.adds(method.as_str(), era) => {
                 self.task(client, method, &params, meta, arrived)
             }
             // Legacy clients are never given a task.
@@ -71,7 +71,8 @@ impl Service {
 
     fn at_present(&self) -> AtPresent {
         let snapshot = self.snapshots.load();
-        AtPresent { completions: snapshot.completes(), tasks: snapshot.tasks.contains(&true) }
+        let extensions: &[_] = if snapshot.tasks.contains(&true) { &[&TASKS] } else { &[] };
+        AtPresent { completions: snapshot.completes(), extensions }
     }
 }
 

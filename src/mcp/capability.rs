@@ -1,7 +1,7 @@
 //! What the gateway offers: the answers to `initialize` and `server/discover`.
 
+use crate::mcp::extension::{Extension, declaring};
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
-use crate::mcp::task::EXTENSION;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::raw::RawJson;
 
@@ -38,7 +38,7 @@ pub(crate) fn initialize_result(revision: Revision) -> RawJson {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtPresent {
     pub(crate) completions: bool,
-    pub(crate) tasks: bool,
+    pub(crate) extensions: &'static [&'static Extension],
 }
 
 /// The result of `server/discover`. Lists modern revisions alone: a client picks one of them for requests with an envelope, and
@@ -46,8 +46,10 @@ pub(crate) struct AtPresent {
 pub(crate) fn discover_result(present: AtPresent) -> RawJson {
     let plain = capabilities(present.completions);
     let open = plain.strip_suffix('}').unwrap_or(plain);
-    let tasks = || format!(r#","extensions":{{"{EXTENSION}":{{}}}}"#);
-    let extensions = if present.tasks { tasks() } else { String::new() };
+    let extensions = match present.extensions {
+        [] => String::new(),
+        some => format!(r#","extensions":{}"#, declaring(some).text()),
+    };
     RawJson::trusted(format!(
         r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{open}{extensions}}},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
         modern_revisions(),
@@ -74,6 +76,7 @@ fn modern_revisions() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::extension::TASKS;
 
     const INFO: &str = concat!(r#""name":"headend","title":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
     const BARE_INFO: &str = concat!(r#""name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
@@ -83,18 +86,19 @@ mod tests {
     fn discovery_tells_what_there_is_at_present() {
         let words = RawJson::string(INSTRUCTIONS);
         let tasks = r#","extensions":{"io.modelcontextprotocol/tasks":{}}"#;
-        for (completions, tasks, told) in [
-            (false, false, r#","logging":{}"#.to_owned()),
-            (true, false, r#","completions":{},"logging":{}"#.to_owned()),
-            (false, true, format!(r#","logging":{{}}{tasks}"#)),
-            (true, true, format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
-        ] {
+        let cases: [(bool, &[&Extension], String); 4] = [
+            (false, &[], r#","logging":{}"#.to_owned()),
+            (true, &[], r#","completions":{},"logging":{}"#.to_owned()),
+            (false, &[&TASKS], format!(r#","logging":{{}}{tasks}"#)),
+            (true, &[&TASKS], format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
+        ];
+        for (completions, extensions, told) in cases {
             // A client of 2026-07-28 reads the one list of revisions, to which a later one was added; the rest stays.
             let want = format!(
                 r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
                 words.text()
             );
-            assert_eq!(discover_result(AtPresent { completions, tasks }).text(), want);
+            assert_eq!(discover_result(AtPresent { completions, extensions }).text(), want);
         }
         let data = unsupported_version_data("2031-01-01");
         assert_eq!(data.text(), r#"{"supported":["2099-12-31","2026-07-28"],"requested":"2031-01-01"}"#);

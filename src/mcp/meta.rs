@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::mcp::extension::Extension;
 use crate::mcp::log::LogLevel;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
@@ -93,6 +94,11 @@ impl Meta {
             return Err(MetaError::WrongType { key: LOG_LEVEL, want: "a log level" });
         }
         Ok(ModernMeta { version })
+    }
+
+    /// Whether a modern request declares the extension.
+    pub(crate) fn declares(&self, extension: &Extension) -> bool {
+        self.0.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).is_some_and(|raw| extension.is_in(raw))
     }
 
     /// The level from which on a modern client wants the log messages of this request.

@@ -1,5 +1,6 @@
 //! The methods of all revisions and which era serves them.
 
+use crate::mcp::extension;
 use crate::mcp::version::Era;
 
 /// A request method that some revision defines, or none of them.
@@ -61,9 +62,9 @@ impl Method {
         NAMES.iter().find(|(_, method)| *method == self).map_or("unknown", |(name, _)| name)
     }
 
-    /// Whether a revision of that era defines the method at all (extensions included).
+    /// Whether a revision of that era, or an extension of it, defines the method at all.
     pub(crate) fn defined_in(self, era: Era) -> bool {
-        match self {
+        let by_revision = match self {
             Self::ToolsList
             | Self::ToolsCall
             | Self::PromptsList
@@ -71,19 +72,20 @@ impl Method {
             | Self::ResourcesList
             | Self::TemplatesList
             | Self::ResourcesRead
-            | Self::Complete
-            | Self::TasksGet
-            | Self::TasksCancel => true,
+            | Self::Complete => true,
             Self::Initialize
             | Self::Ping
             | Self::ResourcesSubscribe
             | Self::ResourcesUnsubscribe
             | Self::SetLevel
+            | Self::TasksGet
             | Self::TasksResult
-            | Self::TasksList => era == Era::Legacy,
-            Self::Discover | Self::Listen | Self::TasksUpdate => era == Era::Modern,
-            Self::Unknown => false,
-        }
+            | Self::TasksList
+            | Self::TasksCancel => era == Era::Legacy,
+            Self::Discover | Self::Listen => era == Era::Modern,
+            Self::TasksUpdate | Self::Unknown => false,
+        };
+        by_revision || extension::any_adds(self.as_str(), era)
     }
 
     /// The member of `params` that `Mcp-Name` repeats. Source: MCP 2026-07-28, streamable-http, "Request headers".
@@ -192,5 +194,10 @@ mod tests {
             assert!(!Method::parse(name).defined_in(Era::Modern), "{name}");
             assert!(Method::parse(name).defined_in(Era::Legacy), "{name}");
         }
+        for (name, in_legacy) in [("tasks/get", true), ("tasks/cancel", true), ("tasks/update", false)] {
+            assert!(Method::parse(name).defined_in(Era::Modern), "an extension has {name}");
+            assert_eq!(Method::parse(name).defined_in(Era::Legacy), in_legacy, "{name}");
+        }
+        assert!(!Method::Unknown.defined_in(Era::Modern) && !Method::Unknown.defined_in(Era::Legacy));
     }
 }

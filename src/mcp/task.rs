@@ -1,6 +1,6 @@
 //! Tasks of both generations: a call that its server goes on with after it has answered.
 //!
-//! The extension of 2026-07-28 passes to clients that declare it. The core feature of 2025-11-25 is only ever used towards
+//! The extension of 2026-07-28 ([`super::extension`]) passes to clients that declare it. The core feature of 2025-11-25 is only ever used towards
 //! servers, for tools that cannot be called without it. Sources: MCP extension `io.modelcontextprotocol/tasks`; MCP 2025-11-25,
 //! basic/utilities/tasks.
 
@@ -8,14 +8,11 @@ use std::time::Duration;
 
 use crate::mcp::elicitation::Terms;
 use crate::mcp::input::{InputError, gated};
-use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::voice::{self, Taken};
 use crate::wire::code;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// What clients and servers of 2026-07-28 declare.
-pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// For how long a client can ask after a task, from its creation on.
 pub(crate) const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// How often a task is asked after whose server does not say how often, and the bounds of what it may say.
@@ -38,19 +35,6 @@ const MEMBERS: [&str; 12] = [
     "_meta",
 ];
 
-impl Meta {
-    /// Whether a modern request declares the extension.
-    pub(crate) fn declares_tasks(&self) -> bool {
-        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).is_some_and(declares)
-    }
-}
-
-/// Whether capabilities, of a client or a server of 2026-07-28, hold the extension.
-pub(crate) fn declares(capabilities: &RawJson) -> bool {
-    let extensions = |raw: &RawJson| RawObject::parse(RawObject::parse(raw).ok()?.get("extensions")?).ok();
-    extensions(capabilities).is_some_and(|extensions| extensions.get(EXTENSION).is_some_and(RawJson::is_object))
-}
-
 /// Whether a server of 2025-11-25 takes tool calls as tasks.
 pub(crate) fn takes_calls(capabilities: &RawObject) -> bool {
     let section = |raw: Option<&RawJson>, name: &str| RawObject::parse(raw?).ok()?.get(name).cloned();
@@ -63,34 +47,6 @@ pub(crate) fn takes_calls(capabilities: &RawObject) -> bool {
 pub(crate) fn is_required(definition: &RawObject) -> bool {
     let execution = definition.get("execution").and_then(|raw| RawObject::parse(raw).ok());
     execution.is_some_and(|execution| execution.string("taskSupport").as_deref() == Some("required"))
-}
-
-/// Client capabilities with the extension besides.
-pub(crate) fn declaring(capabilities: Option<&RawJson>) -> RawJson {
-    let mut declared = capabilities.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
-    declared.set("extensions", RawJson::trusted(format!(r#"{{"{EXTENSION}":{{}}}}"#)));
-    declared.encode()
-}
-
-/// Whether an error says that a call needs the extension and nothing else, so that nothing was executed.
-pub(crate) fn is_wanted(error: &RawJson) -> bool {
-    let wanted = || {
-        let error = RawObject::parse(error).ok()?;
-        if error.get("code")?.parse::<i64>().ok()? != code::MISSING_CAPABILITY {
-            return None;
-        }
-        let data = RawObject::parse(error.get("data")?).ok()?;
-        let required = RawObject::parse(data.get("requiredCapabilities")?).ok()?.into_sorted().ok()?;
-        let [(name, extensions)] = required.as_slice() else { return None };
-        let extensions = RawObject::parse(extensions).ok()?.into_sorted().ok()?;
-        Some(name == "extensions" && matches!(extensions.as_slice(), [(name, _)] if name == EXTENSION))
-    };
-    wanted().unwrap_or_default()
-}
-
-/// `data` of the error for a client that does not declare the extension.
-pub(crate) fn required_data() -> RawJson {
-    RawJson::trusted(format!(r#"{{"requiredCapabilities":{{"extensions":{{"{EXTENSION}":{{}}}}}}}}"#))
 }
 
 /// What a task is doing.
@@ -282,43 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn both_eras_declare_tasks_in_their_own_way() {
-        let modern = format!(r#"{{"extensions":{{"{EXTENSION}":{{}},"other":{{}}}}}}"#);
-        for (label, text, want) in [
-            ("declared", modern.as_str(), true),
-            ("another extension", r#"{"extensions":{"other":{}}}"#, false),
-            ("the core feature", r#"{"tasks":{"requests":{"tools":{"call":{}}}}}"#, false),
-            ("nothing", "{}", false),
-        ] {
-            assert_eq!(declares(&raw(text)), want, "{label}");
-        }
+    fn the_older_generation_is_declared_for_tool_calls() {
         for (label, text, want) in [
             ("tool calls", r#"{"tasks":{"requests":{"tools":{"call":{}}}}}"#, true),
             ("no tool calls", r#"{"tasks":{"requests":{"sampling":{"createMessage":{}}}}}"#, false),
-            ("the extension", modern.as_str(), false),
+            ("the extension", r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#, false),
         ] {
             assert_eq!(takes_calls(&RawObject::parse(&raw(text)).unwrap()), want, "{label}");
-        }
-        let both = declaring(Some(&raw(r#"{"elicitation":{}}"#)));
-        assert_eq!(both.text(), format!(r#"{{"elicitation":{{}},"extensions":{{"{EXTENSION}":{{}}}}}}"#));
-        assert!(declares(&declaring(None)));
-    }
-
-    #[test]
-    fn only_an_error_that_wants_nothing_but_tasks_allows_a_second_call() {
-        let error = |code: i64, required: &str| {
-            raw(&format!(r#"{{"code":{code},"message":"m","data":{{"requiredCapabilities":{required}}}}}"#))
-        };
-        let tasks = format!(r#"{{"extensions":{{"{EXTENSION}":{{}}}}}}"#);
-        for (label, error, want) in [
-            ("tasks", error(-32021, &tasks), true),
-            ("another code", error(-32603, &tasks), false),
-            ("sampling", error(-32021, r#"{"sampling":{}}"#), false),
-            ("sampling too", error(-32021, &tasks.replacen('{', r#"{"sampling":{},"#, 1)), false),
-            ("another extension", error(-32021, r#"{"extensions":{"other":{}}}"#), false),
-            ("no data", raw(r#"{"code":-32021,"message":"m"}"#), false),
-        ] {
-            assert_eq!(is_wanted(&error), want, "{label}");
         }
     }
 

@@ -16,6 +16,7 @@ use crate::catalog::merge::Entry;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::mcp::elicitation::Terms;
+use crate::mcp::extension::TASKS;
 use crate::mcp::input::{InputError, InputRequest, Kinds, MAX_QUESTIONS, decline};
 use crate::mcp::method::Method;
 use crate::mcp::task::{self, Status, Task};
@@ -179,7 +180,7 @@ impl TaskExchange {
             let ttl = way.handle.spec.load().call_max.as_millis();
             outgoing.body.set("task", RawJson::trusted(format!(r#"{{"ttl":{ttl}}}"#)));
         } else {
-            outgoing.capabilities = Some(task::declaring(outgoing.capabilities.as_ref()));
+            outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         }
         let wants_progress = outgoing.wants_progress;
         let pattern =

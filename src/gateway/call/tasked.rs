@@ -6,9 +6,10 @@ use crate::base::clock;
 use crate::engine::task_id::TaskName;
 use crate::gateway::answer::Answer;
 use crate::gateway::call::{LiveCall, LiveEvent};
+use crate::mcp::extension::TASKS;
 use crate::mcp::input::InputError;
 use crate::mcp::method::Method;
-use crate::mcp::task::{self, Task};
+use crate::mcp::task::Task;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::link::Link;
@@ -39,7 +40,8 @@ impl LiveCall {
     pub(super) fn retry_as_task(&mut self, error: &RawJson) -> bool {
         let Some((running, outgoing)) = self.running.as_ref().zip(self.kept.as_ref()) else { return false };
         let is_first = !matches!(running.exchange, Exchange::Task(_));
-        let Some(link) = running.lane.open_link().filter(|_| is_first && task::is_wanted(error)) else { return false };
+        let is_wanted = is_first && TASKS.alone_is_wanted(error);
+        let Some(link) = running.lane.open_link().filter(|_| is_wanted) else { return false };
         let Some((entry, _)) = self.view.item(self.entry) else { return false };
         if Manner::of(&link, self.labels.method, entry, self.task_way().is_some()) != Manner::Perhaps {
             return false;

@@ -15,10 +15,10 @@ use crate::gateway::call::{Action, InputContext, LiveCall, Permitted, TaskWay};
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
 use crate::gateway::service::{Refusal, Service};
+use crate::mcp::extension::TASKS;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
-use crate::mcp::task::{declaring, required_data};
 use crate::policy::{Facts, Kind, decide_again};
 use crate::upstream::session::Wants;
 use crate::wire::code;
@@ -39,9 +39,9 @@ impl Service {
         meta: Meta,
         arrived: Instant,
     ) -> Handled {
-        if !meta.declares_tasks() {
+        if !meta.declares(&TASKS) {
             let text = "this method needs the tasks extension";
-            let answer = Answer::error(code::MISSING_CAPABILITY, text, Some(&required_data()));
+            let answer = Answer::error(code::MISSING_CAPABILITY, text, Some(&TASKS.required_data()));
             return Handled::Answer(answer.with_status(400));
         }
         let Some(ours) = params.string("taskId") else {
@@ -100,7 +100,7 @@ impl Service {
         let Some(place) = self.place() else { return Handled::Overloaded };
         self.withhold(&mut outgoing, &snapshot, entry.upstream, client, handle.spec.load().roots == Roots::Client);
         let offered = Kinds::of(outgoing.capabilities.as_ref());
-        outgoing.capabilities = Some(declaring(outgoing.capabilities.as_ref()));
+        outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {
             caller: Arc::clone(&client.caller),
             profile: client.profile.clone(),

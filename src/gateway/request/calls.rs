@@ -18,10 +18,10 @@ use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
 use crate::gateway::service::{Refusal, Service, decided};
 use crate::gateway::snapshot::Snapshot;
+use crate::mcp::extension::TASKS;
 use crate::mcp::input::{Kinds, Roots, all_accepted, without};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::mcp::task;
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Shown};
 use crate::policy::{self, Decision, Evidence, Facts, Kind, Record, decide, decide_again};
@@ -207,7 +207,7 @@ impl Service {
         let shows_roots = handle.spec.load().roots == Roots::Client;
         self.withhold(outgoing, snapshot, entry.upstream, client, shows_roots);
         let knows_tasks = facts.kind == Kind::Tool && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
-        let passes_tasks = knows_tasks && outgoing.meta.declares_tasks();
+        let passes_tasks = knows_tasks && outgoing.meta.declares(&TASKS);
         let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
         let input = (facts.kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
@@ -226,7 +226,7 @@ impl Service {
             })
         });
         if passes_tasks {
-            outgoing.capabilities = Some(task::declaring(outgoing.capabilities.as_ref()));
+            outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         }
         outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
         (own, input)
