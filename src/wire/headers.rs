@@ -6,6 +6,7 @@
 //!
 //! Source: MCP 2026-07-28, basic/transports/streamable-http, "Request Metadata".
 
+mod error;
 mod schema;
 
 use std::borrow::Cow;
@@ -16,51 +17,15 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+pub(crate) use self::error::HeaderError;
+use self::schema::Annotation;
+
 const SENTINEL_START: &str = "=?base64?";
 const SENTINEL_END: &str = "?=";
 const PARAM_PREFIX: &str = "Mcp-Param-";
 
 /// Integers beyond this magnitude are not exact in every JSON implementation, so they cannot be compared safely.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
-
-/// Why a header, an annotation or an argument was refused. Values never appear in the message, only names.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum HeaderError {
-    #[error("header value has a character that is not visible ASCII")]
-    Character,
-    #[error("header value is not valid Base64 between its markers")]
-    Base64,
-    #[error("header value is not valid UTF-8 after decoding")]
-    Utf8,
-
-    #[error("input schema is not valid JSON")]
-    Schema,
-    #[error("input schema names a key twice")]
-    SchemaKey,
-    #[error("input schema is nested deeper than {limit} levels")]
-    Depth { limit: usize },
-    #[error("`x-mcp-header` is not a header token")]
-    Name,
-    #[error("`x-mcp-header` uses the name `{name}` twice")]
-    NameTaken { name: String },
-    #[error("`x-mcp-header` is on a property that is not an integer, string or boolean")]
-    Type,
-    #[error("`x-mcp-header` is not reachable through `properties` alone")]
-    Unreachable,
-    #[error("more than {limit} properties have an `x-mcp-header`")]
-    TooMany { limit: usize },
-
-    #[error("arguments are not one JSON object with unique keys")]
-    Arguments,
-    #[error("argument for header `{name}` is not a string, a boolean or an exact integer")]
-    Argument { name: String },
-    #[error("header `{name}` is missing")]
-    Missing { name: String },
-    #[error("header `{name}` is present without its argument")]
-    Unexpected { name: String },
-    #[error("header `{name}` does not match its argument")]
-    Mismatch { name: String },
-}
 
 /// The header form of `value`: itself when a header carries it unchanged, else Base64 between markers.
 ///
@@ -124,7 +89,7 @@ impl ParamHeaders {
     /// # Errors
     /// An annotation is invalid, so the tool must not be offered over HTTP. A schema without annotations is not judged.
     pub(crate) fn from_schema(input_schema: &str) -> Result<Self, HeaderError> {
-        let params = schema::annotations(input_schema)?.into_boxed_slice();
+        let params = schema::annotations(input_schema)?.into_iter().map(Param::of).collect();
         Ok(Self { params })
     }
 
@@ -189,6 +154,10 @@ impl ParamHeaders {
 }
 
 impl Param {
+    fn of(Annotation { name, path }: Annotation) -> Self {
+        Self { header: format!("{PARAM_PREFIX}{name}"), path }
+    }
+
     fn name(&self) -> &str {
         self.header.strip_prefix(PARAM_PREFIX).unwrap_or(&self.header)
     }

@@ -12,7 +12,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{HeaderError, PARAM_PREFIX, Param};
+use super::error::HeaderError;
 
 const KEYWORD: &str = "x-mcp-header";
 
@@ -22,11 +22,19 @@ const MAX_DEPTH: usize = 64;
 /// Mirrored arguments per tool. Not in the specification: peers commonly refuse requests with more than 100 headers.
 const MAX_PARAMS: usize = 64;
 
+/// An argument that its tool wants mirrored in a header.
+pub(super) struct Annotation {
+    /// Header name without `Mcp-Param-`.
+    pub(super) name: String,
+    /// Property names from the arguments down to the value; never empty.
+    pub(super) path: Vec<String>,
+}
+
 /// The annotations of `input_schema`, in its order.
-pub(super) fn annotations(input_schema: &str) -> Result<Vec<Param>, HeaderError> {
-    let mut walk = Walk { params: Vec::new(), path: Vec::new() };
+pub(super) fn annotations(input_schema: &str) -> Result<Vec<Annotation>, HeaderError> {
+    let mut walk = Walk { found: Vec::new(), path: Vec::new() };
     walk.schema(input_schema.trim_ascii(), Place::Root, 0)?;
-    Ok(walk.params)
+    Ok(walk.found)
 }
 
 /// The text of a JSON string.
@@ -44,7 +52,7 @@ enum Place {
 }
 
 struct Walk {
-    params: Vec<Param>,
+    found: Vec<Annotation>,
     /// Properties from the root to the current subschema.
     path: Vec<String>,
 }
@@ -112,14 +120,13 @@ impl Walk {
         if !matches!(kind.as_deref(), Some("integer" | "string" | "boolean")) {
             return Err(HeaderError::Type);
         }
-        let header = format!("{PARAM_PREFIX}{name}");
-        if self.params.iter().any(|param| param.header.eq_ignore_ascii_case(&header)) {
+        if self.found.iter().any(|other| other.name.eq_ignore_ascii_case(&name)) {
             return Err(HeaderError::NameTaken { name: name.into_owned() });
         }
-        if self.params.len() == MAX_PARAMS {
+        if self.found.len() == MAX_PARAMS {
             return Err(HeaderError::TooMany { limit: MAX_PARAMS });
         }
-        self.params.push(Param { header, path: self.path.clone() });
+        self.found.push(Annotation { name: name.into_owned(), path: self.path.clone() });
         Ok(())
     }
 }
