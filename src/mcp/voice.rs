@@ -10,7 +10,6 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
-use crate::mcp::voice::keys::{Place, without_ours};
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
@@ -18,8 +17,9 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod keys;
 
-/// The key of `_meta` under which the gateway says why it did not do something.
-pub(crate) const REFUSAL: &str = "headend/refusal";
+pub(crate) use self::keys::REFUSAL;
+use self::keys::{Place, without_ours};
+
 /// The member of `data` that names the server whose error stands beside it.
 const NAMED: &str = "upstream-name";
 /// The member of a refusal that every refusal has and few other things.

@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 
-use crate::mcp::voice::REFUSAL;
 use crate::wire::raw::RawJson;
 
+/// The key of `_meta` under which the gateway says why it did not do something.
+pub(crate) const REFUSAL: &str = "headend/refusal";
 /// How the gateway's own keys begin.
 const OURS: &[u8] = b"headend/";
 /// The key under which the refusal of a gateway behind this one is passed on.
