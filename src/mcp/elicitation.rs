@@ -5,50 +5,21 @@
 //! people should not open is declined: the server is told that the person said no, and the operator why.
 //! Source: MCP 2026-07-28, client/elicitation, "Safe URL handling", "Trust" and "Statefulness".
 
-use std::sync::Arc;
-
 use crate::mcp::imitation::imitates;
-use crate::mcp::input::{InputError, Kinds};
+use crate::mcp::input::error::InputError;
 use crate::wire::raw::{RawJson, RawObject};
 
 mod address;
 mod form;
+mod host;
 mod secret;
+mod terms;
 mod text;
 
-pub(crate) use self::address::{BadAddress, HostPattern};
 pub(crate) use self::form::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
+pub(crate) use self::host::HostPattern;
+pub(crate) use self::terms::{Elicit, Own, Terms};
 pub(crate) use self::text::bounded;
-
-/// The operator's word on what one upstream may ask people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Elicit {
-    /// Hosts whose pages it may have opened; `None` is every public host by name.
-    pub(crate) hosts: Option<Vec<HostPattern>>,
-    /// Whether its forms may ask for passwords and the like.
-    pub(crate) secrets: bool,
-}
-
-/// Our own listeners, which no server may have opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Own {
-    /// On this machine.
-    pub(crate) ports: Vec<u16>,
-    /// Names under which others reach us, as in `allowed-hosts`: `host` or `host:port`.
-    pub(crate) names: Vec<String>,
-}
-
-/// The terms on which an upstream asks the client of one call.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) upstream: Arc<str>,
-    /// What the client offered for this call.
-    pub(crate) offered: Kinds,
-    pub(crate) elicit: Elicit,
-    /// Client and upstream are both on this machine, so loopback is the same place to both.
-    pub(crate) on_this_machine: bool,
-    pub(crate) own: Own,
-}
 
 /// Judges an elicitation, and names its server in it.
 ///
@@ -83,15 +54,6 @@ pub(crate) fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputErr
     }
     params.set("message", RawJson::string(&text::labelled(&terms.upstream, &message)));
     Ok(())
-}
-
-#[cfg(any(test, fuzzing))]
-impl Terms {
-    /// Those of an upstream `git` on the machine of its client.
-    pub(crate) fn for_tests(offered: Kinds) -> Self {
-        let (elicit, own) = (Elicit::default(), Own::default());
-        Self { upstream: Arc::from("git"), offered, elicit, on_this_machine: true, own }
-    }
 }
 
 #[cfg(test)]

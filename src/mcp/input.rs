@@ -2,22 +2,17 @@
 //!
 //! Source: MCP 2026-07-28, basic/patterns/mrtr.
 
-use crate::mcp::elicitation::{self, BadAddress, Terms};
+use crate::mcp::elicitation::{self, Terms};
 use crate::mcp::imitation::is_reserved_key;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
-/// The kinds of input that a client offers for one request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Kinds {
-    pub(crate) form: bool,
-    pub(crate) url: bool,
-    pub(crate) sampling: bool,
-    /// Sampling with tools.
-    pub(crate) sampling_tools: bool,
-    pub(crate) roots: bool,
-}
+pub(in crate::mcp) mod error;
+pub(in crate::mcp) mod kinds;
+
+pub(crate) use self::error::InputError;
+pub(crate) use self::kinds::Kinds;
 
 /// Whether and how a server learns of roots. Real servers let their client's roots widen what they touch, so it is the
 /// operator who decides.
@@ -262,76 +257,6 @@ fn check(result: &RawObject) -> Result<Option<String>, InputError> {
         return Err(InputError::Malformed);
     }
     Ok(state)
-}
-
-impl Kinds {
-    /// What capabilities offer. An empty `elicitation` means forms.
-    pub(crate) fn of(capabilities: Option<&RawJson>) -> Self {
-        let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
-        let has = |name: &str| declared.get(name).is_some_and(RawJson::is_object);
-        let modes = declared.get("elicitation").and_then(|raw| RawObject::parse(raw).ok());
-        let mode = |name: &str| modes.as_ref().is_some_and(|modes| modes.get(name).is_some());
-        let elicits = modes.is_some();
-        let sampling = declared.get("sampling").and_then(|raw| RawObject::parse(raw).ok());
-        Self {
-            form: elicits && (mode("form") || !mode("url")),
-            url: mode("url"),
-            sampling: sampling.is_some(),
-            sampling_tools: sampling.is_some_and(|sampling| sampling.get("tools").is_some_and(RawJson::is_object)),
-            roots: has("roots"),
-        }
-    }
-
-    /// Whether there is anything to be asked for.
-    pub(crate) fn any(self) -> bool {
-        self != Self::default()
-    }
-
-    /// These kinds as the capabilities of a legacy client.
-    pub(crate) fn capabilities(self) -> RawJson {
-        let elicitation = match (self.form, self.url) {
-            (true, true) => Some(r#""elicitation":{"form":{},"url":{}}"#),
-            // Revisions before 2025-11-25 know no modes; the empty object means forms in all of them.
-            (true, false) => Some(r#""elicitation":{}"#),
-            (false, true) => Some(r#""elicitation":{"url":{}}"#),
-            (false, false) => None,
-        };
-        let sampling = self.sampling.then_some(if self.sampling_tools {
-            r#""sampling":{"tools":{}}"#
-        } else {
-            r#""sampling":{}"#
-        });
-        let roots = self.roots.then_some(r#""roots":{}"#);
-        let members: Vec<&str> = [elicitation, sampling, roots].into_iter().flatten().collect();
-        RawJson::trusted(format!("{{{}}}", members.join(",")))
-    }
-}
-
-/// Why a request for input cannot be passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InputError {
-    #[error("The server asked for input in a way that the protocol does not know.")]
-    Malformed,
-    #[error("The server asked for input that the client did not offer.")]
-    NotOffered,
-    #[error("The server asked for input in the gateway's name.")]
-    Imitates,
-    #[error("The server asked for a password or another secret.")]
-    Secret,
-    #[error("The server asked with text that cannot be shown as it is.")]
-    Unreadable,
-    #[error("The server asked to open an address that is not opened: {0}.")]
-    Address(BadAddress),
-}
-
-impl InputError {
-    /// Whether the server is told that the person declined. Otherwise it asked what it could know to be impossible.
-    pub(crate) fn is_declined(self) -> bool {
-        match self {
-            Self::Malformed | Self::NotOffered => false,
-            Self::Imitates | Self::Secret | Self::Unreadable | Self::Address(_) => true,
-        }
-    }
 }
 
 /// The upstream's `input_required` result as our client gets it. `reseal` makes our state of the upstream's.

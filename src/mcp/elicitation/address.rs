@@ -2,29 +2,10 @@
 
 use url::{Host, Url};
 
-use super::{Own, Terms};
+use super::host::{bare, has_empty_label};
+use super::terms::{Own, Terms};
+use crate::mcp::input::error::BadAddress;
 use crate::wire::foreign;
-
-/// Why an address is not shown to anybody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadAddress {
-    #[error("it is no absolute URL, or one that readers understand differently")]
-    Malformed,
-    #[error("only https is opened, and http on this machine")]
-    Scheme,
-    #[error("it has a user name or a password in it")]
-    UserInfo,
-    #[error("its host is a number instead of a name")]
-    Number,
-    #[error("its host is no public one")]
-    Private,
-    #[error("it is on this machine, and the client or the server is not")]
-    Loopback,
-    #[error("it is the gateway's own")]
-    Own,
-    #[error("its host is none of `elicit-hosts`")]
-    Host,
-}
 
 /// Names below which no public host is. Source: RFC 6761, RFC 6762, RFC 8375, RFC 7686, and ICANN's `internal`.
 const PRIVATE: [&str; 11] = [
@@ -40,43 +21,6 @@ const PRIVATE: [&str; 11] = [
     "onion",
     "invalid",
 ];
-
-/// A host, or with `*.` before it all hosts below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostPattern {
-    /// In ASCII and lower case.
-    name: String,
-    below: bool,
-}
-
-impl HostPattern {
-    /// Reads `host` or `*.host`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
-        match Host::parse(name).ok()? {
-            Host::Domain(name) if !name.contains('*') && !has_empty_label(&name) => {
-                Some(Self { name: bare(&name).to_owned(), below })
-            }
-            Host::Ipv4(number) if !below && number.is_loopback() => Some(Self { name: number.to_string(), below }),
-            Host::Ipv6(number) if !below && number.is_loopback() => Some(Self { name: format!("[{number}]"), below }),
-            Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_) => None,
-        }
-    }
-
-    fn fits(&self, host: &str) -> bool {
-        match host.strip_suffix(&self.name) {
-            Some("") => !self.below,
-            Some(before) => self.below && before.ends_with('.'),
-            None => false,
-        }
-    }
-}
-
-impl std::fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", if self.below { "*." } else { "" }, self.name)
-    }
-}
 
 /// The address as people are shown it: the host in ASCII, everything else as it was written.
 ///
@@ -142,17 +86,6 @@ fn judge(url: &Url, terms: &Terms) -> Result<(), BadAddress> {
         None if !is_loopback && !is_public(&name) => Err(BadAddress::Private),
         Some(_) | None => Ok(()),
     }
-}
-
-/// Without the dot that some write at the end.
-fn bare(name: &str) -> &str {
-    name.strip_suffix('.').unwrap_or(name)
-}
-
-/// Whether two dots stand side by side, or one in front: resolvers disagree on such names, and no ending fits them.
-/// Source: RFC 1035, section 2.3.1.
-fn has_empty_label(name: &str) -> bool {
-    bare(name).split('.').any(str::is_empty)
 }
 
 /// Source: RFC 6761, section 6.3.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::secret;
 use super::text::{line, lines};
-use crate::mcp::input::InputError;
+use crate::mcp::input::error::InputError;
 use crate::mcp::item::{StringAt, rewritten};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};

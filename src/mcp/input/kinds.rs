@@ -1,0 +1,57 @@
+//! The kinds of input that a client offers, which its capabilities say.
+
+use crate::wire::raw::{RawJson, RawObject};
+
+/// The kinds of input that a client offers for one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Kinds {
+    pub(crate) form: bool,
+    pub(crate) url: bool,
+    pub(crate) sampling: bool,
+    /// Sampling with tools.
+    pub(crate) sampling_tools: bool,
+    pub(crate) roots: bool,
+}
+
+impl Kinds {
+    /// What capabilities offer. An empty `elicitation` means forms.
+    pub(crate) fn of(capabilities: Option<&RawJson>) -> Self {
+        let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
+        let has = |name: &str| declared.get(name).is_some_and(RawJson::is_object);
+        let modes = declared.get("elicitation").and_then(|raw| RawObject::parse(raw).ok());
+        let mode = |name: &str| modes.as_ref().is_some_and(|modes| modes.get(name).is_some());
+        let elicits = modes.is_some();
+        let sampling = declared.get("sampling").and_then(|raw| RawObject::parse(raw).ok());
+        Self {
+            form: elicits && (mode("form") || !mode("url")),
+            url: mode("url"),
+            sampling: sampling.is_some(),
+            sampling_tools: sampling.is_some_and(|sampling| sampling.get("tools").is_some_and(RawJson::is_object)),
+            roots: has("roots"),
+        }
+    }
+
+    /// Whether there is anything to be asked for.
+    pub(crate) fn any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// These kinds as the capabilities of a legacy client.
+    pub(crate) fn capabilities(self) -> RawJson {
+        let elicitation = match (self.form, self.url) {
+            (true, true) => Some(r#""elicitation":{"form":{},"url":{}}"#),
+            // Revisions before 2025-11-25 know no modes; the empty object means forms in all of them.
+            (true, false) => Some(r#""elicitation":{}"#),
+            (false, true) => Some(r#""elicitation":{"url":{}}"#),
+            (false, false) => None,
+        };
+        let sampling = self.sampling.then_some(if self.sampling_tools {
+            r#""sampling":{"tools":{}}"#
+        } else {
+            r#""sampling":{}"#
+        });
+        let roots = self.roots.then_some(r#""roots":{}"#);
+        let members: Vec<&str> = [elicitation, sampling, roots].into_iter().flatten().collect();
+        RawJson::trusted(format!("{{{}}}", members.join(",")))
+    }
+}
