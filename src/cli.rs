@@ -1,9 +1,9 @@
-//! The command line: one file for each command, exit codes as `sysexits.h` names them.
+//! The command line: one file for each command.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 mod approvals;
 mod audit;
@@ -11,8 +11,10 @@ mod call;
 mod check;
 mod console;
 mod daemon;
+mod exit;
 mod grants;
 pub(crate) mod import;
+mod options;
 mod output;
 mod pins;
 mod policy;
@@ -24,22 +26,13 @@ mod status;
 mod stdio;
 mod tools;
 
-use output::{Failure, print};
+use self::exit::{OK, SOFTWARE, USAGE};
+use self::options::Common;
+use self::output::{Failure, print};
+use self::serve::ServeArgs;
+use self::stdio::StdioArgs;
 
 use crate::upstream::process;
-
-/// Everything went well.
-const OK: u8 = 0;
-/// The command did what it should and the answer is no.
-const NO: u8 = 1;
-/// The command line is wrong.
-const USAGE: u8 = 64;
-/// The daemon does not run, or an upstream cannot be reached.
-const UNAVAILABLE: u8 = 69;
-/// A fault of this program.
-const SOFTWARE: u8 = 70;
-/// The configuration is wrong; starting again does not help.
-const CONFIG: u8 = 78;
 
 /// One MCP server in front of many.
 ///
@@ -63,31 +56,6 @@ Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG
 $STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
 
 Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
-
-/// What several commands take.
-#[derive(Clone, Debug, Default, Args)]
-struct Common {
-    /// The configuration file.
-    #[arg(long, value_name = "PATH", env = "HEADEND_CONFIG", global = true)]
-    config: Option<PathBuf>,
-    /// The admin socket of the daemon.
-    #[arg(long, value_name = "PATH", env = "HEADEND_SOCKET", global = true)]
-    socket: Option<PathBuf>,
-    /// What to log: a level, or `target=level` pairs. Logs go to stderr. [default: info]
-    #[arg(long, value_name = "FILTER", env = "HEADEND_LOG", global = true)]
-    log: Option<String>,
-    /// How log lines look. [default: auto]
-    #[arg(long, value_name = "FORMAT", env = "HEADEND_LOG_FORMAT", global = true, value_enum)]
-    log_format: Option<LogFormat>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// To the journal under systemd, else text.
-    Auto,
-    Text,
-    Json,
-}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -163,29 +131,6 @@ enum PolicyCommand {
     /// What tools are held to do is known of those that an earlier run has seen; for all others the protocol's defaults and the
     /// configuration hold.
     Test(policy::TestArgs),
-}
-
-#[derive(Clone, Debug, Default, Args)]
-struct ServeArgs {
-    /// Add an upstream without a file: a URL, or a command line. May be repeated.
-    #[arg(long = "upstream", value_name = "NAME=TARGET")]
-    upstreams: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, Args)]
-struct StdioArgs {
-    /// Serve this upstream without a file: a URL, or a command line. May be repeated; never attaches to a daemon.
-    #[arg(long = "upstream", value_name = "NAME=TARGET")]
-    upstreams: Vec<String>,
-    /// With exactly one upstream: its names and URIs as they are, nothing prefixed.
-    #[arg(long)]
-    transparent: bool,
-    /// Never attach to a running daemon.
-    #[arg(long)]
-    no_daemon: bool,
-    /// Serve the view of this profile.
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]

@@ -2,8 +2,10 @@
 
 use clap::{Args, Subcommand};
 
+use super::exit::{CONFIG, NO, OK, UNAVAILABLE, USAGE};
+use super::options::Common;
 use super::output::{Failure, complain, print};
-use super::{CONFIG, Common, NO, OK, UNAVAILABLE, USAGE, daemon, source};
+use super::{daemon, source};
 use crate::store::approvals::{Wish, beside, json};
 use crate::store::db::Db;
 use crate::wire::foreign;

@@ -7,8 +7,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
+use super::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
+use super::options::Common;
 use super::output::{Failure, print};
-use super::{CONFIG, Common, NO, OK, SOFTWARE, USAGE, source};
+use super::source;
 use crate::config;
 use crate::store::audit::verify::{Anchor, Report, verify};
 use crate::store::audit::{Folder, kept_in, tail::Tail};

@@ -1,7 +1,9 @@
 //! `headend call`.
 
+use super::daemon;
+use super::exit::{NO, USAGE};
+use super::options::Common;
 use super::output::{Failure, print};
-use super::{Common, NO, USAGE, daemon};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 

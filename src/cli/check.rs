@@ -1,7 +1,8 @@
 //! `headend check`.
 
+use super::options::Common;
 use super::output::{Failure, complain, print};
-use super::{Common, source};
+use super::source;
 use crate::config::{doubts, preflight, show};
 use crate::wire::foreign;
 

@@ -1,7 +1,8 @@
 //! `headend console`.
 
+use super::daemon;
+use super::options::Common;
 use super::output::{Failure, print};
-use super::{Common, daemon};
 use crate::wire::foreign;
 
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {

@@ -5,8 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::exit::{NO, UNAVAILABLE};
+use super::options::Common;
 use super::output::Failure;
-use super::{Common, NO, UNAVAILABLE, source};
+use super::source;
 use crate::daemon::admin::{Hello, hello_line};
 use crate::wire::raw::{RawJson, RawObject};
 

@@ -3,8 +3,10 @@
 use clap::{Args, Subcommand};
 
 use super::approvals::{Place, field, one, print_json};
+use super::exit::{CONFIG, NO, OK};
+use super::options::Common;
 use super::output::{Failure, print, table};
-use super::{CONFIG, Common, NO, OK, source};
+use super::source;
 use crate::store::approvals::beside;
 use crate::store::audit::Journal;
 use crate::wire::raw::{RawJson, RawObject};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::Write as _;
 
-use super::{OK, SOFTWARE};
+use super::exit::{OK, SOFTWARE};
 use crate::wire::foreign;
 
 /// Why a command ends without doing its work.

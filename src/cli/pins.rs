@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, Subcommand};
 use similar::{ChangeTag, TextDiff};
 
+use super::exit::{CONFIG, NO, OK, SOFTWARE, UNAVAILABLE};
+use super::options::Common;
 use super::output::{Failure, print, table};
-use super::{CONFIG, Common, NO, OK, SOFTWARE, UNAVAILABLE, daemon, source};
+use super::{daemon, source};
 use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::pins::{PinChange, PinKind, PinView, Pins};

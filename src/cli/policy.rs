@@ -2,8 +2,10 @@
 
 use clap::Args;
 
+use super::exit::{NO, OK, USAGE};
+use super::options::Common;
 use super::output::{Failure, print};
-use super::{Common, NO, OK, USAGE, source};
+use super::source;
 use crate::gateway::dry_run::{Trial, Verdict, decide_once};
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;

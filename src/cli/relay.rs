@@ -11,8 +11,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Stdout};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::daemon;
+use super::exit::{OK, SOFTWARE};
+use super::options::Common;
 use super::output::Failure;
-use super::{Common, OK, SOFTWARE, daemon};
 use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::id::{ClientId, IdKey};

@@ -1,7 +1,8 @@
 //! `headend reload`.
 
+use super::daemon;
+use super::options::Common;
 use super::output::{Failure, print};
-use super::{Common, daemon};
 use crate::wire::foreign;
 
 pub(super) fn run(common: &Common) -> Result<u8, Failure> {

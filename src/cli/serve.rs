@@ -4,12 +4,14 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::exit::{CONFIG, OK, SOFTWARE, USAGE};
+use super::options::{Common, LogFormat};
 use super::output::{Failure, print};
 use super::source::{self, Loaded};
-use super::{CONFIG, Common, LogFormat, OK, SOFTWARE, ServeArgs, USAGE};
 use crate::config::{self, Auth};
 use crate::daemon::admin::{self, Access};
 use crate::daemon::file_watch::{FileWatch, QUIET};
@@ -18,6 +20,13 @@ use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
 use crate::store::audit::MAIN;
 use crate::telemetry::logs;
+
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ServeArgs {
+    /// Add an upstream without a file: a URL, or a command line. May be repeated.
+    #[arg(long = "upstream", value_name = "NAME=TARGET")]
+    upstreams: Vec<String>,
+}
 
 pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
     let loaded = source::load(common, &args.upstreams)?;

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::exit::{CONFIG, USAGE};
+use super::options::Common;
 use super::output::Failure;
-use super::{CONFIG, Common, USAGE};
 use crate::config::{self, Config, Located, Target, Warning, guard};
 use crate::daemon::gateway::ConfigSource;
 use crate::store::directory::Store;

@@ -1,7 +1,8 @@
 //! `headend status`.
 
+use super::daemon;
+use super::options::Common;
 use super::output::{Failure, print, table};
-use super::{Common, daemon};
 use crate::wire::foreign;
 use crate::wire::raw::{RawObject, elements};
 

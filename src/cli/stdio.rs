@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::exit::{CONFIG, OK, SOFTWARE, USAGE};
+use super::options::Common;
 use super::output::Failure;
 use super::source::{self, Loaded};
-use super::{CONFIG, Common, OK, SOFTWARE, StdioArgs, USAGE, daemon, relay, serve};
+use super::{daemon, relay, serve};
 use crate::config::{Filter, Profile};
 use crate::daemon::gateway::Gateway;
 use crate::policy::LOCAL;
@@ -16,6 +19,22 @@ use crate::store::audit::chain_of_its_own;
 
 /// The view that `--transparent` makes.
 const TRANSPARENT: &str = "transparent";
+
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct StdioArgs {
+    /// Serve this upstream without a file: a URL, or a command line. May be repeated; never attaches to a daemon.
+    #[arg(long = "upstream", value_name = "NAME=TARGET")]
+    upstreams: Vec<String>,
+    /// With exactly one upstream: its names and URIs as they are, nothing prefixed.
+    #[arg(long)]
+    transparent: bool,
+    /// Never attach to a running daemon.
+    #[arg(long)]
+    no_daemon: bool,
+    /// Serve the view of this profile.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+}
 
 pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     let mut loaded = source::load(common, &args.upstreams)?;

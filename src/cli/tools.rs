@@ -1,7 +1,8 @@
 //! `headend tools`.
 
+use super::daemon;
+use super::options::Common;
 use super::output::{Failure, print, table};
-use super::{Common, daemon};
 use crate::wire::raw::{RawObject, elements};
 
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {

@@ -3,8 +3,8 @@
 use crate::config::secret::{is_secret_name, is_token};
 use crate::config::show::{array, inline, quoted};
 
-use super::Names;
 use super::host::{Json, Server};
+use super::names::Names;
 use super::template::{Piece, Place, pieces, plain};
 
 /// Keys that are read, or mean nothing here.

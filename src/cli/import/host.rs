@@ -1,14 +1,21 @@
 //! The JSON of hosts, in the order it is written.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::Ranged as _;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{CollectOptions, ParseOptions, Scanner, parse_to_ast};
 
-use super::ImportError;
+/// Why nothing could be imported.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImportError {
+    #[error("{}:{line}: not JSON: {message}", path.display())]
+    Json { path: PathBuf, line: usize, message: String },
+    #[error("{}: neither `mcpServers` nor `servers` nor `context_servers` is in it", path.display())]
+    NoServers { path: PathBuf },
+}
 
 /// JSON that keeps the order of its members.
 #[derive(Clone, Debug, PartialEq)]

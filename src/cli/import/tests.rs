@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::catalog::name::UpstreamName;
 use crate::config::{Config, Target};
 
 /// What the user of the samples has exported.
@@ -115,7 +116,7 @@ fn names_are_made_possible_and_unique() {
     let mut names = Names::default();
     for (wanted, given) in cases {
         assert_eq!(names.upstream(wanted), given, "{wanted:?}");
-        assert!(config::UpstreamName::parse(given).is_ok(), "{given}");
+        assert!(UpstreamName::parse(given).is_ok(), "{given}");
     }
 }
 

@@ -1,0 +1,69 @@
+//! Names that an import gives: to upstreams, and to the variables that hold secrets.
+
+use std::collections::HashMap;
+
+/// Names given so far: of upstreams, and of the variables that hold secrets.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    upstreams: Vec<String>,
+    /// Variable and the secret it stands for.
+    secrets: HashMap<String, String>,
+    /// Variable and what it is, in order.
+    pub(super) exports: Vec<(String, String)>,
+}
+
+impl Names {
+    /// A name for an upstream: possible and not given before.
+    pub(super) fn upstream(&mut self, wanted: &str) -> String {
+        let mut name = String::new();
+        for c in wanted.chars().map(|c| c.to_ascii_lowercase()) {
+            match c {
+                'a'..='z' | '0'..='9' => name.push(c),
+                _ if name.is_empty() || name.ends_with('-') => {}
+                _ => name.push('-'),
+            }
+        }
+        name.truncate(MAX_NAME);
+        let stem = match name.trim_end_matches('-') {
+            "" => "upstream",
+            stem => stem,
+        };
+        let mut name = stem.to_owned();
+        for number in 2.. {
+            if !self.upstreams.contains(&name) {
+                break;
+            }
+            name = format!("{stem}-{number}");
+        }
+        self.upstreams.push(name.clone());
+        name
+    }
+
+    /// A variable for a secret of an upstream. Two secrets never share one.
+    pub(super) fn variable(&mut self, upstream: &str, wanted: &str, secret: &str, about: &str) -> String {
+        let long = variable_name(&format!("{upstream}_{wanted}"));
+        let numbered = (2..).map(|number| format!("{long}_{number}"));
+        let mut candidates = [variable_name(wanted), long.clone()].into_iter().chain(numbered);
+        let free = |name: &String| self.secrets.get(name).is_none_or(|other| other == secret);
+        let name = candidates.find(free).unwrap_or(long);
+        self.secrets.insert(name.clone(), secret.to_owned());
+        self.export(&name, about);
+        name
+    }
+
+    pub(super) fn export(&mut self, name: &str, about: &str) {
+        if !self.exports.iter().any(|(other, _)| other == name) {
+            self.exports.push((name.to_owned(), about.to_owned()));
+        }
+    }
+}
+
+/// Leaves room for `-` and a number below the 31 characters of an upstream's name.
+const MAX_NAME: usize = 27;
+
+/// A name that shells can export.
+fn variable_name(text: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let name: String = text.chars().map(fit).collect();
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
+}

@@ -1,0 +1,30 @@
+//! Options that several commands take.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// What several commands take.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct Common {
+    /// The configuration file.
+    #[arg(long, value_name = "PATH", env = "HEADEND_CONFIG", global = true)]
+    pub(super) config: Option<PathBuf>,
+    /// The admin socket of the daemon.
+    #[arg(long, value_name = "PATH", env = "HEADEND_SOCKET", global = true)]
+    pub(super) socket: Option<PathBuf>,
+    /// What to log: a level, or `target=level` pairs. Logs go to stderr. [default: info]
+    #[arg(long, value_name = "FILTER", env = "HEADEND_LOG", global = true)]
+    pub(super) log: Option<String>,
+    /// How log lines look. [default: auto]
+    #[arg(long, value_name = "FORMAT", env = "HEADEND_LOG_FORMAT", global = true, value_enum)]
+    pub(super) log_format: Option<LogFormat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    /// To the journal under systemd, else text.
+    Auto,
+    Text,
+    Json,
+}
