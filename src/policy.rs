@@ -168,7 +168,7 @@ impl From<ItemKind> for Kind {
 }
 
 /// The `[policy]` table as written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PolicySpec {
     /// For what no rule matches.
     pub(crate) default: Effect,

@@ -5,8 +5,6 @@ use std::fmt;
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 
-use crate::policy::{LimitSpec, PolicySpec};
-
 use super::{Config, Confinement, Target, Transport, Upstream, UpstreamName};
 
 /// The steps from one configuration to another. Names are in the order of the new one.
@@ -30,7 +28,7 @@ pub(crate) struct Plan {
 /// Compares the configuration in force with the one to come.
 pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
     let mut plan = Plan {
-        policy_changed: !same_policy(&old.policy, &new.policy),
+        policy_changed: old.policy != new.policy,
         views_changed: views(old) != views(new),
         needs_restart: fixed_keys(old, new),
         ..Plan::default()
@@ -95,17 +93,6 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
     let lines = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
     changed.extend(lines.filter_map(|(_, line)| Some(format!("server.limits.{}", line.split_once(" =")?.0))));
     changed
-}
-
-/// Whether two policies say the same.
-// Goes when the policy's own types have equality.
-pub(super) fn same_policy(a: &PolicySpec, b: &PolicySpec) -> bool {
-    fn limit(limit: &LimitSpec) -> impl PartialEq + '_ {
-        let LimitSpec { id, tools, upstreams, callers, key, rate, burst, concurrent, per_day } = limit;
-        (id, tools, upstreams, callers, key, rate, burst, concurrent, per_day)
-    }
-    let PolicySpec { default, rules, limits } = a;
-    *default == b.default && *rules == b.rules && limits.iter().map(limit).eq(b.limits.iter().map(limit))
 }
 
 impl Upstream {

@@ -28,7 +28,7 @@ use self::meter::{Admission, Meter, MeterError};
 pub(crate) use self::meter::{Stored, day_of};
 
 /// A limit as the operator wrote it. Lists as in [`RuleSpec`](super::RuleSpec).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LimitSpec {
     pub(crate) id: String,
     pub(crate) tools: Vec<String>,
