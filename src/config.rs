@@ -5,32 +5,27 @@
 //! with its line, its key path and what to write. The daemon and `headend check` take the same way.
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use url::Url;
-
-pub(crate) use crate::catalog::name::UpstreamName;
-use crate::mcp::annotations::Hints;
-use crate::mcp::elicitation::Elicit;
-use crate::mcp::input::Roots;
-use crate::policy::{OnChange, PolicySpec, Trust};
+use std::path::Path;
 
 mod arguments;
 mod audit;
 mod build;
+mod canonical;
 mod consent;
 mod doubts;
 mod file;
+mod filter;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub(crate) mod guard;
+mod hints;
 mod limits;
+mod model;
 mod places;
 pub(crate) mod plan;
 mod problem;
 mod profile;
+mod repeated;
 mod rules;
 pub(crate) mod secret;
 pub(crate) mod show;
@@ -41,322 +36,13 @@ pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::consent::Consent;
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
+pub(crate) use self::model::{
+    Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Start, Target,
+    Transport, Upstream, Uris,
+};
 pub(crate) use self::places::{Located, locate, preflight, state_dir};
 pub(crate) use self::problem::{Problem, Problems, Warning};
-use self::secret::Secret;
 pub(crate) use self::units::{duration_text, parse_duration};
-
-/// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    /// The file it was read from; none for a text from elsewhere.
-    pub(crate) path: Option<PathBuf>,
-    pub(crate) server: Server,
-    /// Where `/metrics`, `/healthz` and `/readyz` are served; none switches them off.
-    pub(crate) metrics: Option<SocketAddr>,
-    pub(crate) console: Console,
-    pub(crate) admin: Admin,
-    pub(crate) naming: Naming,
-    /// In the order of the file, which is the order of all lists.
-    pub(crate) upstreams: Vec<Upstream>,
-    pub(crate) policy: PolicySpec,
-    /// Whether there is a `[policy]` table. Without one everything asks, with a warning.
-    pub(crate) policy_stated: bool,
-    pub(crate) consent: Consent,
-    pub(crate) profiles: Vec<Profile>,
-    pub(crate) audit: Audit,
-    pub(crate) secrets: Secrets,
-    pub(crate) log: Log,
-}
-
-/// The `[secrets]` table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Secrets {
-    /// What values in the store are sealed with; none: the key that is made in the state directory.
-    pub(crate) key: Option<Secret>,
-}
-
-/// The `[console]` table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Console {
-    /// Where the pages are served; none switches them off.
-    pub(crate) listen: Option<SocketAddr>,
-    /// The operator wrote the address, so no other will do.
-    pub(crate) chosen: bool,
-}
-
-/// The `[server]` table.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Server {
-    /// Loopback addresses only: this release has no TLS of its own.
-    pub(crate) listen: Vec<SocketAddr>,
-    /// Path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
-    pub(crate) endpoint: String,
-    /// Whether the 2024-11-05 HTTP+SSE transport is served too.
-    pub(crate) legacy_sse: bool,
-    /// `Host` values beyond the listen addresses and loopback names.
-    pub(crate) allowed_hosts: Vec<String>,
-    /// `Origin` values that are let in; a request without one always is.
-    pub(crate) allowed_origins: Vec<String>,
-    pub(crate) auth: Auth,
-    pub(crate) limits: Limits,
-    /// How long calls in flight may take to end at shutdown.
-    pub(crate) drain_timeout: Duration,
-}
-
-/// Who may come in over HTTP.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Auth {
-    /// The generated token of the caller `local`, and these: (caller, token).
-    Token { tokens: Vec<(String, Secret)> },
-    /// Whoever reaches the loopback address is `local`.
-    None,
-}
-
-impl Config {
-    /// Whether anybody but the local user can be a caller.
-    pub(crate) fn has_many_callers(&self) -> bool {
-        let tokens = matches!(&self.server.auth, Auth::Token { tokens } if !tokens.is_empty());
-        tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
-    }
-}
-
-/// The `[admin]` table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Admin {
-    /// None: looked for in the runtime directory.
-    pub(crate) socket: Option<PathBuf>,
-    /// Group that may connect; makes the socket 0660.
-    pub(crate) group: Option<String>,
-    /// User names or uids that may connect beside our own and root.
-    pub(crate) users: Vec<String>,
-}
-
-/// The `[naming]` table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Naming {
-    pub(crate) uris: Uris,
-    /// Longest exposed name, in bytes.
-    pub(crate) max_length: usize,
-}
-
-/// What becomes of resource URIs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Uris {
-    /// As the upstream has them.
-    Keep,
-    /// Always `<upstream>+<original>`.
-    Prefix,
-}
-
-/// One `[upstreams.<name>]` table.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Upstream {
-    pub(crate) name: UpstreamName,
-    pub(crate) target: Target,
-    pub(crate) era: EraChoice,
-    pub(crate) instance: Instance,
-    pub(crate) start: Start,
-    /// How long a call may stay silent; each progress notice restarts it.
-    pub(crate) call_timeout: Duration,
-    /// How long a call may take with all its progress.
-    pub(crate) call_max: Duration,
-    /// From launch to the end of the handshake.
-    pub(crate) start_timeout: Duration,
-    /// Calls at once.
-    pub(crate) max_in_flight: usize,
-    /// Calls that may wait for a slot.
-    pub(crate) queue: usize,
-    pub(crate) queue_timeout: Duration,
-    /// What the server learns of roots.
-    pub(crate) roots: Roots,
-    /// Which completions are passed on.
-    pub(crate) completions: Completions,
-    /// What the server may ask people.
-    pub(crate) elicit: Elicit,
-    /// How far the hints of its tools are believed.
-    pub(crate) trust: Trust,
-    /// What its processes may do.
-    pub(crate) confinement: Confinement,
-    /// What becomes of an item whose definition changes.
-    pub(crate) on_change: OnChange,
-    /// The operator's word on tools: patterns over original names, and what holds for them.
-    pub(crate) annotations: Vec<(String, Hints)>,
-    /// Stands before each exposed name, separator included.
-    pub(crate) prefix: String,
-    pub(crate) tools: Filter,
-    pub(crate) prompts: Filter,
-    pub(crate) resources: Filter,
-}
-
-/// Which completions of arguments an upstream is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Completions {
-    /// Those of items that need no consent, or have a lasting one.
-    #[default]
-    Consented,
-    /// Those of all items that are not denied.
-    Pass,
-}
-
-/// How an upstream is reached.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Target {
-    Stdio {
-        /// Program and arguments, at least one word; no shell is involved.
-        command: Vec<String>,
-        env: Vec<(String, Secret)>,
-        /// Absolute.
-        cwd: Option<PathBuf>,
-    },
-    Http {
-        /// `https`, or `http` to a loopback host.
-        url: Url,
-        transport: Transport,
-        headers: Vec<(String, Secret)>,
-    },
-}
-
-impl Target {
-    /// Whether the server is on this machine.
-    pub(crate) fn is_here(&self) -> bool {
-        match self {
-            Self::Stdio { .. } => true,
-            Self::Http { url, .. } => upstream::is_loopback(url),
-        }
-    }
-}
-
-/// What holds for the processes of an upstream, and for all that they start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Confinement {
-    /// No program gives them more privileges than they have, such as one with the set-user-ID bit.
-    pub(crate) no_new_privileges: bool,
-    /// Bits that files which they make do not have; ours where there is none.
-    pub(crate) umask: Option<u32>,
-}
-
-impl Default for Confinement {
-    fn default() -> Self {
-        Self { no_new_privileges: true, umask: None }
-    }
-}
-
-/// HTTP transport of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    Auto,
-    StreamableHttp,
-    Sse,
-}
-
-/// Which protocol era to speak to an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EraChoice {
-    /// Find out.
-    Auto,
-    Legacy,
-    Modern,
-}
-
-/// Who shares one process or session of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Instance {
-    Auto,
-    Shared,
-    PerCaller,
-    PerSession,
-}
-
-/// When an upstream is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    Eager,
-    /// With the first call.
-    Lazy,
-}
-
-/// Which items are offered, and under which local name. Globs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(crate) allow: Vec<String>,
-    pub(crate) deny: Vec<String>,
-    /// (original, local name), tools and prompts of upstreams only.
-    pub(crate) rename: Vec<(String, String)>,
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self { allow: vec!["*".to_owned()], deny: Vec::new(), rename: Vec::new() }
-    }
-}
-
-/// One `[profiles.<name>]` table: a named view of the catalog.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Profile {
-    pub(crate) name: String,
-    /// All upstreams where the file names none.
-    pub(crate) upstreams: Vec<UpstreamName>,
-    /// Over canonical names.
-    pub(crate) tools: Filter,
-    pub(crate) prompts: Filter,
-    pub(crate) resources: Filter,
-    /// Names and URIs of its one upstream as they are.
-    pub(crate) transparent: bool,
-}
-
-/// The `[log]` table. Command line and environment go before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Log {
-    /// A level, or `target=level` pairs.
-    pub(crate) filter: String,
-    pub(crate) format: LogFormat,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    /// To the journal under systemd, else text.
-    Auto,
-    Text,
-    Json,
-}
-
-// By hand, since it means nothing who chose the console's address.
-impl PartialEq for Config {
-    fn eq(&self, other: &Self) -> bool {
-        let Self {
-            path,
-            server,
-            metrics,
-            console,
-            admin,
-            naming,
-            upstreams,
-            policy,
-            policy_stated,
-            consent,
-            profiles,
-            audit,
-            secrets,
-            log,
-        } = self;
-        path == &other.path
-            && server == &other.server
-            && metrics == &other.metrics
-            && console.listen == other.console.listen
-            && admin == &other.admin
-            && naming == &other.naming
-            && upstreams == &other.upstreams
-            && policy == &other.policy
-            && policy_stated == &other.policy_stated
-            && consent == &other.consent
-            && profiles == &other.profiles
-            && audit == &other.audit
-            && secrets == &other.secrets
-            && log == &other.log
-    }
-}
 
 /// Reads and checks a configuration file. Secrets are resolved from the environment and files, which are judged as it is.
 ///

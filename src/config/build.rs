@@ -1,6 +1,5 @@
 //! The root of the configuration and its tables about the gateway itself.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,12 +9,13 @@ use url::Url;
 use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
 use crate::policy::LOCAL;
 
+use super::audit::Audit;
+use super::consent::Consent;
 use super::file::{Node, Table};
+use super::limits::Limits;
+use super::model::{Admin, Auth, Config, Console, Log, LogFormat, Naming, Secrets, Server, Uris};
 use super::secret::{self, Secret};
-use super::{
-    Admin, Audit, Auth, Config, Consent, Console, Limits, Log, LogFormat, Naming, Secrets, Server, Uris, profile,
-    rules, upstream,
-};
+use super::{profile, rules, upstream};
 
 /// What this release says to keys whose behaviour it does not have.
 pub(super) const NOT_YET: &str = "is not available in this release";
@@ -178,18 +178,11 @@ fn tokens_of(table: Table<'_>) -> Vec<(String, Secret)> {
             node.problem(format!("`{other}` has the same token, so the two callers cannot be told apart"));
         }
         if found.literal {
-            warn_of_literal(&node);
+            secret::warn_of_literal(&node);
         }
         tokens.push((caller, found.secret));
     }
     tokens
-}
-
-/// A secret in the file itself works, but ends up in backups and repositories.
-pub(super) fn warn_of_literal(node: &Node<'_>) {
-    node.warning(
-        "a secret in the file itself; write { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",
-    );
 }
 
 fn listen(node: &Node<'_>, auth: &Auth) -> Vec<SocketAddr> {
@@ -352,7 +345,7 @@ fn secrets(table: Option<Table<'_>>) -> Secrets {
             ));
         }
         if found.literal {
-            warn_of_literal(&node);
+            secret::warn_of_literal(&node);
         }
         key = Some(found.secret);
     }
@@ -381,17 +374,4 @@ fn is_directive(text: &str) -> bool {
     let (target, level) = text.split_once('=').unwrap_or(("headend", text));
     let named = !target.is_empty() && target.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
     named && ["error", "warn", "info", "debug", "trace", "off"].contains(&level)
-}
-
-/// Items that occur twice, each with the one it repeats.
-pub(super) fn repeated<'t, T: Copy>(items: impl Iterator<Item = (&'t str, T)>) -> Vec<(T, T)> {
-    let mut seen: HashMap<&str, T> = HashMap::new();
-    let mut repeated = Vec::new();
-    for (key, item) in items {
-        match seen.get(key) {
-            Some(first) => repeated.push((item, *first)),
-            None => drop(seen.insert(key, item)),
-        }
-    }
-    repeated
 }

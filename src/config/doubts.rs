@@ -1,6 +1,6 @@
 //! What is legal in a policy and yet hardly meant; for `check`.
 
-use super::Config;
+use super::model::Config;
 use crate::policy::{Field, Policy, Table};
 
 /// One sentence for each doubt. `known` are the canonical names of all items, if they are known.

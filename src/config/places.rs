@@ -4,7 +4,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Config, Target, guard};
+use super::guard;
+use super::model::{Config, Target};
 
 /// The configuration of the whole machine.
 const SYSTEM: &str = "/etc/headend/headend.toml";

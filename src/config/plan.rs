@@ -5,7 +5,9 @@ use std::fmt;
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 
-use super::{Config, Confinement, Target, Transport, Upstream, UpstreamName};
+use crate::catalog::name::UpstreamName;
+
+use super::model::{Config, Confinement, Target, Transport, Upstream};
 
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

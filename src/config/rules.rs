@@ -1,35 +1,19 @@
 //! The `[policy]` table.
 
+use crate::catalog::name::UpstreamName;
 use crate::policy::{Effect, Evidence, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
 
 use super::arguments::conditions;
+use super::canonical::{Separator, check_pattern};
 use super::file::{Node, Table, did_you_mean};
+use super::hints::hints;
 use super::limits::rate;
-use super::upstream::hints;
-use super::{Profile, UpstreamName};
+use super::model::Profile;
 
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("ask", Effect::Ask), ("deny", Effect::Deny)];
 const EVIDENCE: [(&str, Evidence); 3] = [("L1", Evidence::Client), ("L2", Evidence::Page), ("L3", Evidence::Operator)];
 const KEY_PARTS: [(&str, KeyPart); 3] =
     [("caller", KeyPart::Caller), ("upstream", KeyPart::Upstream), ("tool", KeyPart::Tool)];
-
-/// What stands between the upstream and the rest of a canonical name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Separator {
-    /// `__`, of tools and prompts.
-    Name,
-    /// `+`, of resources.
-    Uri,
-}
-
-impl Separator {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "__",
-            Self::Uri => "+",
-        }
-    }
-}
 
 /// Builds the policy and checks it as it will be compiled.
 pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {
@@ -196,28 +180,4 @@ fn check_all(
             at(format!("{path}[{index}]"), message);
         }
     }
-}
-
-/// Refuses a pattern that can match no canonical name of these upstreams: a rule that silently
-/// does nothing is the classic failure.
-pub(super) fn check_pattern(pattern: &str, separator: Separator, upstreams: &[UpstreamName]) -> Result<(), String> {
-    let between = separator.as_str();
-    let head = pattern.split(['*', '?', '[', ']', '{', '}', '\\']).next().unwrap_or_default();
-    let starts = |name: &UpstreamName| {
-        let start = format!("{name}{between}");
-        head.starts_with(&start) || (start.starts_with(head) && head.len() < pattern.len())
-    };
-    if pattern.is_empty() || upstreams.iter().any(starts) {
-        return Ok(());
-    }
-    let Some((name, _)) = head.split_once(between) else {
-        let example = upstreams.first().map_or("files", UpstreamName::as_str);
-        let form = match separator {
-            Separator::Name => format!("`<upstream>__<name>`, for example \"{example}__{pattern}\""),
-            Separator::Uri => format!("`<upstream>+<URI>`, for example \"{example}+{pattern}\""),
-        };
-        return Err(format!("matches nothing: rules and profiles use canonical names, {form}"));
-    };
-    let near = did_you_mean(name, upstreams.iter().map(UpstreamName::as_str));
-    Err(format!("matches nothing: there is no upstream `{name}` here{near}"))
 }

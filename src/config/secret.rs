@@ -183,6 +183,13 @@ pub(super) fn redacted(command: &[String]) -> Vec<String> {
     command.iter().zip(in_arguments(command)).map(shown).collect()
 }
 
+/// A secret in the file itself works, but ends up in backups and repositories.
+pub(super) fn warn_of_literal(node: &Node<'_>) {
+    node.warning(
+        "a secret in the file itself; write { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,14 +8,17 @@ use url::Url;
 
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
+use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, OnChange, PolicySpec, RuleSpec, Scalar};
 use crate::wire::foreign;
 
-use super::secret::{REDACTED, Secret, is_secret_name, redacted};
-use super::{
-    Admin, Auth, Completions, Config, Confinement, Consent, EraChoice, Filter, Instance, LogFormat, OnChange,
-    OnFailure, Profile, Server, Start, Target, Transport, Upstream, Uris, units,
+use super::audit::OnFailure;
+use super::consent::Consent;
+use super::model::{
+    Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start,
+    Target, Transport, Upstream, Uris,
 };
+use super::secret::{REDACTED, Secret, is_secret_name, redacted};
+use super::units;
 
 /// Renders every key with the value in force, in the order of the shipped example.
 pub(crate) fn render(config: &Config) -> String {

@@ -1,7 +1,10 @@
 //! Texts to configurations and to problems. `examples` loads what is shipped.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use super::model::Naming;
+use super::secret::Secret;
 use super::*;
 use crate::policy::Effect;
 

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use url::{Host, Url};
+use url::Url;
 
 use crate::catalog::name::{UpstreamName, prefix_warnings};
 use crate::mcp::annotations::Hints;
@@ -12,11 +12,12 @@ use crate::mcp::elicitation::{Elicit, HostPattern};
 use crate::mcp::input::Roots;
 use crate::policy::{Annotator, OnChange, Trust};
 
-use super::build::{repeated, warn_of_literal};
 use super::file::{Node, Table};
-use super::profile::filter;
+use super::filter::filter;
+use super::hints::hints;
+use super::model::{Completions, Confinement, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
+use super::repeated::repeated;
 use super::secret::{self, Secret};
-use super::{Completions, Confinement, EraChoice, Instance, Start, Target, Transport, Upstream};
 
 /// Silence after which a call is given up; progress starts it again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -221,16 +222,6 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
     all
 }
 
-/// Hints under the names that configurations use.
-pub(super) fn hints(table: &mut Table<'_>) -> Hints {
-    Hints {
-        read_only: table.boolean("read-only"),
-        destructive: table.boolean("destructive"),
-        idempotent: table.boolean("idempotent"),
-        open_world: table.boolean("open-world"),
-    }
-}
-
 fn instance(table: &mut Table<'_>) -> Instance {
     let words = [
         ("auto", Instance::Auto),
@@ -367,7 +358,7 @@ fn environment(table: Table<'_>) -> Vec<(String, Secret)> {
             node.problem("must not contain a NUL character");
         }
         if found.literal && (secret::is_secret_name(&name) || secret::is_token(found.secret.expose())) {
-            warn_of_literal(&node);
+            secret::warn_of_literal(&node);
         }
         variables.push((name, found.secret));
     }
@@ -416,15 +407,6 @@ fn url(node: &Node<'_>) -> Option<Url> {
     Some(url)
 }
 
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
-    }
-}
-
 fn headers(table: Table<'_>) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     for (name, node) in table.named() {
@@ -442,7 +424,7 @@ fn headers(table: Table<'_>) -> Vec<(String, Secret)> {
             node.problem("its value contains characters that no HTTP header may have");
         }
         if found.literal {
-            warn_of_literal(&node);
+            secret::warn_of_literal(&node);
         }
         headers.push((name, found.secret));
     }
