@@ -10,8 +10,10 @@
 
 use std::cell::OnceCell;
 
-use super::rule::{Problems, Truth};
-use super::{Effect, Kind};
+use super::effect::Effect;
+use super::kind::Kind;
+use super::problems::Problems;
+use super::truth::Truth;
 use crate::wire::raw::RawJson;
 
 #[cfg(any(test, fuzzing))]

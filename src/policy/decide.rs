@@ -4,36 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arguments::Arguments;
+use super::compiled::{ItemRules, Policy};
 use super::consent::Consented;
+use super::effect::Effect;
+use super::evidence::Evidence;
+use super::facts::Facts;
+use super::kind::Kind;
 use super::limit::{Limited, Limiter};
 use super::permit::Permit;
-use super::rule::{Rule, Truth};
-use super::{Annotations, Effect, Evidence, ItemRules, Kind, Policy};
-use crate::wire::raw::RawJson;
-
-/// What is known about a call when it is decided.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts<'a> {
-    /// Who the client is, after authentication. Never empty.
-    pub(crate) caller: &'a str,
-    /// The view that the client looks through; empty where it has none.
-    pub(crate) profile: &'a str,
-    pub(crate) upstream: &'a str,
-    /// Canonical name of the item, see [`Policy::item_rules`].
-    pub(crate) canonical: &'a str,
-    pub(crate) kind: Kind,
-    /// The effective ones of a tool. Nothing else has any.
-    pub(crate) annotations: Annotations,
-    /// The same text that the upstream gets.
-    pub(crate) arguments: Option<&'a RawJson>,
-}
+use super::rule::Rule;
+use super::truth::Truth;
+use crate::mcp::annotations::Annotations;
 
 /// What becomes of a call.
 #[derive(Debug)]
 pub(crate) enum Decision {
     Allow(Permit),
-    /// `rule` is a rule's id, [`DEFAULT_RULE`](super::DEFAULT_RULE) or
-    /// [`DOUBT_RULE`](super::DOUBT_RULE). When `hidden`, the answer is that of an unknown item: it is denied whatever the
+    /// `rule` is a rule's id, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
+    /// [`DOUBT_RULE`](super::effect::DOUBT_RULE). When `hidden`, the answer is that of an unknown item: it is denied whatever the
     /// arguments are.
     Deny {
         rule: Arc<str>,
@@ -142,10 +130,10 @@ fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -
 
 /// Who asks, in which view, for a tool of which kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Who<'a> {
-    pub(super) caller: &'a str,
-    pub(super) profile: &'a str,
-    pub(super) annotations: Annotations,
+struct Who<'a> {
+    caller: &'a str,
+    profile: &'a str,
+    annotations: Annotations,
 }
 
 impl<'a> Who<'a> {
@@ -222,8 +210,29 @@ fn least_evidence(facts: &Facts<'_>) -> Evidence {
     if destroys { Evidence::Page } else { Evidence::Client }
 }
 
+impl Policy {
+    /// Whether the item is to be kept from this caller altogether: not listed, and answered as
+    /// unknown. True when the item is denied whatever its arguments are.
+    ///
+    /// `profile` is the view, empty for the whole; `annotations` are the effective ones.
+    pub(crate) fn hidden(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> bool {
+        closed(self, item, &Who { caller, profile, annotations }).is_some()
+    }
+
+    /// The rule that keeps an item from this caller, see [`Self::hidden`].
+    pub(crate) fn hiding<'p>(&'p self, item: &'p ItemRules, facts: &Facts<'_>) -> Option<&'p Arc<str>> {
+        let Facts { caller, profile, annotations, .. } = *facts;
+        closed(self, item, &Who { caller, profile, annotations })
+    }
+
+    /// What the rules say about an item before any limit, as long as no rule about arguments fires; for displays.
+    pub(crate) fn effect(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> Effect {
+        usual(self, item, &Who { caller, profile, annotations })
+    }
+}
+
 /// Which rule denies the item whatever its arguments are, if one does.
-pub(super) fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<&'p Arc<str>> {
+fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<&'p Arc<str>> {
     if !item.sound || !policy.stamp.is(&item.stamp) || who.caller.is_empty() {
         return Some(&policy.doubt_id);
     }
@@ -241,7 +250,7 @@ pub(super) fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>)
 }
 
 /// What becomes of calls that no rule about arguments fires for.
-pub(super) fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
+fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
     if closed(policy, item, who).is_some() {
         return Effect::Deny;
     }

@@ -3,8 +3,8 @@
 
 use super::chain::{Chain, Form, Head, Reader};
 use super::consent::Shown;
+use super::pattern::{Pattern, is_special};
 use super::record::{Entry, Event};
-use super::rule::{Pattern, is_special};
 use super::{Annotations, arguments, uri};
 use crate::catalog::glob::glob;
 use crate::wire::fuzz::{halves, value};

@@ -13,19 +13,26 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Kind;
-use super::decide::Facts;
-use super::rule::{Field, Patterns, Problems, Target};
+use super::facts::Facts;
+use super::kind::Kind;
+use super::problems::Problems;
+use super::rule::{Field, Patterns, Target};
 
 mod buckets;
 mod lease;
+mod limiter;
 mod meter;
+mod rate;
+mod withdrawal;
 
-pub(crate) use self::buckets::{CallerLimiter, Limiter, RowId};
-pub(in crate::policy) use self::buckets::{Held, Limited, Taken};
-pub(crate) use self::lease::{Granted, Lease, Overdrawn};
-use self::meter::{Admission, Meter, MeterError};
+pub(crate) use self::buckets::RowId;
+pub(crate) use self::lease::Lease;
+pub(crate) use self::limiter::{CallerLimiter, Limiter};
+pub(in crate::policy) use self::limiter::{Held, Limited, Taken};
+use self::meter::{Meter, MeterError};
 pub(crate) use self::meter::{Stored, day_of};
+pub(crate) use self::rate::{Per, Rate};
+pub(crate) use self::withdrawal::{Granted, Overdrawn};
 
 /// A limit as the operator wrote it. Lists as in [`RuleSpec`](super::RuleSpec).
 #[derive(Clone, Debug, PartialEq)]
@@ -64,79 +71,6 @@ impl KeyPart {
             Self::Tool => "tool",
         }
     }
-}
-
-/// A number of calls in a unit of time, written `30/m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rate {
-    pub(crate) count: u32,
-    pub(crate) per: Per,
-}
-
-/// Unit of time of a [`Rate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Per {
-    Second,
-    Minute,
-    Hour,
-    Day,
-}
-
-impl Per {
-    const fn nanos(self) -> u64 {
-        let seconds = match self {
-            Self::Second => 1,
-            Self::Minute => 60,
-            Self::Hour => 3_600,
-            Self::Day => 86_400,
-        };
-        seconds * 1_000_000_000
-    }
-}
-
-impl Rate {
-    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read; [`Policy::build`](super::Policy::build)
-    /// refuses it where it knows the key.
-    ///
-    /// # Errors
-    /// [`RateError`] for anything else.
-    pub(crate) fn parse(text: &str) -> Result<Self, RateError> {
-        let (count, per) = text.split_once('/').ok_or(RateError::Form)?;
-        let per = match per {
-            "s" => Per::Second,
-            "m" => Per::Minute,
-            "h" => Per::Hour,
-            "d" => Per::Day,
-            _ => return Err(RateError::Form),
-        };
-        // `u32::from_str` alone would take a sign.
-        if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(RateError::Form);
-        }
-        let count = count.parse().map_err(|_| RateError::TooLarge)?;
-        Ok(Self { count, per })
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let per = match self.per {
-            Per::Second => 's',
-            Per::Minute => 'm',
-            Per::Hour => 'h',
-            Per::Day => 'd',
-        };
-        write!(f, "{}/{per}", self.count)
-    }
-}
-
-/// Why a text is no rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RateError {
-    #[error("must be a whole number and a unit, such as \"10/s\", \"30/m\", \"500/h\" or \"1000/d\"")]
-    Form,
-    #[error("must not be more than 4294967295 in its unit")]
-    TooLarge,
 }
 
 /// A compiled limit.

@@ -4,8 +4,13 @@
 //! Each finding is certain; rules that are hard to compare are left alone.
 
 use super::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar, takes};
-use super::rule::{Kinds, Pattern, Patterns, Problems, Rule, RuleSpec};
-use super::{Effect, Hints, Kind, PolicySpec};
+use super::effect::Effect;
+use super::kind::Kind;
+use super::pattern::Pattern;
+use super::problems::Problems;
+use super::rule::{Kinds, Patterns, Rule, RuleSpec};
+use super::spec::PolicySpec;
+use crate::mcp::annotations::Hints;
 
 /// Adds what is wrong with rules that compile.
 pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut Problems) {

@@ -59,7 +59,7 @@ impl Permit {
         self.held = None;
     }
 
-    /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::DEFAULT_RULE) or
+    /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
     /// [`AGAIN_RULE`](super::AGAIN_RULE).
     pub(crate) fn rule(&self) -> &Arc<str> {
         &self.rule

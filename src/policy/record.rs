@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::decide::{Decision, Facts};
-use super::{DEFAULT_RULE, DOUBT_RULE, Kind};
+use super::decide::Decision;
+use super::effect::{DEFAULT_RULE, DOUBT_RULE};
+use super::facts::Facts;
+use super::kind::Kind;
 
 mod entry;
 

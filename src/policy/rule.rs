@@ -1,108 +1,23 @@
 //! Rules: what they are about, as globs over upstreams, canonical names, callers and profiles, kinds and annotations, and the
 //! conditions on arguments.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::arguments::{ArgumentSpec, Conditions};
+use super::arguments::Conditions;
+use super::effect::Effect;
+use super::evidence::Evidence;
+use super::kind::Kind;
+use super::pattern::Pattern;
+use super::problems::Problems;
+use super::truth::Truth;
 use super::uri::{Reading, read, respell};
-use super::{AGAIN_RULE, Annotations, DEFAULT_RULE, DOUBT_RULE, Effect, Evidence, Hints, Kind, PolicyProblem};
+use crate::mcp::annotations::{Annotations, Hints};
 
 mod kinds;
-mod pattern;
+mod spec;
 
 pub(in crate::policy) use self::kinds::Kinds;
-pub(in crate::policy) use self::pattern::{Glob, Pattern, is_special};
-
-/// Longest id of a rule or limit, in bytes; ids are written to each line of the audit log.
-const MAX_ID_LENGTH: usize = 64;
-
-/// A rule as the operator wrote it.
-///
-/// `tools`, `prompts` and `resources` are globs over canonical names, `upstreams`, `callers` and
-/// `profiles` over names. An empty list is one that was not written. Without tools, prompts and resources the
-/// rule is about everything of its upstreams; without upstreams too it is about everything.
-///
-/// Without kinds a rule is about tools, prompts and resources and what goes with them: completions, subscriptions and tasks.
-/// What servers ask for, and their launch, it is about only where `kinds` says so.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RuleSpec {
-    pub(crate) id: String,
-    pub(crate) effect: Effect,
-    pub(crate) upstreams: Vec<String>,
-    pub(crate) tools: Vec<String>,
-    pub(crate) prompts: Vec<String>,
-    pub(crate) resources: Vec<String>,
-    pub(crate) callers: Vec<String>,
-    /// `*` is any view, that without a profile too.
-    pub(crate) profiles: Vec<String>,
-    pub(crate) kinds: Vec<Kind>,
-    /// Effective annotations that a tool must have. Only tools have any.
-    pub(crate) annotations: Hints,
-    /// All must hold.
-    pub(crate) arguments: Vec<ArgumentSpec>,
-    /// The rule does not apply where all of these hold.
-    pub(crate) unless: Vec<ArgumentSpec>,
-    /// For rules that ask: the least evidence that will do, whatever the tool's annotations say.
-    pub(crate) min_evidence: Option<Evidence>,
-}
-
-impl RuleSpec {
-    #[cfg(test)]
-    /// A rule about everything.
-    pub(crate) fn new(id: &str, effect: Effect) -> Self {
-        Self {
-            id: id.to_owned(),
-            effect,
-            upstreams: Vec::new(),
-            tools: Vec::new(),
-            prompts: Vec::new(),
-            resources: Vec::new(),
-            callers: Vec::new(),
-            profiles: Vec::new(),
-            kinds: Vec::new(),
-            annotations: Hints::default(),
-            arguments: Vec::new(),
-            unless: Vec::new(),
-            min_evidence: None,
-        }
-    }
-
-    /// Whether it names tools, prompts or resources.
-    pub(in crate::policy) fn names_items(&self) -> bool {
-        !(self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty())
-    }
-
-    /// Whether it looks at arguments.
-    pub(in crate::policy) fn is_conditional(&self) -> bool {
-        !(self.arguments.is_empty() && self.unless.is_empty())
-    }
-}
-
-/// The list that a pattern stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Field {
-    Upstreams,
-    Tools,
-    Prompts,
-    Resources,
-    Callers,
-    Profiles,
-}
-
-impl Field {
-    /// The key in the configuration.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Upstreams => "upstreams",
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources => "resources",
-            Self::Callers => "callers",
-            Self::Profiles => "profiles",
-        }
-    }
-}
+pub(crate) use self::spec::{Field, RuleSpec};
 
 /// A compiled rule.
 #[derive(Debug)]
@@ -161,64 +76,6 @@ impl Rule {
     /// All patterns with the list they stand in.
     pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
         self.target.patterns().chain(self.profiles.0.iter().map(|pattern| (Field::Profiles, pattern)))
-    }
-}
-
-/// Problems found so far.
-#[derive(Debug, Default)]
-pub(in crate::policy) struct Problems(pub(in crate::policy) Vec<PolicyProblem>);
-
-impl Problems {
-    pub(in crate::policy) fn add(&mut self, path: String, message: impl Into<String>) {
-        self.0.push(PolicyProblem { path, message: message.into() });
-    }
-
-    /// Checks the ids of one array of tables.
-    pub(in crate::policy) fn check_ids<'s>(&mut self, table: &str, ids: impl Iterator<Item = &'s str>) {
-        let mut seen = HashSet::new();
-        for (index, id) in ids.enumerate() {
-            let message = if id.is_empty() {
-                "must not be empty".to_owned()
-            } else if MAX_ID_LENGTH < id.len() || !id.chars().all(is_id_character) {
-                format!("must be up to {MAX_ID_LENGTH} letters, digits, `-`, `_` or `.`")
-            } else if [DEFAULT_RULE, DOUBT_RULE, AGAIN_RULE].contains(&id) {
-                format!("`{id}` is what the audit log says where no rule decided; choose another")
-            } else if !seen.insert(id) {
-                format!("`{id}` is used more than once")
-            } else {
-                continue;
-            };
-            self.add(format!("{table}[{index}].id"), message);
-        }
-    }
-}
-
-fn is_id_character(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
-}
-
-/// Whether a matcher matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::policy) enum Truth {
-    No,
-    /// The same text may mean things that the matchers tell apart.
-    Unknown,
-    Yes,
-}
-
-impl Truth {
-    pub(in crate::policy) const fn not(self) -> Self {
-        match self {
-            Self::No => Self::Yes,
-            Self::Unknown => Self::Unknown,
-            Self::Yes => Self::No,
-        }
-    }
-}
-
-impl From<bool> for Truth {
-    fn from(value: bool) -> Self {
-        if value { Self::Yes } else { Self::No }
     }
 }
 

@@ -1,4 +1,5 @@
 use super::consent::Consented;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;

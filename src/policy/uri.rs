@@ -5,7 +5,7 @@
 //! reading where there is one, and take a URI whose meaning depends on the reader for any resource
 //! of its upstream.
 
-use super::rule::is_special;
+use super::pattern::is_special;
 
 /// What a URI may mean besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,10 @@ use core::net::IpAddr;
 use ipnet::IpNet;
 use regex::{Regex, RegexBuilder};
 
-use super::super::rule::{Glob, Truth};
 use super::json::{Json, exact, is_integer};
 use super::text;
+use crate::policy::pattern::Glob;
+use crate::policy::truth::Truth;
 
 /// Longest regular expression, in bytes.
 const MAX_REGEX_LENGTH: usize = 10 * 1024;

@@ -1,7 +1,7 @@
 //! Places in the arguments: JSON pointers of RFC 6901, in which `*` stands for every element of an array.
 
-use super::Truth;
 use super::json::Json;
+use crate::policy::truth::Truth;
 
 /// Longest pointer, in bytes.
 const MAX_LENGTH: usize = 1024;

@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use super::Truth;
+use crate::policy::truth::Truth;
 
 /// A directory in its plain spelling, or what is wrong with it.
 pub(super) fn base(path: &str) -> Result<Box<str>, String> {

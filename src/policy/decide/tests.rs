@@ -1,10 +1,11 @@
 use proptest::prelude::*;
 
-use super::super::rule::Problems;
+use super::super::problems::Problems;
 use super::super::tests::{FACTS, SECOND, limit, nobody, rule, spec, strings};
 use super::super::{PolicySpec, RuleSpec};
 use super::*;
 use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
+use crate::wire::raw::RawJson;
 
 mod reference;
 

@@ -10,10 +10,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use super::buckets::{RowId, Withdrawal};
+use super::buckets::RowId;
 use super::meter::Stored;
+use super::withdrawal::{Granted, Overdrawn, Withdrawal};
 
 /// What has to be on disk before a call that was allowed may be sent. Clones are the same lease.
 #[derive(Clone, Debug)]
@@ -32,27 +32,6 @@ struct Inner {
 pub(crate) struct Claim {
     drawn: Withdrawal,
     extended: AtomicBool,
-}
-
-/// A bound that covers a call, once it is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Granted {
-    /// What to write; `None` where the disk has it already.
-    pub(crate) write: Option<Stored>,
-    up_to: u64,
-}
-
-/// Other processes have used the limit up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Overdrawn {
-    pub(crate) limit: Arc<str>,
-    pub(crate) retry_after: Duration,
-}
-
-impl Granted {
-    pub(super) fn new(write: Option<Stored>, up_to: u64) -> Self {
-        Self { write, up_to }
-    }
 }
 
 impl Lease {

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::Rate;
+use super::rate::Rate;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;

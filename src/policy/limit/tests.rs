@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::meter::Admission;
+use super::rate::RateError;
 use super::*;
 
 #[test]

@@ -1,7 +1,8 @@
 //! Sets of kinds.
 
-use super::super::{Effect, Kind};
-use super::{Field, RuleSpec};
+use super::spec::{Field, RuleSpec};
+use crate::policy::effect::Effect;
+use crate::policy::kind::Kind;
 
 /// The kinds that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

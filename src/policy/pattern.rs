@@ -7,7 +7,7 @@ use globset::GlobMatcher;
 
 use crate::catalog::glob::glob;
 
-use super::Truth;
+use super::truth::Truth;
 
 /// One compiled glob. It also matches its own text, so that a template stands for itself:
 /// `docs+file:///{path}`.

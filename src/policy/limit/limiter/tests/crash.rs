@@ -1,6 +1,6 @@
 //! Lives of processes that share a disk and are killed at any moment.
 
-use super::super::super::Lease;
+use super::super::super::{Granted, Lease, Overdrawn};
 use super::*;
 
 type Disk = HashMap<RowId, Stored>;

@@ -1,0 +1,83 @@
+//! What a decision is about: the kinds of actions.
+
+use super::effect::Effect;
+use crate::catalog::name::ItemKind;
+
+/// What is acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Tool,
+    Prompt,
+    /// A resource or a resource template.
+    Resource,
+    /// Completion of an argument of a prompt or template, named by that prompt's or template's
+    /// canonical name. Rules on the prompt or template apply to it.
+    Completion,
+    /// Word of a resource's changes, named by the resource. Rules on the resource apply to it.
+    Subscription,
+    /// A request about a task, named by the tool whose call became it. Rules on the tool apply to it, except those that look at
+    /// arguments: the call was decided with them.
+    Task,
+    /// A server that asks for a completion of the client's model; named by the upstream, as are the next two.
+    Sampling,
+    /// A server that asks the user for input.
+    Elicitation,
+    /// The start of an upstream's process, or the connection to it.
+    Launch,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Tool,
+        Self::Prompt,
+        Self::Resource,
+        Self::Completion,
+        Self::Subscription,
+        Self::Task,
+        Self::Sampling,
+        Self::Elicitation,
+        Self::Launch,
+    ];
+
+    /// Whether it can wait for a person's consent.
+    pub(crate) const fn can_ask(self) -> bool {
+        matches!(self, Self::Tool | Self::Prompt | Self::Resource)
+    }
+
+    /// What becomes of it where no rule matches.
+    pub(super) const fn otherwise(self, default: Effect) -> Effect {
+        match (self, default) {
+            (Self::Tool | Self::Prompt | Self::Resource, default) => default,
+            (Self::Completion | Self::Subscription | Self::Task, Effect::Deny) => Effect::Deny,
+            (Self::Completion | Self::Subscription | Self::Task, Effect::Allow | Effect::Ask)
+            | (Self::Sampling | Self::Elicitation | Self::Launch, _) => Effect::Allow,
+        }
+    }
+}
+
+impl Kind {
+    /// Word for logs and metric labels.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Completion => "completion",
+            Self::Subscription => "subscription",
+            Self::Task => "task",
+            Self::Sampling => "sampling",
+            Self::Elicitation => "elicitation",
+            Self::Launch => "launch",
+        }
+    }
+}
+
+impl From<ItemKind> for Kind {
+    fn from(kind: ItemKind) -> Self {
+        match kind {
+            ItemKind::Tool => Self::Tool,
+            ItemKind::Prompt => Self::Prompt,
+            ItemKind::Resource | ItemKind::Template => Self::Resource,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+mod crash;
+mod crowd;
+
+use proptest::prelude::*;
+
+use super::super::super::tests::{FACTS, SECOND, limit, nobody, spec, strings};
+use super::super::super::{Decision, Kind, LimitSpec, Permit, PolicySpec, decide};
+use super::super::buckets::SHARDS;
+use super::super::{KeyPart, Per, Rate};
+use super::*;
+
+#[test]
+fn calls_share_a_bucket_where_the_key_says_so() {
+    use KeyPart::{Caller, Tool, Upstream};
+    let calls = [
+        ("another caller", Facts { caller: "ci", ..FACTS }),
+        ("another tool", Facts { canonical: "a__y", ..FACTS }),
+        ("another upstream", Facts { upstream: "b", canonical: "b__x", ..FACTS }),
+        ("a prompt of that name", Facts { kind: Kind::Prompt, ..FACTS }),
+    ];
+    let rows: [(&str, &[KeyPart], [bool; 4]); 4] = [
+        ("caller", &[Caller], [false, true, true, true]),
+        ("upstream", &[Upstream], [true, true, false, true]),
+        ("tool", &[Tool], [true, false, false, true]),
+        ("caller and tool", &[Tool, Caller], [false, false, false, true]),
+    ];
+    for (label, key, shared) in rows {
+        let policy = limited(vec![LimitSpec { key: key.to_vec(), ..limit("l", 1) }]);
+        for ((call, facts), shared) in calls.iter().zip(shared) {
+            let limiter = Limiter::new(&policy);
+            assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None);
+            let refused = refusal(&policy, &limiter, facts, SECOND).is_some();
+            assert_eq!(refused, shared, "key {label}, {call}");
+        }
+    }
+}
+
+#[test]
+fn made_up_uris_get_no_buckets_of_their_own() {
+    let policy = limited(vec![LimitSpec { key: vec![KeyPart::Tool], ..limit("l", 1) }]);
+    let limiter = Limiter::new(&policy);
+    let read = |canonical| Facts { kind: Kind::Resource, canonical, ..FACTS };
+    assert_eq!(refusal(&policy, &limiter, &read("a+x:1"), SECOND), None);
+    assert!(refusal(&policy, &limiter, &read("a+x:2"), SECOND).is_some());
+}
+
+#[test]
+fn limits_are_about_what_they_name() {
+    let rows = [
+        ("tools", LimitSpec { tools: strings(&["a__x"]), ..limit("l", 1) }, true),
+        ("other tools", LimitSpec { tools: strings(&["a__y"]), ..limit("l", 1) }, false),
+        ("upstream", LimitSpec { upstreams: strings(&["a"]), ..limit("l", 1) }, true),
+        ("other upstream", LimitSpec { upstreams: strings(&["b"]), ..limit("l", 1) }, false),
+        ("caller", LimitSpec { callers: strings(&["lo*"]), ..limit("l", 1) }, true),
+        ("other caller", LimitSpec { callers: strings(&["ci"]), ..limit("l", 1) }, false),
+    ];
+    for (label, limit, expected) in rows {
+        let policy = limited(vec![limit]);
+        let limiter = Limiter::new(&policy);
+        assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None, "{label}");
+        assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND).is_some(), expected, "{label}");
+    }
+}
+
+#[test]
+fn the_longest_wait_is_named_and_nothing_is_taken() {
+    let slow = Rate { count: 1, per: Per::Hour };
+    let only_y = |limit| LimitSpec { tools: strings(&["a__y"]), ..limit };
+    let policy = limited(vec![limit("wide", 3), only_y(LimitSpec { rate: Some(slow), ..limit("slow", 1) })]);
+    let limiter = Limiter::new(&policy);
+    let y = Facts { canonical: "a__y", ..FACTS };
+    assert_eq!(refusal(&policy, &limiter, &y, SECOND), None);
+    for _ in 0..5 {
+        assert_eq!(refusal(&policy, &limiter, &y, SECOND), Some(("slow".into(), 3600 * SECOND)));
+    }
+    assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None, "second of three");
+    assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None, "third of three");
+    assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), Some(("wide".into(), SECOND)));
+    assert_eq!(refusal(&policy, &limiter, &y, SECOND), Some(("slow".into(), 3600 * SECOND)));
+}
+
+#[test]
+fn a_reload_refills_only_limits_that_changed() {
+    let key = vec![KeyPart::Caller, KeyPart::Tool];
+    let base = LimitSpec { key: key.clone(), ..limit("l", 1) };
+    let reversed = key.into_iter().rev().collect();
+    let rows = [
+        ("nothing", base.clone(), false),
+        ("order of the key", LimitSpec { key: reversed, ..base.clone() }, false),
+        ("patterns", LimitSpec { upstreams: strings(&["a"]), ..base.clone() }, false),
+        ("id", LimitSpec { id: "m".to_owned(), ..base.clone() }, true),
+        ("burst", LimitSpec { burst: 2, ..base.clone() }, true),
+        ("rate", LimitSpec { rate: Some(Rate { count: 60, per: Per::Minute }), ..base.clone() }, true),
+        ("key", LimitSpec { key: vec![KeyPart::Caller], ..base.clone() }, true),
+    ];
+    for (label, after, refilled) in rows {
+        let old = limited(vec![base.clone()]);
+        let old_limiter = Limiter::new(&old);
+        assert_eq!(refusal(&old, &old_limiter, &FACTS, SECOND), None);
+        // One more in front, so that places do not decide.
+        let new = limited(vec![limit("first", 100), after]);
+        let new_limiter = old_limiter.carry_over(&new);
+        assert_eq!(refusal(&new, &new_limiter, &FACTS, SECOND).is_none(), refilled, "{label}");
+    }
+}
+
+#[test]
+fn other_numbers_of_calls_a_day_or_at_once_refill_nothing() {
+    let base = LimitSpec { rate: None, concurrent: Some(3), per_day: Some(3), ..limit("l", 1) };
+    let old = limited(vec![base.clone()]);
+    let old_limiter = Limiter::new(&old);
+    let call = |policy: &Policy, limiter: &Limiter| allowed(policy, limiter, &FACTS, SECOND).map_err(|wait| wait.1);
+    let running: Vec<_> = (0..3).map(|_| call(&old, &old_limiter).unwrap()).collect();
+    let (once, day) = (Err(SECOND), Err(86_399 * SECOND));
+    let rows = [
+        ("fewer at once", LimitSpec { concurrent: Some(2), per_day: None, ..base.clone() }, once),
+        ("as many at once", LimitSpec { per_day: None, ..base.clone() }, once),
+        ("more at once", LimitSpec { concurrent: Some(4), per_day: None, ..base.clone() }, Ok(())),
+        ("fewer a day", LimitSpec { concurrent: None, per_day: Some(1), ..base.clone() }, day),
+        ("as many a day", LimitSpec { concurrent: None, ..base.clone() }, day),
+        ("as many a day, with a rate", LimitSpec { rate: limit("l", 1).rate, concurrent: None, ..base.clone() }, day),
+        ("more a day", LimitSpec { concurrent: None, per_day: Some(4), ..base.clone() }, Ok(())),
+        ("other patterns", LimitSpec { upstreams: strings(&["a"]), per_day: None, ..base.clone() }, once),
+        ("another key", LimitSpec { key: vec![KeyPart::Tool], ..base.clone() }, Ok(())),
+        ("another id", LimitSpec { id: "m".to_owned(), ..base }, Ok(())),
+    ];
+    for (label, after, expected) in rows {
+        let new = limited(vec![after]);
+        let new_limiter = old_limiter.carry_over(&new);
+        assert_eq!(call(&new, &new_limiter).map(drop), expected, "{label}");
+    }
+    drop(running);
+    let (policy, limiter) =
+        (limited(vec![LimitSpec { rate: None, concurrent: Some(1), ..limit("l", 1) }]), &old_limiter);
+    assert!(
+        call(&policy, &limiter.carry_over(&policy)).is_ok(),
+        "calls of the old policy have given their places back"
+    );
+}
+
+#[test]
+fn a_day_of_utc_has_its_quota_and_no_more() {
+    let policy = limited(vec![LimitSpec { rate: None, per_day: Some(2), ..limit("l", 1) }]);
+    let limiter = Limiter::new(&policy);
+    let day = 86_400 * SECOND;
+    let call = |now| refusal(&policy, &limiter, &FACTS, now).map(|(_, wait)| wait);
+    let noon = 20_000 * day + day / 2;
+    assert_eq!([call(noon), call(noon)], [None, None]);
+    assert_eq!(call(noon), Some(day / 2));
+    assert_eq!(call(noon + day / 2 - SECOND), Some(SECOND));
+    assert_eq!([call(noon + day / 2), call(noon + day / 2)], [None, None], "the time that was named");
+    assert_eq!(call(noon + day / 2 - SECOND), Some(day + SECOND), "a late clock draws from the day that has begun");
+}
+
+#[test]
+fn a_place_is_given_back_when_the_last_permit_of_its_call_is_gone() {
+    let policy = limited(vec![LimitSpec { rate: None, concurrent: Some(2), ..limit("l", 1) }]);
+    let limiter = Limiter::new(&policy);
+    let call = |facts: &Facts<'_>| allowed(&policy, &limiter, facts, SECOND);
+    let (first, mut second) = (call(&FACTS).unwrap(), call(&FACTS).unwrap());
+    assert_eq!(call(&FACTS).unwrap_err(), ("l".into(), SECOND));
+    drop(call(&Facts { caller: "ci", ..FACTS }).unwrap());
+    let onward = first.onward();
+    drop(first);
+    assert!(call(&FACTS).is_err(), "its server still has it");
+    drop(onward);
+    let third = call(&FACTS).unwrap();
+    assert!(call(&FACTS).is_err());
+    second.leave();
+    drop((call(&FACTS).unwrap(), third, second));
+    assert!(limiter.tables[0][0].shards.iter().all(|shard| shard.lock().unwrap().buckets.is_empty()));
+}
+
+#[test]
+fn a_refusal_by_one_part_takes_nothing_from_the_others() {
+    let all = LimitSpec { concurrent: Some(1), per_day: Some(3), ..limit("l", 5) };
+    let policy = limited(vec![all]);
+    let limiter = Limiter::new(&policy);
+    let call = || allowed(&policy, &limiter, &FACTS, SECOND);
+    let first = call().unwrap();
+    assert!((0..9).all(|_| call().unwrap_err().1 == SECOND), "no place");
+    drop(first);
+    drop([call().unwrap()]);
+    drop(call().unwrap());
+    assert_eq!(call().unwrap_err().1, 86_399 * SECOND, "three of the day, whatever was refused");
+}
+
+#[test]
+fn calls_of_the_old_policy_count_after_a_reload() {
+    let old = limited(vec![limit("l", 1)]);
+    let new = limited(vec![limit("l", 1)]);
+    let old_limiter = Limiter::new(&old);
+    let new_limiter = old_limiter.carry_over(&new);
+    assert_eq!(refusal(&old, &old_limiter, &FACTS, SECOND), None);
+    assert!(refusal(&new, &new_limiter, &FACTS, SECOND).is_some());
+}
+
+#[test]
+fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
+    let policy = limited(vec![limit("l", 2)]);
+    let mut limiter = Limiter::new(&policy);
+    let table = Table::new(&policy.limits[0].parts[0], 4, false, &HashMap::new());
+    limiter.tables = vec![vec![Arc::new(table)]];
+    let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+    let call = |name: &str, now| refusal(&policy, &limiter, &Facts { caller: name, ..FACTS }, now);
+
+    let (known, turned_away): (Vec<_>, Vec<_>) = names.iter().partition(|name| call(name, SECOND).is_none());
+    assert_eq!(known.len(), 4 * SHARDS);
+    assert!(turned_away.iter().all(|name| call(name, SECOND) == Some(("l".into(), SECOND))));
+    assert!(known.iter().all(|name| call(name, SECOND).is_none()), "buckets that exist go on");
+    assert!(turned_away.iter().all(|name| call(name, 2 * SECOND).is_some()), "not yet full again");
+    let later = turned_away.iter().filter(|name| call(name, 3 * SECOND).is_none()).count();
+    assert_eq!(later, 4 * SHARDS, "the time that was named");
+    let fresh = names.iter().filter(|name| call(&format!("fresh-{name}"), 9 * SECOND).is_none());
+    assert_eq!(fresh.count(), 4 * SHARDS, "and once more");
+}
+
+#[test]
+fn a_late_clock_finds_no_refilled_bucket_after_a_sweep() {
+    let policy = limited(vec![limit("l", 1)]);
+    let mut limiter = Limiter::new(&policy);
+    limiter.tables = vec![vec![Arc::new(Table::new(&policy.limits[0].parts[0], 2, false, &HashMap::new()))]];
+    let table = &limiter.tables[0][0];
+    let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+    let home = table.shard(["0", "", ""]);
+    let neighbours = names.iter().skip(1).filter(|name| ptr::eq(table.shard([name, "", ""]), home));
+    let neighbours: Vec<_> = neighbours.take(2).collect();
+    let call = |name: &str, now| refusal(&policy, &limiter, &Facts { caller: name, ..FACTS }, now);
+
+    assert_eq!(call("0", SECOND), None);
+    assert_eq!(call(neighbours[0], SECOND), None);
+    assert_eq!(call(neighbours[1], 2 * SECOND), None, "takes the place of both");
+    let late = call("0", SECOND + SECOND / 2);
+    assert_eq!(late, Some(("l".into(), SECOND / 2)), "admitted twice within a second");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn threads_together_never_exceed_a_quota(narrow in 1_u32..20, wide in 1_u32..40, threads in 2_usize..6, calls in 1_u32..30) {
+        // Opposite orders of the same limits: locks must not depend on the order.
+        let per_tool = LimitSpec { key: vec![KeyPart::Caller, KeyPart::Tool], ..limit("narrow", narrow) };
+        let old = limited(vec![per_tool.clone(), limit("wide", wide)]);
+        let new = limited(vec![limit("wide", wide), per_tool]);
+        let old_limiter = Limiter::new(&old);
+        let new_limiter = old_limiter.carry_over(&new);
+        let admitted = [AtomicU32::new(0), AtomicU32::new(0)];
+        thread::scope(|scope| {
+            for number in 0..threads {
+                let (policy, limiter) = [(&old, &old_limiter), (&new, &new_limiter)][number % 2];
+                let admitted = &admitted;
+                scope.spawn(move || {
+                    for call in 0..calls {
+                        let tool = (number / 2 + call as usize) % 2;
+                        let facts = Facts { canonical: ["a__x", "a__y"][tool], ..FACTS };
+                        if refusal(policy, limiter, &facts, SECOND).is_none() {
+                            admitted[tool].fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let [x, y] = admitted.map(AtomicU32::into_inner);
+        prop_assert!(x <= narrow && y <= narrow && x + y <= wide);
+        // Nothing was burnt by refusals: whatever is left can still be taken, to the last call.
+        let (mut x, mut y) = (x, y);
+        for (canonical, count) in [("a__x", &mut x), ("a__y", &mut y)] {
+            while refusal(&new, &new_limiter, &Facts { canonical, ..FACTS }, SECOND).is_none() {
+                *count += 1;
+            }
+        }
+        prop_assert_eq!(x + y, wide.min(2 * narrow));
+    }
+}
+
+pub(super) fn limited(limits: Vec<LimitSpec>) -> Policy {
+    Policy::build(&PolicySpec { limits, ..spec(vec![]) }).unwrap()
+}
+
+/// Makes a call; which limit refused it and for how long, or `None` when it was admitted.
+fn refusal(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Option<(String, Duration)> {
+    allowed(policy, limiter, facts, now).err()
+}
+
+/// Begins a call.
+fn allowed(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Result<Permit, (String, Duration)> {
+    let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
+    match decide(policy, &item, facts, &nobody, limiter, now) {
+        Decision::Allow(permit) => Ok(permit),
+        Decision::Limit { limit, retry_after } => Err((limit.as_ref().to_owned(), retry_after)),
+        other @ (Decision::Deny { .. } | Decision::Ask { .. }) => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,26 @@
+//! Three values: a text may mean different things to different readers.
+
+/// Whether a matcher matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::policy) enum Truth {
+    No,
+    /// The same text may mean things that the matchers tell apart.
+    Unknown,
+    Yes,
+}
+
+impl Truth {
+    pub(in crate::policy) const fn not(self) -> Self {
+        match self {
+            Self::No => Self::Yes,
+            Self::Unknown => Self::Unknown,
+            Self::Yes => Self::No,
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(value: bool) -> Self {
+        if value { Self::Yes } else { Self::No }
+    }
+}
