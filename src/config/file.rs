@@ -10,6 +10,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use strsim::osa_distance;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -381,28 +382,8 @@ fn join(path: &str, key: &str) -> String {
 
 /// `; did you mean ..?` when one of the words is near.
 pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> String {
-    let near = |word: &&str| distance(text, word) <= (word.len() / 3).clamp(1, 3);
-    let best = words.filter(near).min_by_key(|word| distance(text, word));
+    // Two neighbours that changed places are one slip.
+    let near = |word: &&str| osa_distance(text, word) <= (word.len() / 3).clamp(1, 3);
+    let best = words.filter(near).min_by_key(|word| osa_distance(text, word));
     best.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
-}
-
-/// Edits (insert, delete, replace, swap neighbours) from one text to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
-    // Rows of the table for two, one and no characters of `from` less.
-    let (mut above, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=to.len()).collect());
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let mut best = (at(&last, j) + usize::from(a != b)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
-            let before = i.checked_sub(1).and_then(|i| from.get(i)).zip(j.checked_sub(1).and_then(|j| to.get(j)));
-            if before == Some((b, a)) {
-                best = best.min(at(&above, j.saturating_sub(1)) + 1);
-            }
-            row.push(best);
-        }
-        above = std::mem::replace(&mut last, row);
-    }
-    at(&last, to.len())
 }
