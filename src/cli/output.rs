@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::Write as _;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::exit::{OK, SOFTWARE};
 use crate::wire::foreign;
 
@@ -37,16 +39,17 @@ pub(super) fn complain(text: &str) {
     drop(writeln!(std::io::stderr().lock(), "headend: {}", foreign::block(text)));
 }
 
-/// Rows as columns, each as wide as its widest cell. A row stays one row, whatever its cells hold.
+/// Rows as columns, each as wide as its widest cell is on a terminal. A row stays one row, whatever its cells hold.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| foreign::line(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut out = String::new();
     for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let padding = |cell: &str, width: usize| " ".repeat(width.saturating_sub(cell.width()));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", padding(cell, *width)));
         out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         out.push('\n');
     }
@@ -61,6 +64,15 @@ mod tests {
     fn columns_line_up() {
         let rows = [vec!["a".into(), "bb".into()], vec!["ccc".into(), "d".into()]];
         assert_eq!(table(&rows), "a    bb\nccc  d\n");
+    }
+
+    #[test]
+    fn columns_line_up_where_a_character_takes_two_cells_or_none() {
+        let rows = |first: &[&str]| first.iter().map(|cell| vec![(*cell).into(), "x".into()]).collect::<Vec<_>>();
+        // Two cells each; an emoji of three characters in two cells; a letter and its accent in one.
+        assert_eq!(table(&rows(&["日本", "abcde"])), "日本   x\nabcde  x\n");
+        assert_eq!(table(&rows(&["👩\u{200d}💻", "ab"])), "👩\u{200d}💻  x\nab  x\n");
+        assert_eq!(table(&rows(&["e\u{301}", "ab"])), "e\u{301}   x\nab  x\n");
     }
 
     #[test]
