@@ -1,4 +1,8 @@
 //! The tables. A change of them is another version and a step in [`migrate`].
+//!
+//! Not `rusqlite_migration`: the one step so far is no SQL, since texts are sealed with a key, and it would replace none of this
+//! code. Readers have to know what a file holds as well, and version and tables have to come from one statement, since other
+//! processes open the same file. The first version that changes tables is the time to look again.
 
 use rusqlite::{Connection, TransactionBehavior};
 

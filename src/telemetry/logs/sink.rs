@@ -1,5 +1,8 @@
 //! Where log lines wait to be written. Whoever logs copies its line into a buffer and goes on; one thread writes the buffer
 //! out a few times in a hundred milliseconds. Lines that find the buffer full are dropped and counted.
+//!
+//! Not `tracing-appender`: its queue is bounded by a number of lines and not by their bytes, each line is an allocation and often
+//! a wake-up, and the log itself does not say how many lines were dropped.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
