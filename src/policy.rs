@@ -14,7 +14,7 @@
 //! | sampling, elicitation, launch | means nothing | means nothing: allowed unless a rule denies it |
 //!
 //! [`Policy::build`] compiles what the operator wrote. [`Policy::item_rules`] resolves the globs
-//! over names once for each item of the catalog. [`decide`] is what a call costs, and the only
+//! over names once for each item of the catalog. [`decide()`] is what a call costs, and the only
 //! source of [`Permit`]s.
 
 pub(crate) mod consent;

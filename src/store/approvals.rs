@@ -161,7 +161,7 @@ impl Ledger {
         self.ask_for(asked, shown, Duration::from_secs(900))
     }
 
-    /// [`Self::ask`] for a prompt that is open for that time.
+    /// Opens a prompt for that time, or joins the open one about the very same action.
     ///
     /// # Errors
     /// Why nobody is asked.
