@@ -12,6 +12,7 @@ pub(crate) mod item;
 pub(crate) mod log;
 pub(crate) mod meta;
 pub(crate) mod method;
+pub(crate) mod notice;
 pub(crate) mod project;
 pub(crate) mod task;
 pub(crate) mod trace;

@@ -21,6 +21,7 @@ use crate::engine::pending::{Lookup, Pending};
 use crate::engine::refresh::Allowance;
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
+use crate::mcp::notice::NoticeKind;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::{Ear, Heard, Taken};
 use crate::wire::frame::Frame;
@@ -83,7 +84,7 @@ pub(crate) enum PeerEvent {
     Fault(Fault),
     /// The server asked something that may belong to several calls; from now on they should come one at a time.
     Ambiguous,
-    /// A log message that cannot be told to be of one call.
+    /// A notification for the client whose connection this is, if it is one client's: it belongs to no call for certain.
     Unclaimed(Notification),
     /// A legacy server says that this resource has changed.
     Updated(String),
@@ -512,41 +513,51 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
-        if notification.method == "notifications/message" {
-            // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-            let several = self.ports().nth(1).is_some();
-            if let Some(only) = self.ports().next().filter(|_| !several) {
-                if let Some(params) = notification.params {
-                    only.log(params);
-                }
-            } else if self.events.len() < MAX_EVENTS {
-                self.events.push_back(PeerEvent::Unclaimed(notification));
-            }
-            return;
-        }
-        if notification.method == "notifications/progress" {
-            return self.handle_progress(notification.params);
-        }
-        if notification.method == "notifications/cancelled" {
-            return self.handle_withdrawn(notification.params.as_ref());
-        }
-        let subscribed = notification.params.as_ref().and_then(subscription);
+        let kind = NoticeKind::of(&notification.method);
+        let of_stream = matches!(kind, NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other);
+        let subscribed = notification.params.as_ref().filter(|_| of_stream).and_then(subscription);
         if let Some(Waiting::Call(port)) = subscribed.and_then(|id| self.pending.get_mut(id)) {
             return port.notice(notification);
         }
-        if notification.method == "notifications/resources/updated" {
-            let params = notification.params.as_ref().and_then(|params| RawObject::parse(params).ok());
-            if let Some(uri) = params.and_then(|params| params.string("uri")).filter(|_| self.events.len() < MAX_EVENTS)
-            {
-                self.events.push_back(PeerEvent::Updated(uri));
-            }
-            return;
+        match kind {
+            NoticeKind::Progress => self.handle_progress(notification.params),
+            NoticeKind::Cancelled => self.handle_withdrawn(notification.params.as_ref()),
+            NoticeKind::Log => self.handle_log(notification),
+            NoticeKind::PageDone => self.unclaimed(notification),
+            NoticeKind::Updated => self.handle_updated(notification.params.as_ref()),
+            NoticeKind::Changed(lists) => self.handle_changed(lists, now),
+            NoticeKind::Other => {}
         }
+    }
+
+    fn handle_log(&mut self, notification: Notification) {
+        // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
+        let several = self.ports().nth(1).is_some();
+        let Some(only) = self.ports().next().filter(|_| !several) else { return self.unclaimed(notification) };
+        if let Some(params) = notification.params {
+            only.log(params);
+        }
+    }
+
+    fn unclaimed(&mut self, notification: Notification) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(PeerEvent::Unclaimed(notification));
+        }
+    }
+
+    fn handle_updated(&mut self, params: Option<&RawJson>) {
+        let uri = params.and_then(|params| RawObject::parse(params).ok()?.string("uri"));
+        if let Some(uri) = uri.filter(|_| self.events.len() < MAX_EVENTS) {
+            self.events.push_back(PeerEvent::Updated(uri));
+        }
+    }
+
+    fn handle_changed(&mut self, lists: &[List], now: Instant) {
         let State::Ready(agreed) = self.state else { return };
         if !self.lists {
             return;
         }
-        let wanted = List::of_notification(&notification.method).iter().copied().filter(|list| match list {
+        let wanted = lists.iter().copied().filter(|list| match list {
             List::Tools => true,
             List::Prompts => agreed.offers.prompts,
             List::Resources | List::Templates => agreed.offers.resources,

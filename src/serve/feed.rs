@@ -10,6 +10,7 @@ use crate::gateway::service::Service;
 use crate::gateway::watched::Subscriptions;
 use crate::mcp::log::shown;
 use crate::mcp::method::List;
+use crate::mcp::notice::NoticeKind;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
@@ -27,10 +28,16 @@ pub(crate) async fn unclaimed(client: &ClientContext) -> Bytes {
     let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
     loop {
         let (upstream, notice) = tag.next().await;
-        let params = if notice.method == "notifications/message" {
-            level.get().zip(notice.params).and_then(|(least, params)| shown(&params, least, upstream.as_str()))
-        } else {
-            notice.params.filter(|_| client.revision.features().elicitation_ids)
+        let params = match NoticeKind::of(&notice.method) {
+            NoticeKind::Log => {
+                level.get().zip(notice.params).and_then(|(least, params)| shown(&params, least, upstream.as_str()))
+            }
+            NoticeKind::PageDone => notice.params.filter(|_| client.revision.features().elicitation_ids),
+            NoticeKind::Progress
+            | NoticeKind::Cancelled
+            | NoticeKind::Updated
+            | NoticeKind::Changed(_)
+            | NoticeKind::Other => None,
         };
         if let Some(params) = params {
             return encode_notification(&notice.method, Some(&params));

@@ -23,7 +23,8 @@ use crate::engine::handshake::Agreed;
 use crate::engine::peer::{progress_token, withdrawn_id};
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::Method;
+use crate::mcp::notice::NoticeKind;
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::upstream::event::ExchangeEvent;
@@ -196,22 +197,21 @@ impl HttpLink {
         match message {
             Message::Notification(notice) => {
                 let params = notice.params.as_ref();
-                match notice.method.as_str() {
-                    "notifications/message" => self.log(&notice),
-                    "notifications/elicitation/complete" => self.tell_owner(&notice),
-                    "notifications/progress" => {
+                match NoticeKind::of(&notice.method) {
+                    NoticeKind::Log => self.log(&notice),
+                    NoticeKind::PageDone => self.tell_owner(&notice),
+                    NoticeKind::Progress => {
                         let token = params.and_then(progress_token);
                         self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
                     }
-                    "notifications/cancelled" => {
+                    NoticeKind::Cancelled => {
                         let id = withdrawn_id(params);
                         let call = id.as_ref().and_then(|id| self.desk().asked.take(id));
                         self.to_call(call, id.map(ExchangeEvent::Withdrawn));
                     }
-                    "notifications/resources/updated" => {
-                        self.updated(params);
-                    }
-                    method => return !List::of_notification(method).is_empty(),
+                    NoticeKind::Updated => self.updated(params),
+                    NoticeKind::Changed(_) => return true,
+                    NoticeKind::Other => {}
                 }
             }
             Message::Request(request) => {
@@ -622,26 +622,28 @@ impl Post {
 
     fn notice(&self, notice: &Notification) -> Option<Step> {
         let params = notice.params.clone()?;
-        let event = match notice.method.as_str() {
-            "notifications/message" => ExchangeEvent::Log(params),
-            "notifications/progress" => {
+        let event = match NoticeKind::of(&notice.method) {
+            NoticeKind::Log => ExchangeEvent::Log(params),
+            NoticeKind::Progress => {
                 (progress_token(&params)?.0 == self.id).then_some(ExchangeEvent::Progress(params))?
             }
-            "notifications/cancelled" => {
+            NoticeKind::Cancelled => {
                 let id = withdrawn_id(Some(&params))?;
                 self.link.desk().asked.take(&id)?;
                 ExchangeEvent::Withdrawn(id)
             }
-            "notifications/resources/updated" if !self.listens => {
+            NoticeKind::Updated if !self.listens => {
                 self.link.updated(Some(&params));
                 return None;
             }
-            "notifications/elicitation/complete" => {
+            NoticeKind::PageDone => {
                 self.link.tell_owner(notice);
                 return None;
             }
-            _ if self.listens => ExchangeEvent::Notice(notice.clone()),
-            _ => return None,
+            NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other if self.listens => {
+                ExchangeEvent::Notice(notice.clone())
+            }
+            NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other => return None,
         };
         Some(Step::Event(event))
     }

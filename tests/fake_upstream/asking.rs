@@ -71,7 +71,8 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Resu
 /// `rounds`: lists of questions `{method, params}`, asked together, one list after the other; `tag`: the beginning of their
 /// ids; `via`: `call` (the call's own stream) or `session`; `meet` and `of`: waits for so many calls before it asks; `open`:
 /// does not answer before `open` itself is met by another call; `withdraw`: takes all other questions of a round back when
-/// one is answered; `hasty`: answers while its questions are open.
+/// one is answered; `hasty`: answers while its questions are open; `done`: ids of pages that it says at the end need their
+/// client no more.
 async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> Result<Reply, Failure> {
     if let Some(name) = arguments["meet"].as_str() {
         server.asking.meet(name, arguments["of"].as_u64().unwrap_or(2)).await;
@@ -100,6 +101,10 @@ async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> 
             let answer = answer.await.map_err(|_| Failure::new(-32603, "two questions of one id"))?;
             answers.push(json!({"id": id, "result": answer["result"], "error": answer["error"]}));
         }
+    }
+    for page in arguments["done"].as_array().into_iter().flatten() {
+        let params = json!({"elicitationId": page});
+        say(request, arguments, &notification("notifications/elicitation/complete", &params));
     }
     if let Some(name) = arguments["open"].as_str() {
         server.asking.meet(name, 2).await;

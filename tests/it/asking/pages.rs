@@ -1,8 +1,10 @@
-//! Servers of 2025-11-25 that refuse a call until a page was opened: error -32042.
+//! Pages that servers of 2025-11-25 want opened: before a call (error -32042), and in the middle of one.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Stage, Way, asked};
+use super::{Stage, Way, asked, converse, inquire};
 use crate::mcp::{Answer, Era, Mcp};
 
 const URL: &str = r#"{"elicitation": {"url": {}}}"#;
@@ -77,5 +79,27 @@ fn a_legacy_client_that_opens_pages_gets_the_error_itself_and_others_a_text() {
             assert!(answer.is_error(), "{way:?} {label}: {}", answer.raw);
             assert!(answer.text().contains("page"), "{way:?} {label}: {}", answer.raw);
         }
+    }
+}
+
+#[test]
+fn the_client_that_was_asked_is_told_that_a_page_is_done_and_no_other() {
+    let page = json!({"mode": "url", "message": "Go", "url": "https://x.example/", "elicitationId": "e1"});
+    let page = json!({"method": "elicitation/create", "params": page});
+    for way in Way::ALL {
+        let stage = Stage::new(way, if way == Way::Stdio { "instance = \"per-session\"" } else { "" });
+        let mut client = stage.client(Era::LEGACY, with_url());
+        let mut other = stage.client(Era::LEGACY, with_url());
+        let (mut stream, mut others) = (client.listen(), other.listen());
+        assert_eq!(other.call("fx__echo", json!({"text": "has a session too"})).text(), "has a session too", "{way:?}");
+        let mut arguments = way.asks("t", json!([[page]]));
+        arguments["done"] = json!(["e1"]);
+        let mut call = inquire(&mut client, &arguments);
+        let (asked, _) = converse(&mut client, &mut call, |_| json!({"action": "accept"}));
+        assert_eq!(asked.len(), 1, "{way:?}");
+        let told = stream.next().expect("the stream stays open");
+        let want = json!({"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": {"elicitationId": "e1"}});
+        assert_eq!(told, want, "{way:?}");
+        assert!(others.next_within(Duration::from_millis(200)).is_err(), "{way:?}: another client is told nothing");
     }
 }
