@@ -6,6 +6,7 @@ pub(crate) mod fault;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub(crate) mod handshake;
+pub(crate) mod lists;
 pub(crate) mod peer;
 pub(crate) mod pending;
 pub(crate) mod refresh;

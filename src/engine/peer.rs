@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
+use crate::catalog::inventory::{Inventory, ListBounds, Reading};
 use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge, unable};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{
     Agreed, Discovered, EraHint, discover_params, initialize_params, judge_discover, judge_initialize, listen_params,
-    message_of,
 };
+use crate::engine::lists::{self, Listed};
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::refresh::Allowance;
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
@@ -318,7 +318,7 @@ impl<P: CallPort> Peer<P> {
                 let late = self.pending.find(|w| matches!(w, Waiting::List(_, until) if now >= *until));
                 if let Some(Lookup::Found(Waiting::List(reading, _))) = late.map(|id| self.pending.take(id)) {
                     self.fault(Fault::BadList);
-                    self.list_done(reading.list, None, now);
+                    self.list_done(reading.list, now);
                 }
                 if self.refresh_at.is_some_and(|due| now >= due) {
                     self.read_stale(now);
@@ -471,31 +471,21 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn listed(&mut self, mut reading: Reading, answer: Result<RawJson, RawJson>, now: Instant) {
-        let list = reading.list;
-        match answer.map(|result| reading.page(&result)) {
-            Ok(Ok(Next::Page(cursor))) => self.ask_page(reading, Some(&cursor), now),
-            Ok(Ok(Next::Done { items, skipped })) => self.list_done(list, Some((items, skipped)), now),
-            Ok(Err(error)) => {
-                self.inventory.skipped.push(format!("{}: {error}", list.member()));
-                self.fault(Fault::BadList);
-                self.list_done(list, None, now);
-            }
-            // A declared capability does not mean that every method of it works; the list is then empty.
-            Err(error) => {
-                tracing::debug!(list = list.member(), error = %message_of(&error), "list refused by the upstream");
-                self.list_done(list, Some((Vec::new(), Vec::new())), now);
+        match lists::take(&mut reading, answer, &mut self.inventory) {
+            Listed::Page(cursor) => self.ask_page(reading, Some(&cursor), now),
+            Listed::Done(fault) => {
+                if let Some(fault) = fault {
+                    self.fault(fault);
+                }
+                self.list_done(reading.list, now);
             }
         }
     }
 
-    /// `None` keeps what was known.
-    fn list_done(&mut self, list: List, items: Option<(Vec<crate::mcp::item::Definition>, Vec<String>)>, now: Instant) {
+    /// The list has been read, or has been given up.
+    fn list_done(&mut self, list: List, now: Instant) {
         self.reading.retain(|reading| *reading != list);
         self.unread.retain(|unread| *unread != list);
-        if let Some((items, skipped)) = items {
-            self.inventory.replace(list, items);
-            self.inventory.skipped.extend(skipped);
-        }
         // Also when a list is read again at once: a server that never stops changing is still seen.
         if self.reading.is_empty() && self.unread.is_empty() {
             self.events.push_back(PeerEvent::Inventory(self.inventory.clone()));

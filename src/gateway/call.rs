@@ -339,7 +339,7 @@ impl LiveCall {
         }
         let relayed = self.progress.as_mut().and_then(|progress| progress.relay(params));
         if relayed.is_none() {
-            self.handle.metrics.fault(Fault::BadProgress.as_str());
+            self.handle.metrics.fault(Fault::BadProgress);
         }
         self.notice("notifications/progress", &relayed?)
     }
@@ -379,7 +379,7 @@ impl LiveCall {
             (Some(_), Err(_)) | (None, _) => false,
         };
         if !taken {
-            self.handle.metrics.fault(Fault::RefusedRequest.as_str());
+            self.handle.metrics.fault(Fault::RefusedRequest);
             if let Some(running) = &mut self.running {
                 running.exchange.reply(&id, unable(&method));
             }
@@ -571,7 +571,7 @@ impl LiveCall {
 
     /// The server asked what it must not ask.
     fn misasked(&mut self, why: InputError) -> LiveEvent {
-        self.handle.metrics.fault(Fault::UnexpectedResultType.as_str());
+        self.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
     }
 

@@ -11,6 +11,7 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
+use crate::engine::fault::Fault;
 use crate::mcp::voice::Taken;
 use crate::policy::Event;
 
@@ -354,7 +355,7 @@ impl Metrics {
             drop(f.upstream_bytes.remove_label_values(&[name, direction]));
         }
         RESERVED.iter().for_each(|kind| drop(f.reserved.remove_label_values(&[name, kind])));
-        for fault in crate::engine::fault::Fault::ALL {
+        for fault in Fault::ALL {
             drop(f.faults.remove_label_values(&[name, fault.as_str()]));
         }
     }
@@ -501,8 +502,10 @@ impl UpstreamMetrics {
         self.0.restarts.inc();
     }
 
-    pub(crate) fn fault(&self, fault: &str) {
-        self.0.families.0.faults.with_label_values(&[&self.0.name, fault]).inc();
+    pub(crate) fn fault(&self, fault: Fault) {
+        let (name, fault) = (self.0.name.as_str(), fault.as_str());
+        self.0.families.0.faults.with_label_values(&[name, fault]).inc();
+        tracing::debug!(upstream.name = name, fault, "upstream misbehaved");
     }
 
     /// It used words that are the gateway's own.
@@ -613,7 +616,7 @@ mod tests {
         let upstream = metrics.upstream("gone");
         upstream.set_state("ready");
         upstream.items([1, 2, 3, 4]);
-        upstream.fault(crate::engine::fault::Fault::Garbage.as_str());
+        upstream.fault(Fault::Garbage);
         upstream.reserved(Taken { keys: 2, errors: 1 });
         assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
         upstream.sent(1);

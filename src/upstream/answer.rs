@@ -227,7 +227,7 @@ impl Gauge {
         let Heard { message, broken, taken } = heard;
         self.metrics.reserved(taken);
         if broken.is_some() {
-            self.metrics.fault(Fault::Complex.as_str());
+            self.metrics.fault(Fault::Complex);
         }
         Ok(message)
     }

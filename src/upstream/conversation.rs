@@ -62,10 +62,7 @@ pub(crate) async fn converse(
     let options = StdioOptions { peer, intake: intake.clone() };
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
-        StdioNews::Fault(fault) => {
-            handle.metrics.fault(fault.as_str());
-            tracing::debug!(upstream.name = %handle.name, fault = fault.as_str(), "upstream misbehaved");
-        }
+        StdioNews::Fault(fault) => handle.metrics.fault(fault),
         StdioNews::Unclaimed(notice) => lane.news.tell(notice),
         StdioNews::Updated(uri) => lane.news.updates.updated(&uri),
         StdioNews::Ambiguous => lane.news.turns.begin(&handle.name),

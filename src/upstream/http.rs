@@ -264,7 +264,7 @@ impl HttpLink {
 
     /// Judges a request of the server; whatever is not for a client is answered here.
     fn judge(self: &Arc<Self>, request: &message::Request, candidates: Candidates) -> Option<(ServerRequest, u64)> {
-        let fault = |fault: Fault| self.parts.gauge.metrics.fault(fault.as_str());
+        let fault = |fault: Fault| self.parts.gauge.metrics.fault(fault);
         let answer = match judge(request, &self.parts.declared, candidates) {
             Verdict::Answer(answer) => answer,
             Verdict::Refuse(answer) => {

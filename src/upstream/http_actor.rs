@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 
 use crate::base::budget::NoRoom;
 use crate::base::clock;
-use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
+use crate::catalog::inventory::{Inventory, ListBounds, Reading};
 use crate::config::Instance;
 use crate::engine::ask::Declared;
-use crate::engine::handshake::{
-    Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, listen_params, message_of,
-};
+use crate::engine::fault::Fault;
+use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, listen_params};
+use crate::engine::lists::{self, Listed};
 use crate::engine::peer::list_params;
 use crate::engine::refresh::Allowance;
 use crate::mcp::input::{Kinds, Roots};
@@ -320,21 +320,16 @@ async fn read_list(
         // Legacy servers want an object even where nothing is said.
         let params = params.or(Some(RawJson::EMPTY_OBJECT));
         let answer = tokio::time::timeout(limit, link.ask(list.method(), params.as_ref())).await;
+        if matches!(answer, Err(_) | Ok(Err(HttpError::Protocol(_)))) {
+            context.handle.metrics.fault(Fault::BadList);
+        }
         let answer = answer.map_err(|_| HttpError::Broken("a list was not answered in time".to_owned()))??;
-        match answer.map(|result| reading.page(&result)) {
-            Ok(Ok(Next::Page(next))) => cursor = Some(next),
-            Ok(Ok(Next::Done { items, skipped })) => {
-                inventory.replace(list, items);
-                inventory.skipped.extend(skipped);
-                return Ok(());
-            }
-            Ok(Err(error)) => {
-                inventory.skipped.push(format!("{}: {error}", list.member()));
-                return Ok(());
-            }
-            Err(error) => {
-                tracing::debug!(list = list.member(), error = %message_of(&error), "list refused by the upstream");
-                inventory.replace(list, Vec::new());
+        match lists::take(&mut reading, answer, inventory) {
+            Listed::Page(next) => cursor = Some(next),
+            Listed::Done(fault) => {
+                if let Some(fault) = fault {
+                    context.handle.metrics.fault(fault);
+                }
                 return Ok(());
             }
         }

@@ -32,6 +32,7 @@ mod demo;
 mod door;
 mod faces;
 mod failures;
+mod faults;
 mod files;
 mod foreign;
 mod fuzz;

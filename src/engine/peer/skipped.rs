@@ -42,7 +42,7 @@ impl<P: CallPort> Peer<P> {
             Lookup::Found(Waiting::List(reading, _)) => {
                 self.inventory.skipped.push(format!("{}: {}", reading.list.member(), failure.detail));
                 self.fault(Fault::BadList);
-                self.list_done(reading.list, None, now);
+                self.list_done(reading.list, now);
             }
             Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
         }

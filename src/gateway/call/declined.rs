@@ -55,7 +55,7 @@ impl LiveCall {
 
     /// The operator learns why a person was not asked: by the metric each time, by the log as often as is worth reading.
     pub(super) fn declined(&self, why: InputError) {
-        self.handle.metrics.fault(Fault::from(why).as_str());
+        self.handle.metrics.fault(Fault::from(why));
         if self.declines.fetch_add(1, Ordering::Relaxed) >= MAX_TOLD {
             return;
         }
