@@ -379,7 +379,7 @@ impl Asked<'_> {
                     running.push(self.one_of_batch(Arc::clone(&session), request));
                 }
                 Ok(Ok(Message::Notification(notification))) => drop(self.notification(&notification)),
-                Ok(Ok(Message::Response(_))) => {}
+                Ok(Ok(Message::Response(response))) => drop(self.response(response)),
                 Ok(Ok(Message::Request(_)) | Err(_)) | Err(_) => {
                     let error =
                         message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);

@@ -9,6 +9,7 @@ use crate::process::eventually;
 use crate::upstream::{Fake, Listening, Log};
 
 mod attribution;
+mod batches;
 mod declined;
 mod lanes;
 mod pages;
