@@ -4,6 +4,7 @@
 //! ([`snapshot`]), watched resources ([`watched`]), questions to one client ([`question::client_requests`]), what each
 //! caller holds ([`quota`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
+pub(crate) mod admission;
 pub(crate) mod answer;
 pub(crate) mod awaiting_approval;
 pub(crate) mod call;

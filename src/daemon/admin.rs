@@ -302,6 +302,7 @@ async fn admin(
 }
 
 async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+    gateway.service.admission.admit(caller, 1).map_err(|over| (1, over.to_string()))?;
     let by = match operator(caller) {
         Some(by) => by,
         None if FOR_EVERYBODY.contains(&request.method.as_str()) => String::new(),

@@ -20,11 +20,12 @@ use crate::console::Console;
 use crate::daemon::systemd;
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
+use crate::gateway::admission::Admission;
 use crate::gateway::quota::{ShareLimits, Shares};
 use crate::gateway::service::{MAX_ASKING, Service};
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
-use crate::policy::{CallerLimiter, Entry};
+use crate::policy::Entry;
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Ledger;
@@ -155,7 +156,6 @@ impl Gateway {
         let (invalidated, told) = (ledger.clone(), audit.clone());
         pins.on_change(Box::new(move |change| pin_changed(change, &invalidated, &told)));
         ledger.record_in(audit.clone());
-        let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
         let ledger = Arc::new(ledger);
@@ -190,7 +190,7 @@ impl Gateway {
                 calls: limits.in_flight_per_caller,
                 streams: limits.streams_per_caller,
             }),
-            caller_rate: CallerLimiter::new(limits.caller_rate, burst),
+            admission: Admission::new(&limits),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
             recent: Recent::default(),
             console: OnceLock::new(),
@@ -223,7 +223,7 @@ impl Gateway {
             settled: self.supervised.settled.clone(),
             connected: Some(self.service.metrics.connected("stdio")),
             is_here: true,
-            has_room: false,
+            by_post: false,
             max_line_bytes: limits.body_bytes,
             bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
             max_uris: limits.uris_per_stream,

@@ -18,6 +18,7 @@ use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::engine::used::Used;
+use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
 use crate::gateway::gate::Gate;
@@ -26,7 +27,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
 use crate::mcp::elicitation::Own;
 use crate::mcp::method::List;
-use crate::policy::{self, CallerLimiter, Decision, Event, Facts, LOCAL, Permit, Record};
+use crate::policy::{self, Decision, Event, Facts, Permit, Record};
 use crate::store::approvals::Ledger;
 use crate::store::audit::Audit;
 use crate::store::leases::{Leases, limited};
@@ -71,8 +72,7 @@ pub(crate) struct Service {
     pub(crate) max_result_bytes: usize,
     pub(crate) budget: Arc<Budget>,
     pub(crate) shares: Shares,
-    /// Requests of callers other than the local user.
-    pub(crate) caller_rate: Option<CallerLimiter>,
+    pub(crate) admission: Admission,
     pub(crate) calls: AtomicU64,
     /// Calls that were answered as if their item did not exist.
     pub(crate) turned_away: TurnedAway,
@@ -104,12 +104,6 @@ impl Service {
     pub(super) fn is_full(&self) -> bool {
         let no_place = self.in_flight.available_permits() == 0 && self.queued.is_full();
         no_place || self.budget.is_overdrawn()
-    }
-
-    /// Whether a caller has used up its requests, and for how long. The local user has no such limit.
-    pub(crate) fn over_rate(&self, caller: &str) -> Option<Duration> {
-        let limiter = self.caller_rate.as_ref().filter(|_| caller != LOCAL)?;
-        limiter.take(caller, clock::uptime()).err()
     }
 
     /// One page of a list, from the bytes that all callers of one view share.

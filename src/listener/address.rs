@@ -57,7 +57,7 @@ impl Failures {
         if let Some(count) = self.told.count(now) {
             tracing::warn!(client.address = %network, count, "wrong access tokens; the address is that of the latest");
         }
-        self.limit.as_ref()?.take(&network.to_string(), now).err()
+        self.limit.as_ref()?.take(&network.to_string(), 1, now).err()
     }
 }
 

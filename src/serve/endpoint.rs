@@ -27,6 +27,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
+use crate::serve::batch::Batch;
 use crate::serve::front::{Front, Seat};
 use crate::serve::http_response::{Conversation, Entered};
 use crate::serve::legacy_sse;
@@ -36,10 +37,9 @@ use crate::serve::session_stream;
 use crate::serve::sessions::Session;
 use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
-use crate::wire::frame::{Frame, FrameError};
+use crate::wire::frame::Frame;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Notification, Request};
-use crate::wire::raw::{RawJson, elements};
 
 type Reply = Response<ReplyBody>;
 
@@ -122,8 +122,8 @@ impl Asked<'_> {
             let text = "Accept must allow application/json or text/event-stream";
             return reply::refusal_and_close(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
         }
-        if let Some(response) = self.front.over_rate(&self.caller) {
-            return response;
+        if let Err(response) = self.front.admit(&self.caller, 1) {
+            return *response;
         }
         match read_body(body, &head.headers, self.front).await {
             Ok(bytes) => self.message(bytes).await,
@@ -137,8 +137,8 @@ impl Asked<'_> {
             Ok(frame) => frame,
             Err(error) => return bad_frame(error),
         };
-        if frame.bytes().iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
-            return Box::pin(self.batch(&frame)).await;
+        if let Some(batch) = Batch::of(&frame, self.front.bounds) {
+            return Box::pin(self.batch(batch)).await;
         }
         match Message::parse(&frame) {
             Ok(Message::Request(request)) => self.request(request).await,
@@ -358,29 +358,27 @@ impl Asked<'_> {
         }
     }
 
-    async fn batch(&self, frame: &Frame) -> Reply {
-        const MAX_MESSAGES: usize = 50;
-        let refuse = |text| reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
-        let Ok(parts) = elements(&RawJson::trusted(frame.bytes().clone())) else {
-            return bad_frame(FrameError::Syntax);
-        };
-        let session = self.session_of_header().ok().filter(|s| s.client.revision.features().batch);
-        let Some(session) = session else { return refuse("batches are not accepted in this protocol version") };
-        if parts.is_empty() || parts.len() > MAX_MESSAGES {
-            return refuse("a batch holds between 1 and 50 messages");
+    async fn batch(&self, batch: Batch) -> Reply {
+        let session = self.session_of_header();
+        if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
+            return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         }
+        let admitted = self.front.admit_batch(&self.caller, &batch);
+        let session = match admitted.and(session) {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
         self.front.settled().await;
         let mut answers: Vec<Pieces> = Vec::new();
         let mut running = FuturesUnordered::new();
-        for part in parts {
-            let message = Frame::from_client(part.into_bytes(), self.front.bounds).map(|frame| Message::parse(&frame));
+        for message in batch.into_messages() {
             match message {
-                Ok(Ok(Message::Request(request))) if request.method != "initialize" => {
+                Ok(Message::Request(request)) if request.method != "initialize" => {
                     running.push(self.one_of_batch(Arc::clone(&session), request));
                 }
-                Ok(Ok(Message::Notification(notification))) => drop(self.notification(&notification)),
-                Ok(Ok(Message::Response(response))) => drop(self.response(response)),
-                Ok(Ok(Message::Request(_)) | Err(_)) | Err(_) => {
+                Ok(Message::Notification(notification)) => drop(self.notification(&notification)),
+                Ok(Message::Response(response)) => drop(self.response(response)),
+                Ok(Message::Request(_)) | Err(_) => {
                     let error =
                         message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);
                     answers.push(message::encode_error(None, &error).into());

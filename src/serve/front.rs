@@ -18,6 +18,7 @@ use crate::listener::body::ReplyBody;
 use crate::listener::guard::{Guard, is_direct};
 use crate::listener::lobby::{Lobby, Standing};
 use crate::listener::reply;
+use crate::serve::batch::Batch;
 use crate::serve::sessions::Sessions;
 use crate::wire::frame::Bounds;
 
@@ -64,11 +65,22 @@ impl Front {
         }
     }
 
-    /// The refusal of a caller that has used up its requests.
-    pub(crate) fn over_rate(&self, caller: &str) -> Option<Response<ReplyBody>> {
-        let wait = self.service.over_rate(caller)?;
-        let seconds = wait.as_secs() + 1;
-        Some(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many requests"))
+    /// Admits so many requests of a caller.
+    ///
+    /// # Errors
+    /// The response to send.
+    pub(crate) fn admit(&self, caller: &str, requests: usize) -> Result<(), Box<Response<ReplyBody>>> {
+        self.service.admission.admit(caller, requests).map_err(|over| {
+            Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, over.seconds(), "too many requests"))
+        })
+    }
+
+    /// Admits a batch, of which the POST paid for one request already.
+    ///
+    /// # Errors
+    /// The response to send.
+    pub(super) fn admit_batch(&self, caller: &str, batch: &Batch) -> Result<(), Box<Response<ReplyBody>>> {
+        self.admit(caller, batch.requests().saturating_sub(1))
     }
 
     /// Who the client is.

@@ -22,6 +22,7 @@ use crate::listener::body::ReplyBody;
 use crate::listener::pieces::{Pieces, Queued};
 use crate::listener::reply;
 use crate::mcp::version::Revision;
+use crate::serve::batch::Batch;
 use crate::serve::front::{Front, Seat};
 use crate::serve::lines::{self, LineClient};
 use crate::serve::request_body::{accepts, bad_frame, bad_message, not_json, read_body};
@@ -77,8 +78,8 @@ pub(crate) async fn handle(
     request: (&Parts, Incoming),
 ) -> Reply {
     let (head, body) = request;
-    if let Some(response) = front.over_rate(&caller) {
-        return response;
+    if let Err(response) = front.admit(&caller, 1) {
+        return *response;
     }
     match path {
         Path::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
@@ -116,7 +117,7 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
         settled: front.settled.clone(),
         connected: None,
         is_here: session.client.is_here,
-        has_room: true,
+        by_post: true,
         max_line_bytes: front.max_body_bytes,
         bounds: front.bounds,
         max_uris: front.limits.uris_per_stream,
@@ -182,12 +183,10 @@ async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Resu
     };
     let bytes = read_body(body, &head.headers, front).await?;
     let frame = Frame::from_client(bytes, front.bounds).map_err(|error| Box::new(bad_frame(error)))?;
-    let batch = frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    // Whether the session's revision knows batches is not known here.
-    if let Err(error) = Message::parse(&frame)
-        && !batch
-    {
-        return Err(Box::new(bad_message(&error)));
+    match Batch::of(&frame, front.bounds) {
+        // Whether the session's revision knows batches is not known here.
+        Some(batch) => front.admit_batch(caller, &batch)?,
+        None => drop(Message::parse(&frame).map_err(|error| Box::new(bad_message(&error)))?),
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
     let session = front.sessions.find(&id, caller).ok_or_else(unknown)?;

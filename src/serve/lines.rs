@@ -19,6 +19,7 @@ use crate::mcp::capability::initialize_result;
 use crate::base::budget::{COUNTED_FROM, Room};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
+use crate::gateway::admission::OverRate;
 use crate::gateway::answer::{Answer, not_found};
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::awaiting_approval::Handled;
@@ -32,6 +33,7 @@ use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
+use crate::serve::batch::Batch;
 use crate::serve::feed::{Feed, unclaimed, updated_notice};
 use crate::serve::modern::{Wanted, claimed_revision, listen_end};
 use crate::serve::sessions::InFlight;
@@ -42,7 +44,7 @@ use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::ClientId;
 use crate::wire::lines::{Line, LineDecoder};
 use crate::wire::message::{self, Message, MessageError, Notification, Request, Response};
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::start::Start;
 
 /// Messages that may wait for the client to read.
@@ -62,8 +64,8 @@ pub(crate) struct LineClient {
     pub(crate) connected: Option<Connected>,
     /// On this machine.
     pub(crate) is_here: bool,
-    /// What it says has room already, so that it is not asked for twice.
-    pub(crate) has_room: bool,
+    /// What it says comes by POST, and has room and is admitted already.
+    pub(crate) by_post: bool,
     pub(crate) max_line_bytes: usize,
     pub(crate) bounds: Bounds,
     /// URIs that one subscription may name.
@@ -108,7 +110,7 @@ pub(crate) async fn serve_to(
     let tasks = TaskGroup::default();
     let connected = client.connected;
     let mut room = Room::new(&client.service.budget);
-    let has_room = client.has_room;
+    let has_room = client.by_post;
     // The line that is read is given up for want of room, not for its size.
     let mut no_room = false;
     let mut decoder = LineDecoder::new(client.max_line_bytes);
@@ -118,6 +120,7 @@ pub(crate) async fn serve_to(
         profile: client.profile,
         settled: client.settled,
         is_here: client.is_here,
+        is_admitted: client.by_post,
         bounds: client.bounds,
         max_uris: client.max_uris,
         out,
@@ -220,6 +223,8 @@ struct Connection {
     profile: Option<Arc<str>>,
     settled: watch::Receiver<bool>,
     is_here: bool,
+    /// Its requests are admitted before they come here.
+    is_admitted: bool,
     bounds: Bounds,
     max_uris: usize,
     out: mpsc::Sender<Queued>,
@@ -240,8 +245,14 @@ struct Connection {
 impl Connection {
     async fn line(self: &Arc<Self>, line: Bytes) {
         match Frame::from_client(line, self.bounds) {
-            Ok(frame) if frame.bytes().first() == Some(&b'[') => self.batch(&frame).await,
-            Ok(frame) => self.message(&frame).await,
+            Ok(frame) => match Batch::of(&frame, self.bounds) {
+                Some(batch) => self.batch(batch).await,
+                None => {
+                    let message = Message::parse(&frame);
+                    let requests = usize::from(matches!(message, Ok(Message::Request(_))));
+                    self.message(message, self.admit(requests)).await;
+                }
+            },
             Err(FrameError::NotUtf8 | FrameError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
             Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
         }
@@ -318,22 +329,27 @@ impl Connection {
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.is_here, ..client }
     }
 
-    async fn batch(self: &Arc<Self>, frame: &Frame) {
-        let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
-        if !self.revision().is_some_and(|r| r.features().batch) || parts.is_empty() || parts.len() > 50 {
-            let text = "batches are not accepted in this protocol version";
+    async fn batch(self: &Arc<Self>, batch: Batch) {
+        if let Some(text) = batch.refusal(self.revision()) {
             return self.complain(code::INVALID_REQUEST, text).await;
         }
-        for part in parts {
-            if let Ok(frame) = Frame::from_client(part.into_bytes(), self.bounds) {
-                self.message(&frame).await;
-            }
+        let admitted = self.admit(batch.requests());
+        for message in batch.into_messages() {
+            self.message(message, admitted).await;
         }
     }
 
-    async fn message(self: &Arc<Self>, frame: &Frame) {
-        match Message::parse(frame) {
-            Ok(Message::Request(request)) => self.request(request).await,
+    fn admit(&self, requests: usize) -> Result<(), OverRate> {
+        if self.is_admitted { Ok(()) } else { self.service.admission.admit(&self.caller, requests) }
+    }
+
+    /// Takes one message, with whether its requests are admitted.
+    async fn message(self: &Arc<Self>, message: Result<Message, MessageError>, admitted: Result<(), OverRate>) {
+        match message {
+            Ok(Message::Request(request)) => match admitted {
+                Ok(()) => self.request(request).await,
+                Err(over) => self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await,
+            },
             Ok(Message::Notification(notification)) => self.notification(&notification),
             Ok(Message::Response(response)) => {
                 if let Some(asker) = self.asker() {

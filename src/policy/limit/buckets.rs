@@ -40,6 +40,8 @@ pub(crate) struct Used {
 
 /// One bucket that a call draws from.
 pub(super) struct Draw<'t> {
+    /// How many calls draw from it at once.
+    pub(super) calls: u32,
     pub(super) table: &'t Arc<Table>,
     pub(super) meter: Meter,
     pub(super) shard: &'t Mutex<Shard>,
@@ -48,7 +50,12 @@ pub(super) struct Draw<'t> {
 
 impl<'t> Draw<'t> {
     pub(super) fn new(table: &'t Arc<Table>, meter: Meter, parts: [&'t str; 3]) -> Self {
-        Self { table, meter, shard: table.shard(parts), parts }
+        Self { calls: 1, table, meter, shard: table.shard(parts), parts }
+    }
+
+    /// The same for so many calls at once.
+    pub(super) fn times(self, calls: u32) -> Self {
+        Self { calls, ..self }
     }
 
     pub(super) fn key(&self) -> Key {
@@ -151,11 +158,11 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// The state after one more call, and whether that is admitted; changes no bucket.
+    /// The state after the calls of that draw, and whether they are admitted; changes no bucket.
     pub(super) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
         let parts: &dyn Parts = &draw.parts;
         if let Some(bucket) = self.buckets.get(parts) {
-            return draw.meter.admit(bucket.state, now);
+            return draw.meter.admit(draw.calls, bucket.state, now);
         }
         if draw.table.shard_capacity <= self.buckets.len() {
             self.sweep(draw.meter, now);
@@ -170,7 +177,7 @@ impl Shard {
             };
             return (self.floor, wait);
         }
-        draw.meter.admit(self.floor, now)
+        draw.meter.admit(draw.calls, self.floor, now)
     }
 
     pub(super) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {

@@ -122,12 +122,12 @@ impl CallerLimiter {
         Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new())), meter })
     }
 
-    /// Takes one request.
+    /// Takes so many requests, all or none.
     ///
     /// # Errors
     /// The time to wait.
-    pub(crate) fn take(&self, caller: &str, now: Duration) -> Result<(), Duration> {
-        let draw = Draw::new(&self.table, self.meter, [caller, "", ""]);
+    pub(crate) fn take(&self, caller: &str, requests: u32, now: Duration) -> Result<(), Duration> {
+        let draw = Draw::new(&self.table, self.meter, [caller, "", ""]).times(requests);
         take_all(vec![draw], nanos(now)).map(drop).map_err(|limited| match limited {
             Limited::Until { retry_after, .. } => retry_after,
             Limited::Foreign => LEAST_WAIT,

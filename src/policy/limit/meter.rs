@@ -160,11 +160,19 @@ impl Meter {
         }
     }
 
-    /// One call against one bucket: its number after the call, and whether the call is admitted.
-    pub(in crate::policy) fn admit(self, state: u64, now: u64) -> (u64, Admission) {
-        let after = state.max(self.full(now)).saturating_add(self.unit());
-        match self.judge(after, now) {
-            Admission::Admit => (after, Admission::Admit),
+    /// So many calls at once against one bucket, all or none: its number after them, and whether they are admitted.
+    ///
+    /// More than a burst would never find room. They are admitted while no more than one is missing from it, which may have paid
+    /// for the message that they came in, and the rest is owed: it takes its time before the next call is admitted.
+    pub(in crate::policy) fn admit(self, calls: u32, state: u64, now: u64) -> (u64, Admission) {
+        let before = state.max(self.full(now));
+        let after = |calls: u32| before.saturating_add(self.unit().saturating_mul(u64::from(calls)));
+        let needed = match self {
+            Self::Rate { burst, .. } => calls.min(burst.saturating_sub(1).max(1)),
+            Self::Day { .. } | Self::Concurrent { .. } => calls,
+        };
+        match self.judge(after(needed), now) {
+            Admission::Admit => (after(calls), Admission::Admit),
             refused @ Admission::RetryAfter(_) => (state, refused),
         }
     }

@@ -34,7 +34,7 @@ fn a_bucket_gives_its_burst_and_then_its_rate() {
     let second = Per::Second.nanos();
     let mut state = 0;
     let mut at = |half_seconds: u64| {
-        let (next, admission) = meter.admit(state, 10 * second + half_seconds * second / 2);
+        let (next, admission) = meter.admit(1, state, 10 * second + half_seconds * second / 2);
         state = next;
         admission
     };
@@ -48,13 +48,33 @@ fn a_bucket_gives_its_burst_and_then_its_rate() {
 }
 
 #[test]
+fn several_calls_are_admitted_all_or_none_and_owe_what_is_over_the_burst() {
+    let meter = Meter::rate(Rate { count: 1, per: Per::Second }, 10).unwrap();
+    let (now, wait) = (Per::Second.nanos() * 100, |seconds| Admission::RetryAfter(Duration::from_secs(seconds)));
+    let (state, admission) = meter.admit(4, 0, now);
+    assert_eq!(admission, Admission::Admit);
+    assert_eq!(meter.admit(7, state, now), (state, wait(1)), "six are left");
+    let (state, admission) = meter.admit(6, state, now);
+    assert_eq!((admission, meter.admit(1, state, now).1), (Admission::Admit, wait(1)));
+    for (label, taken, then) in
+        [("full", 0, Admission::Admit), ("one taken", 1, Admission::Admit), ("two taken", 2, wait(1))]
+    {
+        let (state, _) = meter.admit(taken, 0, now);
+        let (state, admission) = meter.admit(49, state, now);
+        assert_eq!(admission, then, "{label}");
+        let owed = if then == Admission::Admit { wait(40 + u64::from(taken)) } else { Admission::Admit };
+        assert_eq!(meter.admit(1, state, now).1, owed, "{label}");
+    }
+}
+
+#[test]
 fn a_call_at_the_named_time_is_admitted() {
     let meter = Meter::rate(Rate { count: 7, per: Per::Second }, 1).unwrap();
-    let (state, _) = meter.admit(0, 5);
-    let (_, Admission::RetryAfter(wait)) = meter.admit(state, 6) else { panic!("over quota") };
+    let (state, _) = meter.admit(1, 0, 5);
+    let (_, Admission::RetryAfter(wait)) = meter.admit(1, state, 6) else { panic!("over quota") };
     let wait = u64::try_from(wait.as_nanos()).unwrap();
-    assert_eq!(meter.admit(state, 6 + wait).1, Admission::Admit);
-    assert_ne!(meter.admit(state, 5 + wait).1, Admission::Admit);
+    assert_eq!(meter.admit(1, state, 6 + wait).1, Admission::Admit);
+    assert_ne!(meter.admit(1, state, 5 + wait).1, Admission::Admit);
 }
 
 #[test]
@@ -65,7 +85,7 @@ fn the_ends_of_the_number_range_do_not_overflow() {
     for meter in [fast, slow] {
         for state in [0, 1, u64::MAX] {
             for now in [0, 1, u64::MAX] {
-                let (next, _) = meter.admit(state, now);
+                let (next, _) = meter.admit(1, state, now);
                 assert!(state <= next);
             }
         }
@@ -81,7 +101,7 @@ proptest! {
         let (mut now, mut state, mut admitted) = (1_000, 0, Vec::new());
         for step in steps {
             now += step;
-            let (next, admission) = meter.admit(state, now);
+            let (next, admission) = meter.admit(1, state, now);
             if admission == Admission::Admit {
                 admitted.push(now);
             } else {
@@ -103,10 +123,10 @@ proptest! {
         let meter = Meter::rate(Rate { count, per: Per::Minute }, burst).unwrap();
         let mut state = 0;
         for _ in 0..burst {
-            let (next, admission) = meter.admit(state, 0);
+            let (next, admission) = meter.admit(1, state, 0);
             prop_assert_eq!(admission, Admission::Admit);
             state = next;
         }
-        prop_assert_ne!(meter.admit(state, 0).1, Admission::Admit);
+        prop_assert_ne!(meter.admit(1, state, 0).1, Admission::Admit);
     }
 }

@@ -1,0 +1,206 @@
+//! The rate of a caller's requests, and what a batch counts for, on every face.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use rustix::process::{Gid, Uid};
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Era, Mcp};
+use crate::process::{eventually, said};
+use crate::sse::OldClient;
+
+const TOKEN: &str = "token-of-the-second-caller-0123456789";
+/// A user who is not the daemon's.
+const OTHER: u32 = 65534;
+/// The only revision with batches.
+const BATCHES: &str = "2025-03-26";
+
+/// A gateway whose callers have ten requests, and no more of them within a test.
+fn setup() -> Setup {
+    Setup::new()
+        .env("SECOND_TOKEN", TOKEN)
+        .server("auth.tokens.second = { env = \"SECOND_TOKEN\" }")
+        .server("limits.caller-rate = \"1/h\"\nlimits.caller-burst = 10")
+}
+
+/// A batch of so many requests, and a notification that counts for nothing.
+fn pings(count: usize) -> Value {
+    let notice = json!({"jsonrpc": "2.0", "method": "notifications/none"});
+    let ping = |n: usize| json!({"jsonrpc": "2.0", "id": format!("{count}/{n}"), "method": "ping"});
+    (0..count).map(ping).chain([notice]).collect()
+}
+
+#[test]
+fn each_request_of_a_batch_counts_over_http() {
+    let gateway = setup().start();
+    // Two requests.
+    let mut client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
+    let headers = client.headers("", &json!({}));
+    let mut post = |count: usize| client.exchange(&Value::Null, &headers, &pings(count).to_string());
+    let answers = post(4);
+    assert_eq!((answers.status, answers.message.as_array().map(Vec::len)), (200, Some(4)), "{}", answers.raw);
+    let refused = post(6);
+    assert_eq!(refused.status, 429, "four are left: {}", refused.raw);
+    assert!(
+        refused.head.header("retry-after").is_some() && refused.raw.contains("too many requests"),
+        "{}",
+        refused.raw
+    );
+    // The refused POST was one.
+    assert_eq!(post(3).status, 200);
+    assert_eq!(client.request("ping", json!({})).status, 429);
+    assert_eq!(
+        gateway.client(Era::Legacy(BATCHES)).request("ping", json!({})).status,
+        200,
+        "the local user has no rate"
+    );
+}
+
+#[test]
+fn each_request_of_a_batch_counts_over_the_old_transport() {
+    let gateway = setup().server("legacy-sse = true").start();
+    // Two requests, the stream's own among them.
+    let mut client = OldClient::connect(&gateway, Some(TOKEN.to_owned()), "/sse");
+    client.initialize(BATCHES);
+    assert_eq!(client.post(&pings(4)).0, 202);
+    for n in 0..4 {
+        assert_eq!(client.message()["id"], format!("4/{n}"));
+    }
+    let (status, body) = client.post(&pings(6));
+    assert_eq!(status, 429, "four are left: {body}");
+    assert_eq!(client.post(&pings(3)).0, 202);
+    assert_eq!(client.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})).0, 429);
+}
+
+/// A connection to the admin socket.
+struct Socket(BufReader<UnixStream>);
+
+impl Socket {
+    /// As our own user, who is the daemon's too.
+    fn local(gateway: &Gateway, want: &str) -> (Value, Self) {
+        Self::greet(UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap(), want)
+    }
+
+    /// As another user, which one thread becomes for this.
+    fn other(gateway: &Gateway, want: &str) -> (Value, Self) {
+        let path = gateway.world.path("run/headend.sock");
+        let connect = || {
+            let (user, group) = (Uid::from_raw(OTHER), Gid::from_raw(OTHER));
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            UnixStream::connect(path).unwrap()
+        };
+        Self::greet(thread::spawn(connect).join().unwrap(), want)
+    }
+
+    /// The daemon's hello, and the connection.
+    fn greet(stream: UnixStream, want: &str) -> (Value, Self) {
+        stream.set_read_timeout(Some(crate::http::PATIENCE)).unwrap();
+        let mut socket = Self(BufReader::new(stream));
+        socket.send(&json!({"headend": 1, "want": want}));
+        (socket.line(), socket)
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.0.get_mut(), "{message}").unwrap();
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        self.line()
+    }
+
+    fn initialize(&mut self) {
+        let greeting = self.ask("initialize", json!({"protocolVersion": BATCHES, "capabilities": {}}));
+        assert_eq!(greeting["result"]["protocolVersion"], BATCHES, "{greeting}");
+    }
+}
+
+fn is_over_rate(answer: &Value) -> bool {
+    answer["error"]["message"].as_str().is_some_and(|text| text.starts_with("too many requests; try again in "))
+}
+
+/// A daemon whose admin socket another user may use; nothing where no test can be another user.
+fn shared(setup: Setup) -> Option<Gateway> {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("left out: the socket for other users: only root can become another user");
+        return None;
+    }
+    let gateway = setup.toml(&format!("[admin]\nusers = [\"{OTHER}\"]\ngroup = \"{OTHER}\"")).start();
+    for folder in ["", "run"] {
+        fs::set_permissions(gateway.world.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    Some(gateway)
+}
+
+#[test]
+fn other_users_of_the_admin_socket_have_the_rate_of_a_caller() {
+    let Some(gateway) = shared(setup()) else { return };
+    let (_, mut admin) = Socket::other(&gateway, "admin");
+    let (_, mut client) = Socket::other(&gateway, "mcp");
+    client.initialize();
+    for n in 0..9 {
+        let answer = if n % 2 == 0 { admin.ask("tools", json!({})) } else { client.ask("ping", json!({})) };
+        assert!(answer["result"].is_object(), "{n}: {answer}");
+    }
+    for (socket, method) in [(&mut admin, "tools"), (&mut client, "ping")] {
+        let refused = socket.ask(method, json!({}));
+        assert!(is_over_rate(&refused), "{method}: {refused}");
+    }
+    // Nobody waits for its answer, so it is neither counted nor refused.
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    assert!(is_over_rate(&client.ask("ping", json!({}))), "the connection goes on");
+    let (_, mut local) = Socket::local(&gateway, "mcp");
+    local.initialize();
+    assert!((0..20).all(|_| local.ask("ping", json!({}))["result"].is_object()), "the local user has no rate");
+    let status = gateway.run(&["status"]);
+    assert!(status.status.success(), "{}", said(&status));
+}
+
+#[test]
+fn each_request_of_a_batch_counts_on_the_admin_socket() {
+    let Some(gateway) = shared(setup()) else { return };
+    let (_, mut client) = Socket::other(&gateway, "mcp");
+    client.initialize();
+    for (count, admitted) in [(4, true), (6, false), (5, true), (1, false)] {
+        client.send(&pings(count));
+        for n in 0..count {
+            let answer = client.line();
+            assert_eq!(answer["id"], format!("{count}/{n}"), "{answer}");
+            assert_eq!(
+                (answer["result"].is_object(), is_over_rate(&answer)),
+                (admitted, !admitted),
+                "{count}: {answer}"
+            );
+        }
+    }
+}
+
+#[test]
+fn other_users_of_the_admin_socket_have_the_connections_of_a_caller() {
+    let Some(gateway) = shared(setup().server("limits.connections-per-caller = 2")) else { return };
+    let mut held: Vec<Socket> = Vec::new();
+    for want in ["mcp", "admin"] {
+        let (hello, socket) = Socket::other(&gateway, want);
+        assert!(hello["error"].is_null(), "{hello}");
+        held.push(socket);
+    }
+    let (refused, _socket) = Socket::other(&gateway, "mcp");
+    let why = refused["error"].as_str().unwrap_or_default();
+    assert!(why.contains("too many connections") && why.contains("connections-per-caller"), "{refused}");
+    let local: Vec<_> = (0..4).map(|_| Socket::local(&gateway, "admin")).collect();
+    assert!(local.iter().all(|(hello, _)| hello["error"].is_null()), "the local user has no share");
+    held.pop();
+    eventually("there is room again", || Socket::other(&gateway, "admin").0["error"].is_null());
+}
