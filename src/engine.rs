@@ -1,6 +1,7 @@
 //! The state machines: routing, one call, one upstream connection, restarts. Pure: `now` is an argument, effects are values.
 
 pub(crate) mod ask;
+pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod fault;
 #[cfg(any(test, fuzzing))]

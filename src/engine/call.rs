@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{BufMut, BytesMut};
 
+use crate::engine::fault::Fault;
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::{HopMeta, Meta, Said};
 use crate::mcp::method::Method;
@@ -178,6 +179,12 @@ impl Outcome {
             Ok(_) => Self::Failed(Failure::malformed()),
             Err(raw) => Self::Error { raw },
         }
+    }
+
+    /// What was wrong with the response.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        let is_malformed = matches!(self, Self::Failed(failure) if failure.reason == Reason::UpstreamProtocol);
+        is_malformed.then_some(Fault::MalformedReply)
     }
 }
 

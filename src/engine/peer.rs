@@ -11,6 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, Reading};
 use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge, unable};
+use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{
@@ -27,7 +28,7 @@ use crate::mcp::voice::{Ear, Heard, Taken};
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::raw::{RawJson, RawObject};
 
 mod skipped;
 
@@ -264,17 +265,14 @@ impl<P: CallPort> Peer<P> {
     /// One line of the upstream.
     pub(crate) fn handle_line(&mut self, line: Bytes, now: Instant) {
         let Ok(frame) = Frame::from_upstream(line) else { return self.fault(Fault::Garbage) };
-        let batches = matches!(self.state, State::Ready(a) if a.revision.features().batch);
-        if batches && frame.bytes().first() == Some(&b'[') {
-            let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
-            for part in parts {
-                if let Ok(frame) = Frame::from_upstream(part.into_bytes()) {
-                    self.handle_message(&frame, now);
-                }
-            }
-            return;
+        let revision = match self.state {
+            State::Ready(agreed) => Some(agreed.revision),
+            State::Opening { .. } | State::Failed => None,
+        };
+        match batch::split(&frame, revision) {
+            Some(frames) => frames.iter().for_each(|frame| self.handle_message(frame, now)),
+            None => self.handle_message(&frame, now),
         }
-        self.handle_message(&frame, now);
     }
 
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
@@ -378,8 +376,8 @@ impl<P: CallPort> Peer<P> {
             State::Opening { .. } | State::Failed => Era::Legacy,
         };
         let outcome = Outcome::of(response, era);
-        if matches!(&outcome, Outcome::Failed(failure) if failure.reason == Reason::UpstreamProtocol) {
-            self.fault(Fault::MalformedReply);
+        if let Some(fault) = outcome.fault() {
+            self.fault(fault);
         }
         port.done(outcome);
     }

@@ -1,5 +1,6 @@
 //! The messages of one HTTP response of an upstream, JSON or SSE, and what can come instead of them.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,16 +11,18 @@ use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Error as ClientError;
 
 use crate::base::budget::{NoRoom, Room};
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::batch;
+use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
+use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::{Ear, Heard};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::resume::Position;
 use crate::upstream::spawner::Intake;
 use crate::wire::coding;
 use crate::wire::frame::Frame;
-use crate::wire::message::Message;
-use crate::wire::sse::SseDecoder;
+use crate::wire::message::{Message, MessageError, Response as Answer};
+use crate::wire::sse::{SseDecoder, SseError};
 
 /// What came instead of a usable answer, for the upstream's own life: probing, lists, streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub(crate) struct Gauge {
     pub(crate) ear: Ear,
     pub(crate) metrics: UpstreamMetrics,
     pub(crate) intake: Intake,
+    /// What was agreed; nothing before the handshake.
+    pub(crate) revision: Option<Revision>,
 }
 
 pub(crate) fn transport_error(error: &ClientError) -> HttpError {
@@ -68,7 +73,11 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
 pub(crate) struct Reader {
     body: Incoming,
     format: Format,
+    /// The status is an error's, so the body may be anything.
+    is_refusal: bool,
     gauge: Gauge,
+    /// Of a batch, what has not been handed out yet.
+    rest: VecDeque<Message>,
     /// For the message that is being read.
     room: Room,
     /// The part of it that there may be no room for.
@@ -99,22 +108,23 @@ impl Reader {
         }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
-            return Ok(Self::new(response.into_body(), Format::Sse { decoder }, gauge));
+            return Ok(Self::new(response, Format::Sse { decoder }, gauge));
         }
         // A JSON-RPC error may come under an error status; anything else under one is the status alone.
         let body_expected =
             status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
         if is(b"application/json") && body_expected {
             let format = Format::Json { collected: BytesMut::new() };
-            return Ok(Self::new(response.into_body(), format, gauge));
+            return Ok(Self::new(response, format, gauge));
         }
         drain(response.into_body()).await;
         Err(HttpError::Status(status))
     }
 
-    fn new(body: Incoming, format: Format, gauge: Gauge) -> Self {
-        let room = Room::new(&gauge.intake.budget);
-        Self { body, format, gauge, room, next: None, position: Position::default() }
+    fn new(response: Response<Incoming>, format: Format, gauge: Gauge) -> Self {
+        let (is_refusal, room) = (!response.status().is_success(), Room::new(&gauge.intake.budget));
+        let (body, position, rest) = (response.into_body(), Position::default(), VecDeque::new());
+        Self { body, format, is_refusal, gauge, rest, room, next: None, position }
     }
 
     /// Where the stream stands; asked when it has ended.
@@ -128,14 +138,17 @@ impl Reader {
     /// [`HttpError::Broken`] when the body ends before the answer.
     pub(crate) async fn next(&mut self) -> Result<Message, HttpError> {
         loop {
-            if let Some(message) = self.event()? {
+            if let Some(message) = self.rest.pop_front() {
                 return Ok(message);
+            }
+            if let Some(data) = self.event()? {
+                return self.message(data);
             }
             // All of an answer that says how long it is, before any of it is read.
             if let (Format::Json { collected }, Some(length)) = (&mut self.format, self.body.size_hint().exact()) {
                 let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
                 if length > self.gauge.intake.max_message_bytes {
-                    return Err(over_limit());
+                    return Err(self.gauge.over_limit());
                 }
                 self.room.grow_to(length).await.map_err(no_room)?;
             }
@@ -160,10 +173,10 @@ impl Reader {
                 Format::Sse { decoder } => decoder.push(data),
                 Format::Json { collected } => {
                     if self.body.is_end_stream() && collected.is_empty() {
-                        return self.gauge.parse(data, &mut self.room);
+                        return self.message(data);
                     }
                     if held + arrived > self.gauge.intake.max_message_bytes {
-                        return Err(over_limit());
+                        return Err(self.gauge.over_limit());
                     }
                     collected.extend_from_slice(&data);
                 }
@@ -171,17 +184,39 @@ impl Reader {
         }
     }
 
-    /// The next message among the events that are here.
-    fn event(&mut self) -> Result<Option<Message>, HttpError> {
+    /// The first message of what came; the others of a batch are handed out after it.
+    fn message(&mut self, bytes: Bytes) -> Result<Message, HttpError> {
+        let bytes = self.room.keep(bytes);
+        if let Format::Sse { decoder } = &self.format {
+            self.room.set(decoder.held());
+        }
+        let gauge = &self.gauge;
+        // What is no message under an error status is no message that breaks the protocol.
+        let wrong = |(fault, why): (Fault, String)| match self.is_refusal {
+            true => HttpError::Protocol(why),
+            false => gauge.wrong(fault, why),
+        };
+        let frame = Frame::from_upstream(bytes).map_err(|error| wrong((Fault::Garbage, error.to_string())))?;
+        let Some(frames) = batch::split(&frame, gauge.revision) else { return gauge.hear(&frame).map_err(wrong) };
+        self.rest = frames.iter().map(|frame| gauge.hear(frame).map_err(wrong)).collect::<Result<_, _>>()?;
+        self.rest.pop_front().ok_or_else(|| wrong((Fault::Garbage, "an empty batch".to_owned())))
+    }
+
+    /// The data of the next message among the events that are here.
+    fn event(&mut self) -> Result<Option<Bytes>, HttpError> {
         let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
         while let Some(event) = decoder.next_event() {
-            let event = event.map_err(|error| HttpError::Protocol(error.to_string()))?;
+            let event = event.map_err(|error| {
+                let fault = match error {
+                    SseError::TooLarge { .. } => Fault::Oversize,
+                    SseError::Utf8 => Fault::Garbage,
+                };
+                self.gauge.wrong(fault, error.to_string())
+            })?;
             self.position.read(&event);
             let is_message = event.name.as_deref().is_none_or(|name| name == "message");
             if is_message && !event.data.is_empty() {
-                let message = self.gauge.parse(event.data, &mut self.room);
-                self.room.set(decoder.held());
-                return message.map(Some);
+                return Ok(Some(event.data));
             }
         }
         self.room.set(decoder.held());
@@ -192,15 +227,12 @@ impl Reader {
     fn last(&mut self) -> Result<Message, HttpError> {
         match &mut self.format {
             Format::Json { collected } if !collected.is_empty() => {
-                self.gauge.parse(collected.split().freeze(), &mut self.room)
+                let data = collected.split().freeze();
+                self.message(data)
             }
             Format::Json { .. } | Format::Sse { .. } => Err(HttpError::Broken("the answer ended early".to_owned())),
         }
     }
-}
-
-fn over_limit() -> HttpError {
-    HttpError::Protocol("the answer is over the size limit".to_owned())
 }
 
 fn no_room(_: NoRoom) -> HttpError {
@@ -219,17 +251,36 @@ pub(crate) async fn drain(mut body: Incoming) {
 }
 
 impl Gauge {
-    /// A message for which there is room.
-    fn parse(&self, bytes: Bytes, room: &mut Room) -> Result<Message, HttpError> {
-        let bytes = room.keep(bytes);
-        let frame = Frame::from_upstream(bytes).map_err(|error| HttpError::Protocol(error.to_string()))?;
-        let heard = self.ear.hear(&frame).map_err(|error| HttpError::Protocol(error.to_string()))?;
-        let Heard { message, broken, taken } = heard;
+    fn hear(&self, frame: &Frame) -> Result<Message, (Fault, String)> {
+        let heard = self.ear.hear(frame).map_err(|error| {
+            let names_a_request = matches!(error, MessageError::Shape { id: Some(_), .. });
+            (if names_a_request { Fault::MalformedReply } else { Fault::Garbage }, error.to_string())
+        });
+        let Heard { message, broken, taken } = heard?;
         self.metrics.reserved(taken);
         if broken.is_some() {
             self.metrics.fault(Fault::Complex);
         }
         Ok(message)
+    }
+
+    /// The outcome of the call that a response answers.
+    pub(crate) fn outcome(&self, response: Answer) -> Outcome {
+        let outcome = Outcome::of(response, self.revision.map_or(Era::Legacy, Revision::era));
+        if let Some(fault) = outcome.fault() {
+            self.metrics.fault(fault);
+        }
+        outcome
+    }
+
+    /// Counts what the upstream did wrong, which ends the exchange.
+    pub(crate) fn wrong(&self, fault: Fault, why: impl Into<String>) -> HttpError {
+        self.metrics.fault(fault);
+        HttpError::Protocol(why.into())
+    }
+
+    fn over_limit(&self) -> HttpError {
+        self.wrong(Fault::Oversize, "the answer is over the size limit")
     }
 }
 

@@ -69,7 +69,8 @@ impl std::fmt::Debug for HttpLink {
 }
 
 impl HttpLink {
-    pub(crate) fn new(parts: LinkParts, agreed: Agreed) -> Self {
+    pub(crate) fn new(mut parts: LinkParts, agreed: Agreed) -> Self {
+        parts.gauge.revision = Some(agreed.revision);
         Self {
             agreed,
             logs: LogSwitch::default(),
@@ -226,8 +227,7 @@ impl HttpLink {
             // Not where it belongs, but it names the call that it answers.
             Message::Response(response) => {
                 let call = response.id.as_ref().and_then(|id| id.parse::<u64>().ok());
-                let outcome = Outcome::of(response, self.agreed.revision.era());
-                self.to_call(call, Some(ExchangeEvent::Done(outcome)));
+                self.to_call(call, Some(ExchangeEvent::Done(self.gauge().outcome(response))));
             }
         }
         false
@@ -455,7 +455,7 @@ impl HttpExchange {
         }
         match step {
             Step::Event(event) => event,
-            Step::Answer(answer) => ExchangeEvent::Done(Outcome::of(answer, self.post.link.agreed.revision.era())),
+            Step::Answer(answer) => ExchangeEvent::Done(self.post.link.gauge().outcome(answer)),
             Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
         }
     }
@@ -606,7 +606,8 @@ impl Post {
                 let step = if ours {
                     Step::Answer(response)
                 } else {
-                    Step::Failed(HttpError::Protocol("the answer has another request's id".to_owned()), None)
+                    let why = "the answer has another request's id";
+                    Step::Failed(self.link.gauge().wrong(Fault::UnknownReply, why), None)
                 };
                 Some(self.end(step))
             }
@@ -624,9 +625,11 @@ impl Post {
         let params = notice.params.clone()?;
         let event = match NoticeKind::of(&notice.method) {
             NoticeKind::Log => ExchangeEvent::Log(params),
-            NoticeKind::Progress => {
-                (progress_token(&params)?.0 == self.id).then_some(ExchangeEvent::Progress(params))?
+            NoticeKind::Progress if progress_token(&params).is_none_or(|token| token.0 != self.id) => {
+                self.link.gauge().metrics.fault(Fault::BadProgress);
+                return None;
             }
+            NoticeKind::Progress => ExchangeEvent::Progress(params),
             NoticeKind::Cancelled => {
                 let id = withdrawn_id(Some(&params))?;
                 self.link.desk().asked.take(&id)?;
@@ -640,10 +643,9 @@ impl Post {
                 self.link.tell_owner(notice);
                 return None;
             }
-            NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other if self.listens => {
-                ExchangeEvent::Notice(notice.clone())
+            NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other => {
+                self.listens.then(|| ExchangeEvent::Notice(notice.clone()))?
             }
-            NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other => return None,
         };
         Some(Step::Event(event))
     }

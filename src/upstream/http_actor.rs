@@ -59,7 +59,12 @@ pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> 
         uri: remote.uri.clone(),
         fixed: remote.fixed.clone(),
         tasks: tasks.clone(),
-        gauge: Gauge { ear: intake.ear(&handle.name), metrics: handle.metrics.clone(), intake: intake.clone() },
+        gauge: Gauge {
+            ear: intake.ear(&handle.name),
+            metrics: handle.metrics.clone(),
+            intake: intake.clone(),
+            revision: None,
+        },
         upstream: handle.name.clone(),
         declared: lane.declared.clone(),
         news: lane.news.clone(),

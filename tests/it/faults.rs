@@ -1,13 +1,14 @@
-//! What servers say wrongly is counted, whatever the transport on which they say it.
+//! What servers say wrongly, or all at once, is heard alike whatever the transport on which they say it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
+use crate::mcp::Era;
 use crate::process::eventually;
 use crate::upstream::{Fake, Listening};
 
 /// A gateway before one server, which answers these requests word for word.
-fn before(fake: Fake, script: &serde_json::Value) -> (Gateway, Option<Listening>) {
+fn before(fake: Fake, script: &Value) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let script = setup.world.write("script.json", &script.to_string());
     let fake = fake.with("--script", script.to_str().unwrap());
@@ -31,7 +32,7 @@ fn counted(gateway: &Gateway, fault: &str) -> u64 {
 
 #[test]
 fn a_list_that_is_none_or_not_whole_is_counted_on_every_transport() {
-    let answer = |result: serde_json::Value| format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{result}}}"#);
+    let answer = |result: Value| format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{result}}}"#);
     let resources = json!([{"uri": "fx://doc/1", "name": "doc 1"}, {"name": "without a URI"}]);
     for (label, script) in [
         ("no list", json!({"prompts/list": [answer(json!({"prompts": 7}))]})),
@@ -42,6 +43,60 @@ fn a_list_that_is_none_or_not_whole_is_counted_on_every_transport() {
             let (gateway, _server) = before(fake, &script);
             gateway.wait_for_tools(&["fx__echo"]);
             eventually(&format!("{label} of {command} is counted"), || counted(&gateway, "bad_list") > 0);
+        }
+    }
+}
+
+/// An answer as a well-behaved server of either era gives it.
+const GOOD: &str =
+    r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"complete","content":[{"type":"text","text":"normal"}]}}"#;
+
+#[test]
+fn what_is_no_answer_is_counted_on_every_transport() {
+    let both = r#"{"jsonrpc":"2.0","id":${ID},"result":{},"error":{"code":1,"message":"both"}}"#;
+    let progress =
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99999,"progress":1}}"#;
+    let script = json!({
+        "tools/call/echo": ["this is {not JSON", GOOD],
+        "tools/call/fail": [both],
+        "tools/call/write": [r#"{"jsonrpc":"2.0","id":${ID},"result":7}"#],
+        "tools/call/env": [r#"{"jsonrpc":"2.0","id":"another","result":{}}"#, GOOD],
+        "tools/call/sleep": [progress, GOOD],
+    });
+    for fake in everywhere() {
+        let command = fake.command();
+        let (gateway, _server) = before(fake.with("--answers", "sse"), &script);
+        gateway.wait_for_tools(&["fx__echo", "fx__sleep"]);
+        let mut client = gateway.modern();
+        for (tool, fault) in [
+            ("echo", "garbage"),
+            ("fail", "malformed_reply"),
+            ("write", "malformed_reply"),
+            ("env", "unknown_reply"),
+            ("sleep", "bad_progress"),
+        ] {
+            let before = counted(&gateway, fault);
+            client.call(&format!("fx__{tool}"), json!({}));
+            eventually(&format!("{fault} of {tool} is counted, {command}"), || counted(&gateway, fault) > before);
+        }
+    }
+}
+
+#[test]
+fn a_server_of_2025_03_26_may_speak_in_batches_on_every_transport() {
+    let progress =
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${ID},"progress":1}}"#;
+    let script = json!({"tools/call/echo": [format!("[{progress},{GOOD}]")]});
+    let streams = Fake::http("legacy").with("--answers", "sse");
+    for fake in [Fake::stdio("legacy"), Fake::http("legacy"), streams, Fake::sse()] {
+        let command = fake.command();
+        let (gateway, _server) = before(fake.with("--revision", "2025-03-26"), &script);
+        gateway.wait_for_tools(&["fx__echo"]);
+        for era in Era::BOTH {
+            let params = json!({"name": "fx__echo", "arguments": {}, "_meta": {"progressToken": "mine"}});
+            let answer = gateway.client(era).request("tools/call", params);
+            assert_eq!(answer.text(), "normal", "{era:?}, {command}: {}", answer.raw);
+            assert_eq!(answer.notices.len(), 1, "{era:?}, {command}: {:?}", answer.notices);
         }
     }
 }
