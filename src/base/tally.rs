@@ -1,7 +1,8 @@
 //! Log lines that a stranger can cause: the first at once, then one a minute with the number of those in between.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -19,7 +20,7 @@ struct State {
 impl Tally {
     /// Counts one event. The number of events since the last line, this one included, where a line is due.
     pub(crate) fn count(&self, now: Duration) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.since += 1;
         if state.last.is_some_and(|last| now.saturating_sub(last) < PAUSE) {
             return None;

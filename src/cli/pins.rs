@@ -1,9 +1,10 @@
 //! `headend pins`: what was approved, what changed, and the operator's word on it.
 
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use parking_lot::Mutex;
 use similar::{ChangeTag, TextDiff};
 
 use super::exit::{CONFIG, NO, OK, SOFTWARE, UNAVAILABLE};
@@ -213,7 +214,7 @@ impl Book {
                 let news = Arc::new(Mutex::new(Vec::new()));
                 let told = Arc::clone(&news);
                 pins.on_change(Box::new(move |change| {
-                    told.lock().unwrap_or_else(PoisonError::into_inner).push(change.clone());
+                    told.lock().push(change.clone());
                 }));
                 Ok(Self::Disk(Disk { common: common.clone(), db, pins, runtime, news }))
             }
@@ -264,7 +265,7 @@ impl Disk {
                 self.pins.reject(&shown.name, kind, digest, "local").await
             }
         });
-        let news = std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner));
+        let news = std::mem::take(&mut *self.news.lock());
         journal.write(news.iter().map(PinChange::entry)).map_err(unrecorded)?;
         decided.map(|_: PinView| ()).map_err(|error| Failure::new(NO, error))
     }

@@ -5,12 +5,12 @@
 //! a program already runs on this machine, and sign-out or 12 idle hours end what it could do.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE64URL_NOPAD;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::clock;
 
@@ -89,7 +89,7 @@ impl Doors {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Signs in with the operator's token. Returns the cookie's value.

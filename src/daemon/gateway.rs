@@ -169,7 +169,7 @@ impl Gateway {
             audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             ledger: Arc::clone(&ledger),
-            used: std::sync::Mutex::default(),
+            used: parking_lot::Mutex::default(),
             leases,
             tasks,
             draining,

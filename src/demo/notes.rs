@@ -1,8 +1,8 @@
 //! The demo server `notes`: notes kept in memory, as tools, resources and a prompt.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use super::server::{Call, Demo, Refused};
@@ -40,7 +40,7 @@ impl Default for Notes {
 
 impl Notes {
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn add(&self, title: &str, text: &str, call: &Call) -> Result<String, String> {

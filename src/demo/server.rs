@@ -4,11 +4,12 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use crate::mcp::meta::{PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID};
@@ -125,7 +126,7 @@ struct Sink {
 
 impl Out {
     fn lock(&self) -> MutexGuard<'_, Sink> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn send(&self, message: &Value) {
@@ -201,7 +202,7 @@ pub(super) fn serve<D: Demo>(demo: D, input: &mut impl BufRead, output: impl Wri
 
 impl<D: Demo> Server<D> {
     fn running(&self) -> MutexGuard<'_, HashMap<String, Arc<AtomicBool>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     fn message(&self, message: &Value) -> Option<thread::JoinHandle<()>> {
@@ -330,7 +331,7 @@ impl<D: Demo> Server<D> {
         let arguments = object(params.get("arguments"));
         Some(thread::spawn(move || {
             let result = demo.call(&tool, &arguments, &call);
-            running.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            running.lock().remove(&key);
             if call.cancelled.load(Ordering::Relaxed) {
                 return;
             }

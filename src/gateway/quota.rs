@@ -1,8 +1,10 @@
 //! What one caller may hold at once where there are several. The local user has no share: the global limits are his.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::policy::LOCAL;
 
@@ -74,7 +76,7 @@ impl Shares {
             Good::Stream => self.limits.streams,
         };
         let held = {
-            let mut table = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut table = self.held.lock();
             Arc::clone(table.entry(Arc::clone(caller)).or_default())
         };
         let place = Place(Some((Arc::clone(&held), good)));

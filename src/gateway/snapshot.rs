@@ -1,10 +1,11 @@
 //! Everything a request needs, consistent for as long as the request lives.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use crate::catalog::merge::{Catalog, Dropped, Entry};
 use crate::catalog::page::{CursorKey, CursorScope};
@@ -166,7 +167,7 @@ impl Snapshot {
     pub(crate) fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey) -> Arc<Rendered> {
         let Viewer { caller, revision, can_be_asked } = viewer;
         let place = (Arc::clone(caller), list, revision, can_be_asked);
-        let lock = || view.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || view.rendered.lock();
         if let Some(ready) = lock().get(&place) {
             return Arc::clone(ready);
         }

@@ -1,7 +1,9 @@
 //! What one legacy client watches.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::upstream::subscriptions::Watching;
 use crate::upstream::updates::Watcher;
@@ -19,6 +21,6 @@ pub(crate) struct Subscriptions {
 
 impl Subscriptions {
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Watching>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }

@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -84,7 +85,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Waits until one more connection may be accepted. That takes no longer than the end of connections that gave way.
@@ -208,7 +209,7 @@ impl<K: Copy + Eq + Hash, P> Standing<K, P> {
     pub(crate) fn settle(&self, take: impl FnOnce() -> Option<P>) -> bool {
         let place = self.place.get_or_init(|| {
             let place = take()?;
-            if let Some(guest) = self.guest.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if let Some(guest) = self.guest.lock().take() {
                 guest.phase.known();
             }
             Some(place)

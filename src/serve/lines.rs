@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
@@ -295,7 +296,7 @@ impl Connection {
     async fn complain(&self, code: i64, text: &str) {
         let now = clock::now();
         let quiet = {
-            let mut last = self.last_complaint.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.last_complaint.lock();
             let quiet = last.is_some_and(|at| now.duration_since(at) < Duration::from_secs(1));
             if !quiet {
                 *last = Some(now);
@@ -317,11 +318,11 @@ impl Connection {
     }
 
     fn revision(&self) -> Option<Revision> {
-        *self.legacy.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.legacy.lock()
     }
 
     fn asker(&self) -> Option<Arc<Asker>> {
-        self.asker.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.asker.lock().clone()
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
@@ -408,8 +409,8 @@ impl Connection {
             return self.answer(&request.id, Answer::error(code::INVALID_PARAMS, text, None)).await;
         };
         let revision = Revision::negotiate(&version);
-        *self.legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(revision);
-        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Asker::new(params.get("capabilities"));
+        *self.legacy.lock() = Some(revision);
+        *self.asker.lock() = Asker::new(params.get("capabilities"));
         self.answer(&request.id, Answer::ok(initialize_result(revision))).await;
     }
 
@@ -491,7 +492,7 @@ impl Connection {
                 let params = params_object(notification.params.as_ref()).unwrap_or_default();
                 if let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
                     self.in_flight.cancel(&id.key());
-                    let listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+                    let listens = self.listens.lock();
                     if let Some(listen) = listens.get(id.raw().text().as_ref()) {
                         listen.cancel();
                     }
@@ -536,7 +537,7 @@ impl Connection {
         let key = request.id.raw().text().into_owned();
         let token = CancellationToken::new();
         let refused = {
-            let mut listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut listens = self.listens.lock();
             let refused = listens.len() >= MAX_LISTENS || listens.contains_key(&key);
             if !refused {
                 listens.insert(key.clone(), token.clone());
@@ -550,7 +551,7 @@ impl Connection {
         let connection = Arc::clone(self);
         self.tasks.spawn("listen", async move {
             connection.follow(revision, &wanted, request.id.raw(), &token).await;
-            connection.listens.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            connection.listens.lock().remove(&key);
         });
     }
 
@@ -583,8 +584,7 @@ impl Connection {
 
     /// Ends subscriptions and feeds so that only calls are left.
     async fn end_listens(&self) {
-        let listens: Vec<CancellationToken> =
-            self.listens.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let listens: Vec<CancellationToken> = self.listens.lock().values().cloned().collect();
         if !self.service.draining.is_cancelled() {
             listens.iter().for_each(CancellationToken::cancel);
         }

@@ -10,12 +10,13 @@
 //! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery".
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -117,7 +118,7 @@ impl Streams {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// A new stream of a call and its first reader. Where there is no room for one more, it cannot be resumed.
@@ -270,7 +271,7 @@ impl Recording {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn id(&self, number: u64) -> String {

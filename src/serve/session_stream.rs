@@ -1,6 +1,6 @@
 //! The event streams that a legacy client opens by GET: its session's own one, and those that it resumes.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -51,7 +51,7 @@ fn follow(
     (own, reader): (Arc<Own>, Reader),
     places: (StreamPlace, Place),
 ) -> Response<ReplyBody> {
-    let told = *own.told.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = *own.told.lock();
     let feed = Feed::new(Arc::clone(&front.service), session.client.clone()).since(told);
     let following =
         Following { feed, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };
@@ -92,6 +92,6 @@ impl Following {
         for notice in notices {
             self.session.streams.push(&self.own.recording, notice.into(), true);
         }
-        *self.own.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.feed.told());
+        *self.own.told.lock() = Some(self.feed.told());
     }
 }

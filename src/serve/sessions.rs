@@ -1,12 +1,13 @@
 //! Sessions of legacy HTTP clients. The lock guards the table and each session's calls, one operation at a time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +44,7 @@ pub(crate) struct InFlight(Mutex<HashMap<IdKey, CancellationToken>>);
 impl InFlight {
     /// Enters a request; `None` when one of the same id is still open.
     pub(crate) fn enter(&self, key: IdKey) -> Option<CancellationToken> {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.lock();
         if map.contains_key(&key) {
             return None;
         }
@@ -53,18 +54,18 @@ impl InFlight {
     }
 
     pub(crate) fn leave(&self, key: &IdKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.0.lock().remove(key);
     }
 
     /// The client has withdrawn a request.
     pub(crate) fn cancel(&self, key: &IdKey) {
-        if let Some(token) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+        if let Some(token) = self.0.lock().get(key) {
             token.cancel();
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.0.lock().is_empty()
     }
 }
 
@@ -204,8 +205,8 @@ impl Sessions {
         });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.table.lock()
     }
 
     fn end(&self, session: Option<&Session>) {

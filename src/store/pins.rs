@@ -7,8 +7,9 @@
 //! The lock guards the book, one operation at a time, never across an await.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::base::clock;
@@ -138,7 +139,7 @@ impl Pins {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.book.lock()
     }
 
     /// Has someone told of changes; the first one stays.

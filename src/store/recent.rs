@@ -1,7 +1,8 @@
 //! The last decisions, for the console. The audit log has all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::policy::Record;
 
@@ -34,7 +35,7 @@ pub(crate) struct Recent {
 impl Recent {
     /// Keeps a decision; the oldest gives way.
     pub(crate) fn push(&self, record: &Record<'_>, now: u64) {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.ring.lock();
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let at = usize::try_from(count % KEPT as u64).unwrap_or(0);
         if ring.len() <= at {
@@ -60,7 +61,7 @@ impl Recent {
 
     /// The last ones, the latest first.
     pub(crate) fn last(&self, at_most: usize) -> Vec<DecisionView> {
-        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.lock();
         let next = usize::try_from(self.count() % KEPT as u64).unwrap_or(0);
         let (newer, older) = ring.split_at_checked(next).unwrap_or((&ring, &[]));
         newer.iter().rev().chain(older.iter().rev()).take(at_most).cloned().collect()

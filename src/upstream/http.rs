@@ -1,8 +1,8 @@
 //! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, Sta
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
@@ -94,7 +95,7 @@ impl HttpLink {
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock()
     }
 
     pub(crate) fn hop(&self) -> &HopMeta {

@@ -5,9 +5,10 @@
 //! request that is sent again because its response was lost attaches once more: no answer goes upstream twice.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +63,7 @@ struct Parked {
 
 impl Table {
     fn lock(&self) -> MutexGuard<'_, HashMap<ParkId, Parked>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

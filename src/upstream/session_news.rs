@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::catalog::name::UpstreamName;
@@ -37,7 +38,7 @@ impl ClientTag {
     }
 
     fn tell(&self, upstream: &UpstreamName, notice: Notification) {
-        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notices = self.notices.lock();
         if notices.len() >= MAX_NOTICES {
             notices.pop_front();
         }
@@ -48,7 +49,7 @@ impl ClientTag {
     /// The next notification that belongs to no call. Cancel-safe.
     pub(crate) async fn next(&self) -> (UpstreamName, Notification) {
         loop {
-            let next = self.notices.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.notices.lock().pop_front();
             if let Some(next) = next {
                 return next;
             }

@@ -1,8 +1,9 @@
 //! Resources that are watched in one session, and by whom. The lock guards the table, one operation at a time.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,7 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     fn mark(&self, uri: String) {
-        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dirty = self.dirty.lock();
         if dirty.len() < MAX_DIRTY {
             dirty.insert(uri);
         }
@@ -31,7 +32,7 @@ impl Watcher {
     /// The URIs that have changed since, as the client knows them. Cancel-safe.
     pub(crate) async fn updated(&self) -> Vec<String> {
         loop {
-            let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+            let dirty = std::mem::take(&mut *self.dirty.lock());
             if !dirty.is_empty() {
                 return dirty.into_iter().collect();
             }
@@ -60,7 +61,7 @@ pub(crate) struct Updates {
 
 impl Updates {
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Watch>>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 
     /// What is watched, as the server knows it.

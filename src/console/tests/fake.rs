@@ -1,8 +1,7 @@
 //! A desk with plenty on it, some of it hostile, that remembers what it was told to do.
 
-use std::sync::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::super::desk::*;
@@ -45,7 +44,7 @@ impl FakeDesk {
 
     pub(super) fn busy() -> Self {
         let desk = Self::empty();
-        *desk.approvals.lock().unwrap() = vec![
+        *desk.approvals.lock() = vec![
             approval("pb4xw2nkd7q3tz6m", "mail__send", "mail", SENDS, 95, MAIL),
             approval("k7hq9cmv2r5wjd8x", "postgres__execute_sql", "postgres", DESTROYS, 40, SQL),
             approval(
@@ -57,22 +56,22 @@ impl FakeDesk {
                 "{\n  \"path\": \"/srv/work/reports\"\n}",
             ),
         ];
-        *desk.grants.lock().unwrap() = grants();
-        *desk.pins.lock().unwrap() = pins();
+        *desk.grants.lock() = grants();
+        *desk.pins.lock() = pins();
         desk
     }
 
     pub(super) fn ask(&self, approval: Approval) {
-        self.approvals.lock().unwrap().push(approval);
+        self.approvals.lock().push(approval);
         self.tell();
     }
 
     pub(super) fn done(&self) -> Vec<String> {
-        self.done.lock().unwrap().clone()
+        self.done.lock().clone()
     }
 
     fn did(&self, what: String) {
-        self.done.lock().unwrap().push(what);
+        self.done.lock().push(what);
         self.tell();
     }
 
@@ -296,7 +295,7 @@ impl Desk for FakeDesk {
     }
 
     fn approvals(&self) -> Vec<Approval> {
-        self.approvals.lock().unwrap().clone()
+        self.approvals.lock().clone()
     }
 
     fn approval(&self, id: &str) -> Found {
@@ -308,7 +307,7 @@ impl Desk for FakeDesk {
 
     fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>> {
         Box::pin(async move {
-            let mut approvals = self.approvals.lock().unwrap();
+            let mut approvals = self.approvals.lock();
             let at = approvals.iter().position(|approval| approval.id == id);
             let at = at.ok_or_else(|| "It was answered already.".to_owned())?;
             approvals.remove(at);
@@ -319,12 +318,12 @@ impl Desk for FakeDesk {
     }
 
     fn grants(&self) -> Vec<GrantView> {
-        self.grants.lock().unwrap().clone()
+        self.grants.lock().clone()
     }
 
     fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
-            let mut grants = self.grants.lock().unwrap();
+            let mut grants = self.grants.lock();
             let before = grants.len();
             grants.retain(|grant| grant.id != id);
             let found = grants.len() < before;
@@ -335,12 +334,12 @@ impl Desk for FakeDesk {
     }
 
     fn pins(&self) -> BoxFuture<'_, Vec<PinView>> {
-        Box::pin(async { self.pins.lock().unwrap().clone() })
+        Box::pin(async { self.pins.lock().clone() })
     }
 
     fn approve_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let mut pins = self.pins.lock().unwrap();
+            let mut pins = self.pins.lock();
             let found = pins.iter_mut().find(|known| known.key == *pin && known.waiting_digest == digest);
             let found = found.ok_or_else(|| "It changed again meanwhile; read it anew.".to_owned())?;
             found.approved = found.waiting.take();

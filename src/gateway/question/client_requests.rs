@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::engine::ask::ClientAnswer;
@@ -45,7 +46,7 @@ impl Asker {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// Opens a question: the message to send, and where the answer will come. `None` when too many are open.

@@ -317,7 +317,7 @@ impl Service {
 
     /// A state proves a permit once. Sent again it is a call of its own, which is decided like any other.
     fn continued(&self, id: crate::engine::state::StateId) -> GoingOn {
-        let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut used = self.used.lock();
         if used.first(id, clock::uptime()) { GoingOn::Permitted } else { GoingOn::Anew }
     }
 }

@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::meter::{Admission, Meter, Stored};
 use super::{Identity, Part};
@@ -102,14 +103,14 @@ impl Table {
     }
 
     pub(super) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, Shard> {
-        self.shard(parts).lock().unwrap_or_else(PoisonError::into_inner)
+        self.shard(parts).lock()
     }
 
     pub(super) fn used(&self) -> Vec<Used> {
         let limit = self.identity.to_string();
         let mut used = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock();
             used.extend(shard.buckets.iter().filter(|(_, bucket)| 0 < bucket.written).map(|(key, bucket)| Used {
                 row: RowId { limit: limit.clone(), bucket: key.row() },
                 exactly: self.meter.stored(bucket.state),

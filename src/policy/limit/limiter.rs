@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::MutexGuard;
 
 use super::buckets::{Draw, Key, LEAST_WAIT, Parts as _, RowId, SHARD_CAPACITY, Shard, Table, Used};
 use super::lease::Lease;
@@ -156,7 +158,7 @@ fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
     let mut worst: Option<(Duration, &Arc<str>)> = None;
     for draw in draws {
         // A panic cannot leave a shard half changed: each change is one insertion.
-        let mut shard = draw.shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = draw.shard.lock();
         match shard.peek(&draw, now) {
             (state, Admission::Admit) => locked.push((draw, shard, state)),
             (_, Admission::RetryAfter(wait)) => {

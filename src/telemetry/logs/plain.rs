@@ -70,8 +70,9 @@ impl Visit for Fields<'_> {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
+    use parking_lot::Mutex;
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -81,7 +82,7 @@ mod tests {
 
     impl io::Write for Page {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().map_err(|_| io::ErrorKind::Other)?.write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -98,7 +99,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(target: "audit", caller = "a\"b", count = 3, error = %"x y", "decision");
         });
-        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(page.0.lock().clone()).unwrap();
         let (time, rest) = text.split_once("  ").unwrap();
         assert!(time.ends_with('Z') && time.contains('T'), "{text}");
         assert_eq!(rest, "INFO audit: decision caller=\"a\\\"b\" count=3 error=x y\n");

@@ -5,9 +5,11 @@
 //! a wake-up, and the log itself does not say how many lines were dropped.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Bytes that may wait for a slow reader.
 const CAPACITY: usize = 8 << 20;
@@ -35,7 +37,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 
@@ -90,7 +92,7 @@ fn drain(shared: &Shared, mut out: impl Write) {
             let mut waiting = shared.lock();
             while waiting.bytes.is_empty() && !waiting.closed {
                 waiting.asleep = true;
-                waiting = shared.news.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                shared.news.wait(&mut waiting);
             }
             std::mem::swap(&mut waiting.bytes, &mut batch);
             (std::mem::take(&mut waiting.dropped), waiting.closed)
@@ -139,12 +141,12 @@ mod tests {
     }
 
     impl Write for Slow {
-        #[expect(clippy::unwrap_in_result, reason = "a poisoned lock fails the test")]
+        #[expect(clippy::unwrap_in_result, reason = "a sender that is gone fails the test")]
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if self.page.lock().unwrap().is_empty() {
+            if self.page.lock().is_empty() {
                 self.go.recv().unwrap();
             }
-            self.page.lock().unwrap().extend_from_slice(bytes);
+            self.page.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -165,7 +167,7 @@ mod tests {
         }
         tell.send(()).unwrap();
         drop(flusher);
-        let text = String::from_utf8(page.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(page.lock().clone()).unwrap();
         assert!(text.len() < 3 * CAPACITY, "{}", text.len());
         assert!(text.lines().any(|line| line.ends_with("the reader of the log is too slow")));
         assert!(text.lines().all(|line| line.len() == 1023 || line.starts_with("headend: ")));
