@@ -27,20 +27,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
 
-use self::desk::Desk;
-use self::session::Doors;
-use crate::base::clock;
+pub(crate) use self::site::Console;
+
+use self::site::{MAX_CONNECTIONS, MAX_HEAD, Seat};
 use crate::base::task_group::TaskGroup;
-use crate::config::Limits;
 use crate::listener::address::Network;
 use crate::listener::body::Attended;
 use crate::listener::body::close_if_dismissed;
 use crate::listener::coded::Coded;
-use crate::listener::guard::Guard;
-use crate::listener::lobby::{Guest, Lobby, LobbyLimits, Standing};
+use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
 use crate::listener::pace::{Paced, Patience};
 
 pub(crate) mod desk;
@@ -52,68 +48,19 @@ mod page;
 mod reply;
 mod route;
 mod session;
+mod site;
 mod text;
 
-/// Connections of signed-in browsers at one time; each opens six.
-const MAX_CONNECTIONS: usize = 128;
 /// Connections that are not signed in.
 pub(crate) const ANONYMOUS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
 /// File descriptors that the console takes at most.
 pub(crate) const DESCRIPTORS: usize = MAX_CONNECTIONS + ANONYMOUS.descriptors();
-/// A head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a program on another
-/// port must not be able to sign the operator out with those.
-const MAX_HEAD: usize = 768 * 1024;
-/// Pages that follow what happens.
-const MAX_STREAMS: usize = 48;
 const PATIENCE: Patience = Patience {
     first_byte: Duration::from_secs(10),
     head: Duration::from_secs(10),
     idle: Duration::from_secs(60),
     write: Duration::from_secs(30),
 };
-
-/// A console that can be served.
-pub(crate) struct Console {
-    desk: Arc<dyn Desk>,
-    doors: Doors,
-    guard: Guard,
-    base: Arc<str>,
-    places: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
-    stop: CancellationToken,
-}
-
-impl std::fmt::Debug for Console {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Console({})", self.base)
-    }
-}
-
-impl Console {
-    /// `token` is the operator's; streams end when `stop` fires.
-    pub(crate) fn new(desk: Arc<dyn Desk>, token: &str, local: SocketAddr, stop: CancellationToken) -> Self {
-        Self {
-            desk,
-            doors: Doors::new(token),
-            // No host and no origin but its own, whatever other listeners are configured to take.
-            guard: Guard::new(local, &[], &[], None, &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
-            base: format!("http://{local}").into(),
-            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-            stop,
-        }
-    }
-
-    /// Where the console is, without a slash at the end.
-    pub(crate) fn base(&self) -> &Arc<str> {
-        &self.base
-    }
-
-    /// A link that signs in once, for the operator, and how long it is good for.
-    pub(crate) fn link(&self) -> (String, Duration) {
-        (format!("{}/open/{}", self.base, self.doors.make_link(clock::uptime())), session::LINK_LIFE)
-    }
-}
 
 /// Binds the listener. Where the default address is taken, for one by the console of another user, any free port will do; an
 /// address that the operator chose (`chosen`) must be had.
@@ -145,9 +92,6 @@ pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: A
         tasks.spawn("console", async move { connection(&console, stream, guest).await });
     }
 }
-
-/// Where a browser's connection stands: anonymous until a request with the cookie of a session.
-type Seat = Standing<Network, OwnedSemaphorePermit>;
 
 async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Network>) {
     let phase = guest.phase().clone();

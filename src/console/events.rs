@@ -9,9 +9,9 @@ use futures_util::stream;
 use http::Response;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::Console;
 use super::desk::Part;
 use super::session::Visitor;
+use super::site::Console;
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;

@@ -11,13 +11,14 @@ use hyper::body::Incoming;
 use url::form_urlencoded;
 
 use super::desk::{Found, PinKey, Reply};
+use super::events;
 use super::page::{
     Card, Closed, Decisions, Frame, Granted, Grants, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section,
     SignIn, Tile, Upstreams,
 };
 use super::reply::{self, COOKIE};
 use super::session::{NoEntry, Notice, Visitor};
-use super::{Console, Seat, events};
+use super::site::{Console, Seat};
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::wire::coding;

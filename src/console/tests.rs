@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
 
 use self::fake::{FakeDesk, HOSTILE, approval, hostile};
+use super::desk::Desk;
 use super::*;
 use crate::policy::Annotations;
 

@@ -41,12 +41,14 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod access;
 mod consents;
+mod json;
 mod pins;
 
 pub(crate) use self::access::Access;
 pub(crate) use self::pins::listed;
 
 use self::access::operator;
+use self::json::{number, object};
 
 /// Version of the hello; a newer major one is refused.
 const HELLO: u64 = 1;
@@ -320,18 +322,6 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
         method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,
         other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
     }
-}
-
-fn object(members: &[(&str, &str)]) -> RawJson {
-    let mut object = RawObject::default();
-    for (name, value) in members {
-        object.set(name, RawJson::string(value));
-    }
-    object.encode()
-}
-
-fn number(value: impl std::fmt::Display) -> RawJson {
-    RawJson::trusted(value.to_string())
 }
 
 fn status(gateway: &Gateway) -> RawJson {

@@ -42,10 +42,11 @@ mod declined;
 mod outcome;
 mod recheck;
 mod start;
+mod task_way;
 mod tasked;
 
 pub(crate) use self::outcome::translate;
-pub(crate) use self::tasked::TaskWay;
+pub(crate) use self::task_way::TaskWay;
 
 use self::outcome::is_tool_error;
 

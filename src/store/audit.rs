@@ -33,23 +33,19 @@ mod heads;
 mod journal;
 mod recover;
 pub(crate) mod tail;
+mod ticket;
 pub(crate) mod verify;
 mod writer;
 
 pub(crate) use self::files::Folder;
 pub(crate) use self::heads::{Heads, Kept};
 pub(crate) use self::journal::Journal;
+pub(crate) use self::ticket::{Options, Unrecorded};
 
-/// Records that may wait for the writer.
-const QUEUE: usize = 1024;
+use self::ticket::{Job, QUEUE, Shared, Ticket};
 
 /// Name of the daemon's chain.
 pub(crate) const MAIN: &str = "main";
-
-/// A record could not be written; what it was about must not happen.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the audit log takes no records")]
-pub(crate) struct Unrecorded;
 
 /// Why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -64,22 +60,6 @@ pub(crate) enum OpenError {
     Store(#[source] DbError),
     #[error("start the audit log's thread: {0}")]
     Thread(#[source] io::Error),
-}
-
-/// How the log is kept.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) folder: PathBuf,
-    /// See [`chain_of_its_own`] and [`MAIN`].
-    pub(crate) chain: String,
-    /// Whether arguments are written down as they are.
-    pub(crate) arguments: bool,
-    /// Whether each record is durable.
-    pub(crate) strict: bool,
-    /// Whether what cannot be recorded must not happen.
-    pub(crate) deny: bool,
-    /// Bytes after which a new segment begins.
-    pub(crate) max_segment: u64,
 }
 
 /// Opens the log of a state directory.
@@ -136,39 +116,6 @@ struct Inner {
     shared: Arc<Shared>,
     strict: bool,
     deny: bool,
-}
-
-/// What handles and the writer have in common.
-#[derive(Debug)]
-struct Shared {
-    /// Whether the last attempt to write succeeded.
-    healthy: AtomicBool,
-    /// Ends the writer's rest between two batches.
-    urgent: Notify,
-    /// Records that were given up before they came into the queue.
-    given_up: AtomicU64,
-}
-
-/// What the writer is handed.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are records, and a box would be freed by another thread than made it"
-)]
-enum Job {
-    Record(Ticket),
-    /// Sync everything, keep the head, say so.
-    Flush(oneshot::Sender<()>),
-}
-
-/// A record on its way.
-#[derive(Debug)]
-struct Ticket {
-    entry: Entry,
-    /// When it happened, in milliseconds since 1970.
-    at: u64,
-    durable: bool,
-    answer: Option<oneshot::Sender<Result<(), Unrecorded>>>,
 }
 
 impl Audit {

@@ -1,6 +1,6 @@
 //! The operator's methods about consent: open prompts and grants.
 
-use super::object;
+use super::json::object;
 use crate::daemon::gateway::Gateway;
 use crate::policy::consent::GrantRow;
 use crate::store::approvals::{Wish, json};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::clock;
 use crate::engine::task_id::TaskName;
 use crate::gateway::answer::Answer;
+use crate::gateway::call::task_way::TaskWay;
 use crate::gateway::call::{LiveCall, LiveEvent};
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::InputError;
@@ -16,15 +17,6 @@ use crate::upstream::link::Link;
 use crate::upstream::session::LaneUse;
 use crate::upstream::task::{Manner, TaskExchange, Way, decline_questions};
 use crate::wire::raw::RawJson;
-
-/// What a modern client's request has to do with tasks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TaskWay {
-    /// The call may become one.
-    Passes,
-    /// It is about one, which the upstream and the client call so.
-    Named { theirs: String, ours: String },
-}
 
 impl LiveCall {
     pub(super) fn task_way(&self) -> Option<&TaskWay> {

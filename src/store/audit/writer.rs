@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::files::{Folder, Segment};
 use super::heads::{Heads, Kept};
 use super::recover::Start;
-use super::{Job, Options, QUEUE, Shared, Ticket, Unrecorded};
+use super::ticket::{Job, Options, QUEUE, Shared, Ticket, Unrecorded};
 use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Form, Head};

@@ -1,0 +1,70 @@
+//! One console: what its pages show, who is signed in, how many may look.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::desk::Desk;
+use super::session::{self, Doors};
+use crate::base::clock;
+use crate::config::Limits;
+use crate::listener::address::Network;
+use crate::listener::guard::Guard;
+use crate::listener::lobby::Standing;
+
+/// Connections of signed-in browsers at one time; each opens six.
+pub(super) const MAX_CONNECTIONS: usize = 128;
+/// A head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a program on another
+/// port must not be able to sign the operator out with those.
+pub(super) const MAX_HEAD: usize = 768 * 1024;
+/// Pages that follow what happens.
+pub(super) const MAX_STREAMS: usize = 48;
+
+/// A console that can be served.
+pub(crate) struct Console {
+    pub(super) desk: Arc<dyn Desk>,
+    pub(super) doors: Doors,
+    pub(super) guard: Guard,
+    base: Arc<str>,
+    pub(super) places: Arc<Semaphore>,
+    pub(super) streams: Arc<Semaphore>,
+    pub(super) stop: CancellationToken,
+}
+
+impl std::fmt::Debug for Console {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Console({})", self.base)
+    }
+}
+
+impl Console {
+    /// `token` is the operator's; streams end when `stop` fires.
+    pub(crate) fn new(desk: Arc<dyn Desk>, token: &str, local: SocketAddr, stop: CancellationToken) -> Self {
+        Self {
+            desk,
+            doors: Doors::new(token),
+            // No host and no origin but its own, whatever other listeners are configured to take.
+            guard: Guard::new(local, &[], &[], None, &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
+            base: format!("http://{local}").into(),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            stop,
+        }
+    }
+
+    /// Where the console is, without a slash at the end.
+    pub(crate) fn base(&self) -> &Arc<str> {
+        &self.base
+    }
+
+    /// A link that signs in once, for the operator, and how long it is good for.
+    pub(crate) fn link(&self) -> (String, Duration) {
+        (format!("{}/open/{}", self.base, self.doors.make_link(clock::uptime())), session::LINK_LIFE)
+    }
+}
+
+/// Where a browser's connection stands: anonymous until a request with the cookie of a session.
+pub(super) type Seat = Standing<Network, OwnedSemaphorePermit>;

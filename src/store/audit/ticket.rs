@@ -1,0 +1,65 @@
+//! What the log and its writer have in common: how it is kept, and records on their way.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::policy::Entry;
+
+/// Records that may wait for the writer.
+pub(super) const QUEUE: usize = 1024;
+
+/// A record could not be written; what it was about must not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the audit log takes no records")]
+pub(crate) struct Unrecorded;
+
+/// How the log is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) folder: PathBuf,
+    /// See [`chain_of_its_own`](super::chain_of_its_own) and [`MAIN`](super::MAIN).
+    pub(crate) chain: String,
+    /// Whether arguments are written down as they are.
+    pub(crate) arguments: bool,
+    /// Whether each record is durable.
+    pub(crate) strict: bool,
+    /// Whether what cannot be recorded must not happen.
+    pub(crate) deny: bool,
+    /// Bytes after which a new segment begins.
+    pub(crate) max_segment: u64,
+}
+
+/// What handles and the writer have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Whether the last attempt to write succeeded.
+    pub(super) healthy: AtomicBool,
+    /// Ends the writer's rest between two batches.
+    pub(super) urgent: Notify,
+    /// Records that were given up before they came into the queue.
+    pub(super) given_up: AtomicU64,
+}
+
+/// What the writer is handed.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are records, and a box would be freed by another thread than made it"
+)]
+pub(super) enum Job {
+    Record(Ticket),
+    /// Sync everything, keep the head, say so.
+    Flush(oneshot::Sender<()>),
+}
+
+/// A record on its way.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) entry: Entry,
+    /// When it happened, in milliseconds since 1970.
+    pub(super) at: u64,
+    pub(super) durable: bool,
+    pub(super) answer: Option<oneshot::Sender<Result<(), Unrecorded>>>,
+}
