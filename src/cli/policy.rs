@@ -6,7 +6,7 @@ use super::exit::{NO, OK, USAGE};
 use super::options::Common;
 use super::output::{Failure, print};
 use super::source;
-use crate::gateway::dry_run::{Trial, Verdict, decide_once};
+use crate::gateway::dry_run::{DryRun, Verdict, decide_once};
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;
 use crate::policy::LOCAL;
@@ -61,7 +61,7 @@ pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
     let named = lists.into_iter().find_map(|(list, name)| Some((list, name.as_ref()?)));
     let (list, name) = named.ok_or_else(|| Failure::new(USAGE, "name a tool, a prompt or a resource"))?;
     let store = source::existing_store(common)?;
-    let trial = Trial {
+    let dry_run = DryRun {
         caller: &args.caller,
         profile: args.profile.as_deref(),
         list,
@@ -69,8 +69,8 @@ pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
         arguments: args.arguments.as_deref().map(arguments).transpose()?,
         repeat: args.repeat,
     };
-    let verdict = decide_once(&loaded.config, store.as_ref(), &trial).map_err(|text| Failure::new(USAGE, text))?;
-    print(&if args.json { json(&trial, &verdict) } else { text(&trial, &verdict) })?;
+    let verdict = decide_once(&loaded.config, store.as_ref(), &dry_run).map_err(|text| Failure::new(USAGE, text))?;
+    print(&if args.json { json(&dry_run, &verdict) } else { text(&dry_run, &verdict) })?;
     Ok(if verdict.decision == "allow" { OK } else { NO })
 }
 
@@ -105,7 +105,7 @@ fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
     ]
 }
 
-fn text(trial: &Trial<'_>, verdict: &Verdict) -> String {
+fn text(dry_run: &DryRun<'_>, verdict: &Verdict) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", foreign::line(value)));
     line("decision", verdict.decision);
@@ -121,9 +121,11 @@ fn text(trial: &Trial<'_>, verdict: &Verdict) -> String {
     line("item", &format!("{} ({} of {}){seen}", verdict.canonical, verdict.kind, verdict.upstream));
     line(
         "caller",
-        &trial.profile.map_or_else(|| trial.caller.to_owned(), |name| format!("{} by profile {name}", trial.caller)),
+        &dry_run
+            .profile
+            .map_or_else(|| dry_run.caller.to_owned(), |name| format!("{} by profile {name}", dry_run.caller)),
     );
-    if trial.list == List::Tools {
+    if dry_run.list == List::Tools {
         let held: Vec<&str> =
             hints(&verdict.annotations).into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
         line("held to be", if held.is_empty() { "nothing in particular".to_owned() } else { held.join(", ") }.as_str());
@@ -138,7 +140,7 @@ fn text(trial: &Trial<'_>, verdict: &Verdict) -> String {
     out
 }
 
-fn json(trial: &Trial<'_>, verdict: &Verdict) -> String {
+fn json(dry_run: &DryRun<'_>, verdict: &Verdict) -> String {
     let rules = verdict
         .rules
         .iter()
@@ -155,8 +157,8 @@ fn json(trial: &Trial<'_>, verdict: &Verdict) -> String {
         "item": verdict.canonical,
         "upstream": verdict.upstream,
         "known": verdict.known,
-        "caller": trial.caller,
-        "profile": trial.profile,
+        "caller": dry_run.caller,
+        "profile": dry_run.profile,
         "annotations": annotations,
         "rules": rules.collect::<Vec<_>>(),
     });

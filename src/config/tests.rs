@@ -290,7 +290,7 @@ max-segment = "1MiB"
 [secrets]
 key = { credential = "headend-store-key" }
 [log]
-filter = "warn,headend::runtime=debug"
+filter = "warn,headend::upstream=debug"
 format = "json"
 "#;
 

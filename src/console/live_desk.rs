@@ -60,23 +60,23 @@ impl LiveDesk {
 
 impl Desk for LiveDesk {
     fn now(&self) -> Wall {
-        self.service.ledger.wall()
+        self.service.approvals.wall()
     }
 
     fn approvals(&self) -> Vec<Approval> {
         let now = self.now();
-        let open = self.service.ledger.prompts().into_iter().filter(|prompt| prompt.until > now);
+        let open = self.service.approvals.prompts().into_iter().filter(|prompt| prompt.until > now);
         open.map(approval).collect()
     }
 
     fn approval(&self, id: &str) -> Found {
         let Some(id) = PromptId::parse(id) else { return Found::Unknown };
-        let ledger = &self.service.ledger;
-        if let Some(prompt) = ledger.prompt(&id).filter(|prompt| prompt.until > self.now()) {
+        let approvals = &self.service.approvals;
+        if let Some(prompt) = approvals.prompt(&id).filter(|prompt| prompt.until > self.now()) {
             return Found::Open(Box::new(approval(prompt)));
         }
         // What is not open is settled at once.
-        ledger.settled(&id).now_or_never().map_or(Found::Closed(Ending::TimedOut), |how| Found::Closed(ending(how)))
+        approvals.settled(&id).now_or_never().map_or(Found::Closed(Ending::TimedOut), |how| Found::Closed(ending(how)))
     }
 
     fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>> {
@@ -89,14 +89,14 @@ impl Desk for LiveDesk {
                 Reply::Hour => Answer::Allow(Lifetime::Until(self.now() + 3600)),
                 Reply::UntilChanged => Answer::Allow(Lifetime::UntilChanged),
             };
-            let answered = self.service.ledger.answer(&id, answer, Evidence::Page, BY).await;
+            let answered = self.service.approvals.answer(&id, answer, Evidence::Page, BY).await;
             answered.map(ending).map_err(|error| sentence(&error))
         })
     }
 
     fn grants(&self) -> Vec<GrantView> {
         let now = self.now();
-        let grants = self.service.ledger.grants();
+        let grants = self.service.approvals.grants();
         let live = grants.iter().filter(|grant| grant.lifetime().until().is_none_or(|until| until > now));
         let mut views: Vec<GrantView> = live.map(|grant| granted(grant)).collect();
         views.sort_by(|a, b| (b.granted_at, &a.item).cmp(&(a.granted_at, &b.item)));
@@ -105,7 +105,7 @@ impl Desk for LiveDesk {
 
     fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
-            let revoked = self.service.ledger.revoke(Some(id)).await;
+            let revoked = self.service.approvals.revoke(Some(id)).await;
             revoked.map(|count| count > 0).map_err(|error| sentence(&error))
         })
     }
@@ -155,10 +155,10 @@ impl Desk for LiveDesk {
 
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
         let generation = self.service.generation.clone();
-        let ledger = self.service.ledger.changed();
+        let approvals = self.service.approvals.changed();
         vec![
-            (Part::Approvals, ledger.clone()),
-            (Part::Grants, ledger),
+            (Part::Approvals, approvals.clone()),
+            (Part::Grants, approvals),
             (Part::Upstreams, generation),
             (Part::Pins, self.pins.changes()),
         ]

@@ -22,7 +22,7 @@ use crate::daemon::gateway::Gateway;
 use crate::engine::route::Params;
 use crate::gateway::answer::Answer;
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::call::LiveEvent;
+use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
@@ -187,7 +187,7 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     };
     phase.known();
     drop(guest);
-    let share = gateway.service.shares.take(&caller, Good::Connection);
+    let share = gateway.service.quota.take(&caller, Good::Connection);
     let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
     if let Some(why) = refused.or_else(full) {
         // A peer that takes no answer gets none.
@@ -433,7 +433,7 @@ async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> R
         Handled::Later(answer) => answer.await,
         Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
         Handled::Call(mut call) => loop {
-            if let LiveEvent::Done(answer) = call.next().await {
+            if let ClientEvent::Done(answer) = call.next().await {
                 break answer;
             }
         },

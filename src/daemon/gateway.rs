@@ -21,14 +21,14 @@ use crate::daemon::systemd;
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::gateway::admission::Admission;
-use crate::gateway::quota::{ShareLimits, Shares};
+use crate::gateway::quota::{Quota, QuotaLimits};
 use crate::gateway::service::{MAX_ASKING, Service};
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
 use crate::policy::Entry;
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
-use crate::store::approvals::Ledger;
+use crate::store::approvals::Approvals;
 use crate::store::audit::{self, Audit, OpenError};
 use crate::store::db::DbError;
 use crate::store::directory::Store;
@@ -149,16 +149,16 @@ impl Gateway {
             pins: pins.clone(),
             leases: leases.clone(),
         };
-        let ledger = match db {
-            Some(db) => Ledger::open(db, &config.consent)?,
-            None => Ledger::memory(&config.consent),
+        let approvals = match db {
+            Some(db) => Approvals::open(db, &config.consent)?,
+            None => Approvals::memory(&config.consent),
         };
-        let (invalidated, told) = (ledger.clone(), audit.clone());
+        let (invalidated, told) = (approvals.clone(), audit.clone());
         pins.on_change(Box::new(move |change| pin_changed(change, &invalidated, &told)));
-        ledger.record_in(audit.clone());
+        approvals.record_in(audit.clone());
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
-        supervised.tasks.spawn("ledger", ledger.clone().run(supervised.stop.clone()));
-        let ledger = Arc::new(ledger);
+        supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
+        let approvals = Arc::new(approvals);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let (turned_away, watch) = turned_away::watch::queue();
         let service = Arc::new(Service {
@@ -168,7 +168,7 @@ impl Gateway {
             metrics,
             audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
-            ledger: Arc::clone(&ledger),
+            approvals: Arc::clone(&approvals),
             used: parking_lot::Mutex::default(),
             leases,
             tasks,
@@ -185,7 +185,7 @@ impl Gateway {
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
             max_result_bytes: limits.result_bytes,
             budget: Arc::clone(&budget),
-            shares: Shares::new(ShareLimits {
+            quota: Quota::new(QuotaLimits {
                 connections: limits.connections_per_caller,
                 calls: limits.in_flight_per_caller,
                 streams: limits.streams_per_caller,
@@ -202,7 +202,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits, budget, Some(ledger))),
+            sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals))),
             source,
             console: OnceLock::new(),
             pins,
@@ -259,7 +259,7 @@ impl Gateway {
         self.supervised.orders.send(order).await.map_err(|_| "the gateway is shutting down".to_owned())?;
         let plan = answer.await.map_err(|_| "the gateway is shutting down".to_owned())??;
         // What was agreed to for an upstream that is gone is over, even if one of the same name comes.
-        self.service.ledger.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));
+        self.service.approvals.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));
         Ok(plan.to_string())
     }
 
@@ -289,12 +289,12 @@ impl Gateway {
 }
 
 /// Records what became of a pin, and ends the consents to what was pinned before.
-fn pin_changed(change: &PinChange, ledger: &Ledger, audit: &Audit) {
+fn pin_changed(change: &PinChange, approvals: &Approvals, audit: &Audit) {
     // The pin itself is kept in the store; no call waits for this record.
     drop(audit.record(change.entry(), false));
     let is_launch = change.key.kind == PinKind::Launch;
     let Some(over) = change.over else { return };
-    ledger.invalidate(|asked| {
+    approvals.invalidate(|asked| {
         let digest = if is_launch { asked.launch } else { asked.definition };
         *asked.upstream == *change.key.upstream.as_str() && digest == over
     });

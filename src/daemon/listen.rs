@@ -107,7 +107,7 @@ impl Gateway {
             addresses.console = Some(self.serve_console(listener, local)?);
         }
         let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
-        let (ledger, life) = (Arc::clone(&self.service.ledger), config.server.limits.session_max);
+        let (approvals, life) = (Arc::clone(&self.service.approvals), config.server.limits.session_max);
         self.service.tasks.spawn("sweep", async move {
             let mut begun = clock::now();
             while tokio::time::timeout(Duration::from_secs(60), draining.cancelled()).await.is_err() {
@@ -115,7 +115,7 @@ impl Gateway {
                 // What was allowed for the session of a client without one lasts no longer than a session may.
                 if clock::now().duration_since(begun) >= life {
                     begun = clock::now();
-                    ledger.session_ended(STATELESS);
+                    approvals.session_ended(STATELESS);
                 }
             }
         });

@@ -14,9 +14,9 @@ use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::gateway::answer::{Answer, CallLabels, refused};
-use crate::gateway::call::{LiveCall, LiveEvent};
+use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::client::ClientContext;
-use crate::gateway::question::client_requests::{Asker, Question};
+use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
@@ -48,7 +48,7 @@ pub(crate) enum Handled {
 #[expect(clippy::large_enum_variant, reason = "nearly every call is of the large kind, and in a box already")]
 pub(crate) enum ClientCall {
     Asking(Box<Asking>),
-    Permitted(LiveCall),
+    Permitted(Call),
 }
 
 impl std::fmt::Debug for ClientCall {
@@ -61,8 +61,8 @@ impl std::fmt::Debug for ClientCall {
 }
 
 impl ClientCall {
-    /// The next thing for the client. Cancel-safe in the way of [`LiveCall::next`].
-    pub(crate) async fn next(&mut self) -> LiveEvent {
+    /// The next thing for the client. Cancel-safe in the way of [`Call::next`].
+    pub(crate) async fn next(&mut self) -> ClientEvent {
         loop {
             match self {
                 Self::Permitted(call) => return call.next().await,
@@ -92,16 +92,16 @@ impl ClientCall {
 }
 
 enum Step {
-    Event(LiveEvent),
+    Event(ClientEvent),
     Permitted(Box<ClientCall>),
 }
 
 /// How the client is asked.
 pub(crate) enum Channel {
     /// By a request on the call's own stream: the form itself.
-    Form(Arc<Asker>),
+    Form(Arc<ClientRequests>),
     /// By a request on the call's own stream to open the prompt's page.
-    Page(Arc<Asker>, String),
+    Page(Arc<ClientRequests>, String),
     /// A modern client has answered our question.
     Answered(RawJson),
     /// A modern client was asked to open the page; it is asked again with this result.
@@ -129,7 +129,7 @@ pub(crate) struct Asking {
     message: String,
     channel: Channel,
     until: Instant,
-    question: Option<Question>,
+    question: Option<PendingRequest>,
     asked: bool,
     answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
     settled: Option<BoxFuture<'static, Closed>>,
@@ -151,8 +151,8 @@ impl Asking {
         places: (Place, OwnedSemaphorePermit),
     ) -> Self {
         let settled = {
-            let (ledger, prompt) = (service.ledger.clone(), prompt);
-            Box::pin(async move { ledger.settled(&prompt).await })
+            let (approvals, prompt) = (service.approvals.clone(), prompt);
+            Box::pin(async move { approvals.settled(&prompt).await })
         };
         let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT.min(patience) } else { patience };
         Self {
@@ -182,7 +182,7 @@ impl Asking {
             }
             if let Some(closed) = self.concluded {
                 if let Some(notice) = self.withdrawal() {
-                    return Step::Event(LiveEvent::Notice(notice));
+                    return Step::Event(ClientEvent::Notice(notice));
                 }
                 return self.conclude(closed).await;
             }
@@ -194,7 +194,7 @@ impl Asking {
                     // Another answer came first, and that one counts; or this one does not suffice.
                     Err(CannotAnswer::Unknown) => {}
                     Err(why) => {
-                        self.service.ledger.unanswered(&self.prompt);
+                        self.service.approvals.unanswered(&self.prompt);
                         return Step::Event(
                             self.refuse(Reason::Denied, &format!("The approval does not count: {why}.")),
                         );
@@ -222,23 +222,23 @@ impl Asking {
     }
 
     /// Sends the question, or takes the answer that is there already.
-    fn ask(&mut self) -> Option<LiveEvent> {
-        let (asker, params) = match &self.channel {
-            Channel::Form(asker) => {
-                (asker, form(&self.message, self.request.client.revision, self.request.client.tag.is_some()))
+    fn ask(&mut self) -> Option<ClientEvent> {
+        let (client_requests, params) = match &self.channel {
+            Channel::Form(client_requests) => {
+                (client_requests, form(&self.message, self.request.client.revision, self.request.client.tag.is_some()))
             }
-            Channel::Page(asker, url) => (asker, page(&self.message, url, &self.page_id)),
+            Channel::Page(client_requests, url) => (client_requests, page(&self.message, url, &self.page_id)),
             Channel::Answered(answer) => {
                 self.answer(Ok(answer.clone()));
                 return None;
             }
             Channel::Waiting(_) => return None,
         };
-        let Some((message, question)) = asker.ask("elicitation/create", Some(&params)) else {
+        let Some((message, question)) = client_requests.ask("elicitation/create", Some(&params)) else {
             return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
         };
         self.question = Some(question);
-        Some(LiveEvent::Question(message))
+        Some(ClientEvent::Question(message))
     }
 
     /// The client's response to our question on the stream.
@@ -254,10 +254,10 @@ impl Asking {
     }
 
     fn answer(&mut self, answer: Result<RawJson, ()>) {
-        let (ledger, prompt) = (self.service.ledger.clone(), self.prompt);
+        let (approvals, prompt) = (self.service.approvals.clone(), self.prompt);
         let answer = answer.map_or(Agreed::Dismiss, |raw| read(&raw));
         self.answering =
-            Some(Box::pin(async move { ledger.answer(&prompt, answer, Evidence::Client, "client").await }));
+            Some(Box::pin(async move { approvals.answer(&prompt, answer, Evidence::Client, "client").await }));
     }
 
     /// Takes a question back that nobody needs to answer any more.
@@ -275,13 +275,13 @@ impl Asking {
     }
 
     /// Nobody answered while the client waited.
-    fn late(&mut self) -> LiveEvent {
+    fn late(&mut self) -> ClientEvent {
         if let Channel::Waiting(again) = &self.channel {
             self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
-            return LiveEvent::Done(Answer::ok(again.clone()));
+            return ClientEvent::Done(Answer::ok(again.clone()));
         }
         // It may just have been answered, which then counts for the next call.
-        self.service.ledger.unanswered(&self.prompt);
+        self.service.approvals.unanswered(&self.prompt);
         self.refuse(Reason::Denied, "Nobody approved this call in time, so it was not made.")
     }
 
@@ -300,7 +300,7 @@ impl Asking {
     async fn decide_again(&mut self) -> Step {
         self.places = None;
         let Request { client, method, params, meta, labels, .. } = self.request.clone();
-        let done = |answer| Step::Event(LiveEvent::Done(answer));
+        let done = |answer| Step::Event(ClientEvent::Done(answer));
         match self.service.call(&client, method, &params, meta, labels.arrived) {
             Handled::Call(call) => Step::Permitted(call),
             Handled::Answer(answer) => done(answer),
@@ -309,11 +309,11 @@ impl Asking {
         }
     }
 
-    fn refuse(&self, reason: Reason, text: &str) -> LiveEvent {
+    fn refuse(&self, reason: Reason, text: &str) -> ClientEvent {
         let outcome = if reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::Busy };
         self.request.metrics.count(self.request.labels.label, outcome);
         let failure = Failure::new(reason, Executed::No, text);
-        LiveEvent::Done(refused(&failure, &self.request.labels, self.request.client.revision))
+        ClientEvent::Done(refused(&failure, &self.request.labels, self.request.client.revision))
     }
 }
 

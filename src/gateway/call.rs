@@ -16,7 +16,7 @@ use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::gate::Gate;
 use crate::gateway::question::as_result::{Inquiry, input_required};
-use crate::gateway::question::client_requests::Asker;
+use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::question::forwarded::{Relay, Relayable};
 use crate::gateway::question::on_stream::{Dialogue, Step};
 use crate::gateway::quota::Place;
@@ -52,7 +52,7 @@ use self::outcome::is_tool_error;
 
 /// What a call yields.
 #[derive(Debug)]
-pub(crate) enum LiveEvent {
+pub(crate) enum ClientEvent {
     /// A whole notification for the client.
     Notice(Bytes),
     /// A whole request to the client, which must reach it: the call waits for the answer.
@@ -61,7 +61,7 @@ pub(crate) enum LiveEvent {
 }
 
 /// One call. Dropping it before the answer cancels it upstream.
-pub(crate) struct LiveCall {
+pub(crate) struct Call {
     service: Arc<Service>,
     handle: Arc<Handle>,
     wants: Wants,
@@ -147,7 +147,7 @@ pub(crate) struct InputContext {
     /// Rounds so far.
     pub(crate) round: u8,
     /// For legacy clients, which are asked by requests.
-    pub(crate) asker: Option<Arc<Asker>>,
+    pub(crate) client_requests: Option<Arc<ClientRequests>>,
     /// The parked call that this request goes on with, and the client's answers.
     pub(crate) parked: Option<(ParkId, Option<RawJson>)>,
     /// For clients that know tasks.
@@ -186,13 +186,13 @@ struct Running {
     _slot: Slot,
 }
 
-impl std::fmt::Debug for LiveCall {
+impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LiveCall({} {:x})", self.handle.name, self.labels.call)
     }
 }
 
-impl LiveCall {
+impl Call {
     pub(crate) fn new(service: Arc<Service>, permitted: Permitted) -> Self {
         let Permitted {
             handle,
@@ -241,7 +241,7 @@ impl LiveCall {
     }
 
     /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
-    pub(crate) async fn next(&mut self) -> LiveEvent {
+    pub(crate) async fn next(&mut self) -> ClientEvent {
         loop {
             if let Some(event) = self.part() {
                 return event;
@@ -257,7 +257,7 @@ impl LiveCall {
                 }
             }
             match self.listen().await {
-                Some(LiveEvent::Done(answer)) if !self.relay.is_empty() => {
+                Some(ClientEvent::Done(answer)) if !self.relay.is_empty() => {
                     self.closing = self.relay.close();
                     self.answer = Some(answer);
                 }
@@ -268,13 +268,13 @@ impl LiveCall {
     }
 
     /// What is left to say once the call has ended with questions open.
-    fn part(&mut self) -> Option<LiveEvent> {
-        let withdrawal = self.closing.pop().map(LiveEvent::Notice);
-        withdrawal.or_else(|| self.answer.take().map(LiveEvent::Done))
+    fn part(&mut self) -> Option<ClientEvent> {
+        let withdrawal = self.closing.pop().map(ClientEvent::Notice);
+        withdrawal.or_else(|| self.answer.take().map(ClientEvent::Done))
     }
 
     /// The next thing from upstream; `None` when the call goes on in another way.
-    async fn listen(&mut self) -> Option<LiveEvent> {
+    async fn listen(&mut self) -> Option<ClientEvent> {
         loop {
             let Some(running) = &mut self.running else { return Some(self.fail(&Failure::down())) };
             let due = self.inquiry.due();
@@ -293,7 +293,7 @@ impl LiveCall {
                 Turn::Event(ExchangeEvent::Ask(request)) => self.asked(request),
                 Turn::Event(ExchangeEvent::Withdrawn(id)) => {
                     self.inquiry.withdraw(&id);
-                    let withdrawal = self.relay.withdraw(&id).map(LiveEvent::Notice);
+                    let withdrawal = self.relay.withdraw(&id).map(ClientEvent::Notice);
                     self.settle();
                     withdrawal
                 }
@@ -307,7 +307,7 @@ impl LiveCall {
                 Turn::Answered(Relayable { id, answer, withdrawal }) => {
                     running.exchange.reply(&id, answer);
                     self.settle();
-                    withdrawal.map(LiveEvent::Notice)
+                    withdrawal.map(ClientEvent::Notice)
                 }
                 Turn::TimeOut => {
                     running.exchange.give_up();
@@ -334,7 +334,7 @@ impl LiveCall {
         }
     }
 
-    fn progress(&mut self, params: &RawJson) -> Option<LiveEvent> {
+    fn progress(&mut self, params: &RawJson) -> Option<ClientEvent> {
         if let Some(running) = &mut self.running {
             running.deadline.progressed(clock::now());
         }
@@ -346,17 +346,17 @@ impl LiveCall {
     }
 
     /// A notification for the client; one that finds no room is missed.
-    fn notice(&self, method: &str, params: &RawJson) -> Option<LiveEvent> {
-        self.service.budget.try_count(encode_notification(method, Some(params))).ok().map(LiveEvent::Notice)
+    fn notice(&self, method: &str, params: &RawJson) -> Option<ClientEvent> {
+        self.service.budget.try_count(encode_notification(method, Some(params))).ok().map(ClientEvent::Notice)
     }
 
-    fn log(&self, params: &RawJson) -> Option<LiveEvent> {
+    fn log(&self, params: &RawJson) -> Option<ClientEvent> {
         let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
         self.notice("notifications/message", &message)
     }
 
     /// A legacy server wants to know something of the client.
-    fn asked(&mut self, request: ServerRequest) -> Option<LiveEvent> {
+    fn asked(&mut self, request: ServerRequest) -> Option<ClientEvent> {
         let (id, method) = (request.id.clone(), request.method.clone());
         let judged = InputRequest::of_legacy(String::new(), &method, request.params.as_ref(), &self.terms());
         let taken = match (self.input.as_deref(), judged) {
@@ -367,9 +367,9 @@ impl LiveCall {
                 }
                 return None;
             }
-            (Some(InputContext { asker: Some(asker), .. }), Ok(judged)) => {
-                match self.relay.ask(asker, request, judged, self.revision) {
-                    Some(question) => return Some(LiveEvent::Question(self.service.budget.count(question))),
+            (Some(InputContext { client_requests: Some(client_requests), .. }), Ok(judged)) => {
+                match self.relay.ask(client_requests, request, judged, self.revision) {
+                    Some(question) => return Some(ClientEvent::Question(self.service.budget.count(question))),
                     None => false,
                 }
             }
@@ -402,7 +402,7 @@ impl LiveCall {
     }
 
     /// Ends this request with the questions that have gathered; the call stays parked.
-    fn inquire(&mut self) -> Option<LiveEvent> {
+    fn inquire(&mut self) -> Option<ClientEvent> {
         let (Some(Running { exchange: Exchange::Held(held), .. }), Some(input)) = (&self.running, &self.input) else {
             return Some(self.misasked(InputError::NotOffered));
         };
@@ -421,26 +421,26 @@ impl LiveCall {
         self.count(OutcomeLabel::InputRequired);
         self.end();
         let result = Answer::ok(result).counted(&self.service.budget);
-        Some(LiveEvent::Done(result.unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision))))
+        Some(ClientEvent::Done(result.unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision))))
     }
 
     /// What the outcome is to the client. What was written anew for it takes room of its own.
-    fn ended(&mut self, outcome: Outcome) -> Option<LiveEvent> {
+    fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
         let received = match &outcome {
             Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
             Outcome::Failed(_) => std::ptr::null(),
         };
         match self.finish(outcome)? {
-            LiveEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(LiveEvent::Done(
+            ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(ClientEvent::Done(
                 answer
                     .counted(&self.service.budget)
                     .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
             )),
-            event @ (LiveEvent::Done(_) | LiveEvent::Notice(_) | LiveEvent::Question(_)) => Some(event),
+            event @ (ClientEvent::Done(_) | ClientEvent::Notice(_) | ClientEvent::Question(_)) => Some(event),
         }
     }
 
-    fn finish(&mut self, outcome: Outcome) -> Option<LiveEvent> {
+    fn finish(&mut self, outcome: Outcome) -> Option<ClientEvent> {
         let answer = match outcome {
             Outcome::Failed(failure) => return Some(self.fail(&failure)),
             Outcome::Result { raw, .. } if matches!(self.task_way(), Some(TaskWay::Named { .. })) => {
@@ -475,18 +475,18 @@ impl LiveCall {
             }
         };
         self.end();
-        Some(LiveEvent::Done(answer))
+        Some(ClientEvent::Done(answer))
     }
 
     /// Asks a legacy client what the server wants to know. `None` when the call can go on upstream, or was not asked at all.
-    async fn talk(&mut self) -> Option<LiveEvent> {
+    async fn talk(&mut self) -> Option<ClientEvent> {
         let (dialogue, _) = self.dialogue.as_mut()?;
         let step = tokio::select! {
             step = dialogue.step() => step,
             () = self.service.giving_up.cancelled() => Step::Over("the gateway is shutting down"),
         };
         match step {
-            Step::Send(question) => Some(LiveEvent::Question(self.service.budget.count(question))),
+            Step::Send(question) => Some(ClientEvent::Question(self.service.budget.count(question))),
             Step::Over(why) => {
                 self.dialogue = None;
                 Some(self.fail(&Failure::new(
@@ -504,7 +504,7 @@ impl LiveCall {
     }
 
     /// Starts to ask a legacy client.
-    fn open_dialogue(&mut self, raw: &RawJson, asker: &Arc<Asker>) -> Result<(), InputError> {
+    fn open_dialogue(&mut self, raw: &RawJson, client_requests: &Arc<ClientRequests>) -> Result<(), InputError> {
         let outgoing = self.kept.take().ok_or(InputError::NotOffered)?;
         let input = self.input.as_mut().ok_or(InputError::NotOffered)?;
         input.round += 1;
@@ -513,17 +513,17 @@ impl LiveCall {
         }
         let wanted = requests(raw, &self.terms())?;
         wanted.declined.iter().for_each(|(_, why)| self.declined(*why));
-        let dialogue = Dialogue::open(wanted, self.revision, asker);
+        let dialogue = Dialogue::open(wanted, self.revision, client_requests);
         self.running = None;
         self.dialogue = Some((Box::new(dialogue), outgoing));
         Ok(())
     }
 
     /// Passes a request for input on, bound to this caller and this call.
-    fn ask(&mut self, raw: &RawJson) -> Option<LiveEvent> {
+    fn ask(&mut self, raw: &RawJson) -> Option<ClientEvent> {
         let method = self.labels.method;
-        if let Some(asker) = self.input.as_ref().and_then(|input| input.asker.clone()) {
-            return match self.open_dialogue(raw, &asker) {
+        if let Some(client_requests) = self.input.as_ref().and_then(|input| input.client_requests.clone()) {
+            return match self.open_dialogue(raw, &client_requests) {
                 Ok(()) => None,
                 Err(why) => Some(self.misasked(why)),
             };
@@ -543,7 +543,7 @@ impl LiveCall {
             Ok(result) => {
                 self.count(OutcomeLabel::InputRequired);
                 self.end();
-                Some(LiveEvent::Done(Answer::ok(result)))
+                Some(ClientEvent::Done(Answer::ok(result)))
             }
             Err(why) if why.is_declined() => {
                 self.declined(why);
@@ -571,12 +571,12 @@ impl LiveCall {
     }
 
     /// The server asked what it must not ask.
-    fn misasked(&mut self, why: InputError) -> LiveEvent {
+    fn misasked(&mut self, why: InputError) -> ClientEvent {
         self.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
     }
 
-    fn fail(&mut self, failure: &Failure) -> LiveEvent {
+    fn fail(&mut self, failure: &Failure) -> ClientEvent {
         let outcome = match failure.reason {
             Reason::UpstreamDown | Reason::ShuttingDown => OutcomeLabel::UpstreamDown,
             Reason::UpstreamCrashed => OutcomeLabel::Crashed,
@@ -596,7 +596,7 @@ impl LiveCall {
         } else {
             refused(failure, &self.labels, self.revision)
         };
-        LiveEvent::Done(answer)
+        ClientEvent::Done(answer)
     }
 
     /// Counts and records the end of the call.
@@ -640,11 +640,11 @@ impl LiveCall {
         // Whatever is asked from here on would reach nobody.
         self.input = None;
         let tasks = self.service.tasks.clone();
-        tasks.spawn("detached call", async move { while !matches!(self.next().await, LiveEvent::Done(_)) {} });
+        tasks.spawn("detached call", async move { while !matches!(self.next().await, ClientEvent::Done(_)) {} });
     }
 }
 
-impl Drop for LiveCall {
+impl Drop for Call {
     fn drop(&mut self) {
         if !self.done {
             self.count(OutcomeLabel::Cancelled);

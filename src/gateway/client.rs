@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::gateway::question::client_requests::Asker;
+use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
 use crate::gateway::watched::Subscriptions;
 use crate::mcp::input::Kinds;
@@ -24,7 +24,7 @@ pub(crate) struct ClientContext {
     /// It is on this machine: an address on loopback is the same place to it.
     pub(crate) is_here: bool,
     /// How a legacy client is asked, where it can be.
-    pub(crate) asker: Option<Arc<Asker>>,
+    pub(crate) client_requests: Option<Arc<ClientRequests>>,
     /// The log level of a legacy session.
     pub(crate) log: Option<Arc<LogSwitch>>,
     /// What a legacy client watches.
@@ -42,7 +42,7 @@ impl ClientContext {
             revision,
             offered: Kinds::default(),
             is_here: false,
-            asker: None,
+            client_requests: None,
             log: None,
             watched: None,
             tag: None,

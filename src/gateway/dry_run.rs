@@ -19,7 +19,7 @@ use crate::wire::raw::RawJson;
 
 /// A call that nobody makes.
 #[derive(Debug)]
-pub(crate) struct Trial<'a> {
+pub(crate) struct DryRun<'a> {
     pub(crate) caller: &'a str,
     pub(crate) profile: Option<&'a str>,
     pub(crate) list: List,
@@ -64,20 +64,20 @@ struct Found {
 ///
 /// # Errors
 /// A sentence when there is no such profile or no such name.
-pub(crate) fn decide_once(config: &Config, store: Option<&Store>, trial: &Trial<'_>) -> Result<Verdict, String> {
+pub(crate) fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<Verdict, String> {
     let policy = Policy::build(&config.policy)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-    let found = find(config, store, trial)?;
-    let kind = crate::gateway::snapshot::kind(trial.list);
+    let found = find(config, store, dry_run)?;
+    let kind = crate::gateway::snapshot::kind(dry_run.list);
     let rules = policy.item_rules(kind, &found.upstream, &found.canonical);
     let facts = Facts {
-        caller: trial.caller,
-        profile: trial.profile.unwrap_or_default(),
+        caller: dry_run.caller,
+        profile: dry_run.profile.unwrap_or_default(),
         upstream: &found.upstream,
         canonical: &found.canonical,
         kind,
         annotations: found.annotations,
-        arguments: trial.arguments.as_ref().filter(|_| kind != Kind::Resource),
+        arguments: dry_run.arguments.as_ref().filter(|_| kind != Kind::Resource),
     };
     let now = clock::uptime();
     let once = |limiter: &Limiter| decide(&policy, &rules, &facts, &|_, _| None, limiter, now);
@@ -88,7 +88,7 @@ pub(crate) fn decide_once(config: &Config, store: Option<&Store>, trial: &Trial<
         Decision::Deny { rule, hidden } => ("deny", rule, None, hidden),
         Decision::Limit { limit, .. } => ("limit", limit, None, false),
     };
-    let took = (trial.repeat > 0).then(|| median_time(trial.repeat, &|| drop(once(&limiter))));
+    let took = (dry_run.repeat > 0).then(|| median_time(dry_run.repeat, &|| drop(once(&limiter))));
     let rules = considered(&policy, &rules, &facts);
     let Found { upstream, canonical, annotations, known } = found;
     let need = need.map(Evidence::as_str);
@@ -121,8 +121,8 @@ fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn find(config: &Config, store: Option<&Store>, trial: &Trial<'_>) -> Result<Found, String> {
-    let profile = trial.profile.map(|name| {
+fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<Found, String> {
+    let profile = dry_run.profile.map(|name| {
         let profile = config.profiles.iter().find(|profile| profile.name == name);
         profile.ok_or_else(|| format!("there is no profile `{name}`"))
     });
@@ -133,9 +133,9 @@ fn find(config: &Config, store: Option<&Store>, trial: &Trial<'_>) -> Result<Fou
         .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.launch_identity())?.inventory)))
         .collect();
     let catalog = catalog(config, profile, &inventories)?;
-    let named = catalog.entries().iter().filter(|entry| entry.list == trial.list);
-    let exact = || named.clone().find(|entry| *entry.canonical == *trial.name);
-    let by_name = || catalog.entry(catalog.find(trial.list, trial.name)?);
+    let named = catalog.entries().iter().filter(|entry| entry.list == dry_run.list);
+    let exact = || named.clone().find(|entry| *entry.canonical == *dry_run.name);
+    let by_name = || catalog.entry(catalog.find(dry_run.list, dry_run.name)?);
     if let Some(entry) = by_name().or_else(exact) {
         return Ok(Found {
             upstream: entry.upstream_name.to_string(),
@@ -144,31 +144,34 @@ fn find(config: &Config, store: Option<&Store>, trial: &Trial<'_>) -> Result<Fou
             known: true,
         });
     }
-    if trial.list == List::Resources
-        && let Some(entry) = catalog.find_template(trial.name).and_then(|at| catalog.entry(at))
+    if dry_run.list == List::Resources
+        && let Some(entry) = catalog.find_template(dry_run.name).and_then(|at| catalog.entry(at))
     {
         let (upstream, annotations) = (entry.upstream_name.to_string(), entry.annotations);
-        let uri = trial.name.strip_prefix(&format!("{upstream}+")).unwrap_or(trial.name);
+        let uri = dry_run.name.strip_prefix(&format!("{upstream}+")).unwrap_or(dry_run.name);
         let canonical = format!("{upstream}+{uri}");
         return Ok(Found { upstream, canonical, annotations, known: true });
     }
-    unseen(config, trial)
+    unseen(config, dry_run)
 }
 
 /// An item by its canonical name alone: its upstream has not been heard of, or did not offer it.
-fn unseen(config: &Config, trial: &Trial<'_>) -> Result<Found, String> {
-    let between = if trial.list == List::Resources { "+" } else { "__" };
+fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Found, String> {
+    let between = if dry_run.list == List::Resources { "+" } else { "__" };
     let owner = config.upstreams.iter().find_map(|upstream| {
-        let rest = trial.name.strip_prefix(upstream.name.as_str())?.strip_prefix(between)?;
+        let rest = dry_run.name.strip_prefix(upstream.name.as_str())?.strip_prefix(between)?;
         (!rest.is_empty()).then_some((upstream, rest))
     });
     let (upstream, original) = owner.ok_or_else(|| {
         let example = config.upstreams.first().map_or("files", |upstream| upstream.name.as_str());
-        format!("`{}` is no item that was offered last; write a canonical name such as {example}{between}x", trial.name)
+        format!(
+            "`{}` is no item that was offered last; write a canonical name such as {example}{between}x",
+            dry_run.name
+        )
     })?;
     let annotations = Annotator::build(upstream.trust, &upstream.annotations)?.annotate(original, &Hints::default());
-    let annotations = if trial.list == List::Tools { annotations } else { Annotations::ASSUMED };
-    Ok(Found { upstream: upstream.name.to_string(), canonical: trial.name.to_owned(), annotations, known: false })
+    let annotations = if dry_run.list == List::Tools { annotations } else { Annotations::ASSUMED };
+    Ok(Found { upstream: upstream.name.to_string(), canonical: dry_run.name.to_owned(), annotations, known: false })
 }
 
 /// The catalog of a view, made of what the upstreams offered last.

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::policy::Lease;
 use crate::policy::consent::Grant;
-use crate::store::approvals::Ledger;
+use crate::store::approvals::Approvals;
 use crate::store::audit::Recorded;
 use crate::store::leases::Leases;
 
@@ -22,12 +22,12 @@ pub(crate) struct Gate {
 impl Gate {
     /// `None` where there is nothing to wait for.
     pub(crate) fn new(
-        ledger: &Arc<Ledger>,
+        approvals: &Arc<Approvals>,
         recorded: Recorded,
         grant: Option<&Arc<Grant>>,
         lease: Option<(Leases, Lease)>,
     ) -> Option<Self> {
-        let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(ledger), Arc::clone(grant)));
+        let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(approvals), Arc::clone(grant)));
         if once.is_none() && lease.is_none() && matches!(recorded, Recorded::Accepted) {
             return None;
         }
@@ -47,9 +47,9 @@ impl Gate {
             if let Some(grant) = used {
                 grant.set_recorded();
             }
-            if let Some((ledger, grant)) = once {
+            if let Some((approvals, grant)) = once {
                 // After the record: a consent is not used up by a call that is refused for want of space.
-                let consumed = ledger.consume(&grant).await;
+                let consumed = approvals.consume(&grant).await;
                 consumed
                     .map_err(|_| refuse("The approval of this call was used already, or its use could not be kept."))?;
             }

@@ -18,7 +18,7 @@ pub(crate) enum Good {
 
 /// The most of each that one caller may hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ShareLimits {
+pub(crate) struct QuotaLimits {
     pub(crate) connections: usize,
     pub(crate) calls: usize,
     pub(crate) streams: usize,
@@ -26,8 +26,8 @@ pub(crate) struct ShareLimits {
 
 /// What every caller holds. The table is bounded by the configured callers.
 #[derive(Debug)]
-pub(crate) struct Shares {
-    limits: ShareLimits,
+pub(crate) struct Quota {
+    limits: QuotaLimits,
     held: Mutex<HashMap<Arc<str>, Arc<Held>>>,
 }
 
@@ -60,8 +60,8 @@ impl Drop for Place {
     }
 }
 
-impl Shares {
-    pub(crate) fn new(limits: ShareLimits) -> Self {
+impl Quota {
+    pub(crate) fn new(limits: QuotaLimits) -> Self {
         Self { limits, held: Mutex::default() }
     }
 
@@ -91,21 +91,21 @@ mod tests {
 
     #[test]
     fn a_caller_gets_its_share_and_no_more() {
-        let shares = Shares::new(ShareLimits { connections: 1, calls: 2, streams: 1 });
+        let quota = Quota::new(QuotaLimits { connections: 1, calls: 2, streams: 1 });
         let (ci, dev) = (Arc::from("ci"), Arc::from("dev"));
-        let first = shares.take(&ci, Good::Call);
-        let second = shares.take(&ci, Good::Call);
+        let first = quota.take(&ci, Good::Call);
+        let second = quota.take(&ci, Good::Call);
         assert!(first.is_some() && second.is_some());
-        assert!(shares.take(&ci, Good::Call).is_none());
-        assert!(shares.take(&ci, Good::Stream).is_some());
-        assert!(shares.take(&dev, Good::Call).is_some());
+        assert!(quota.take(&ci, Good::Call).is_none());
+        assert!(quota.take(&ci, Good::Stream).is_some());
+        assert!(quota.take(&dev, Good::Call).is_some());
         drop(first);
-        assert!(shares.take(&ci, Good::Call).is_some());
+        assert!(quota.take(&ci, Good::Call).is_some());
     }
 
     #[test]
     fn the_local_user_has_no_share() {
-        let shares = Shares::new(ShareLimits { connections: 0, calls: 0, streams: 0 });
-        assert!(shares.take(&Arc::from(LOCAL), Good::Call).is_some());
+        let quota = Quota::new(QuotaLimits { connections: 0, calls: 0, streams: 0 });
+        assert!(quota.take(&Arc::from(LOCAL), Good::Call).is_some());
     }
 }

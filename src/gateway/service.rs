@@ -23,13 +23,13 @@ use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
 use crate::gateway::gate::Gate;
-use crate::gateway::quota::Shares;
+use crate::gateway::quota::Quota;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
 use crate::mcp::elicitation::Own;
 use crate::mcp::method::List;
 use crate::policy::{self, Decision, Event, Facts, Permit, Record};
-use crate::store::approvals::Ledger;
+use crate::store::approvals::Approvals;
 use crate::store::audit::Audit;
 use crate::store::leases::{Leases, limited};
 use crate::store::recent::Recent;
@@ -59,7 +59,7 @@ pub(crate) struct Service {
     pub(crate) task_ids: TaskKey,
     pub(crate) parks: Parks,
     /// Grants and open prompts.
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) approvals: Arc<Approvals>,
     /// What calls use of their limits, on disk.
     pub(crate) leases: Leases,
     /// Calls in flight, of all callers.
@@ -72,7 +72,7 @@ pub(crate) struct Service {
     /// Longest result that a client is sent, in bytes.
     pub(crate) max_result_bytes: usize,
     pub(crate) budget: Arc<Budget>,
-    pub(crate) shares: Shares,
+    pub(crate) quota: Quota,
     pub(crate) admission: Admission,
     pub(crate) calls: AtomicU64,
     /// Calls that were answered as if their item did not exist.
@@ -206,7 +206,7 @@ impl Service {
         match decision {
             Decision::Allow(permit) => {
                 let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
-                let gate = Gate::new(&self.ledger, recorded, permit.grant(), lease);
+                let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease);
                 Ok((permit, gate))
             }
             Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),

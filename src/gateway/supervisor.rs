@@ -30,7 +30,7 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::context::{Context, News, Report};
 use crate::upstream::handle::Handle;
 use crate::upstream::link::LinkState;
-use crate::upstream::spawner::{Intake, Nursery};
+use crate::upstream::spawner::{Intake, Spawner};
 
 mod pinned;
 
@@ -201,7 +201,7 @@ impl Supervisor {
         let metrics = self.parts.metrics.upstream(spec.name.as_str());
         let name = spec.name.clone();
         let stop = self.stop.child_token();
-        let nursery = Nursery {
+        let spawner = Spawner {
             stop: stop.clone(),
             tasks: self.actors.clone(),
             http: self.parts.http.clone(),
@@ -210,14 +210,14 @@ impl Supervisor {
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
         };
         // Before its remembered items are shown; the actor asks again and says why where it may not start.
-        drop(nursery.gate.pass(&spec));
-        let gate = Arc::clone(&nursery.gate);
-        let handle = Arc::new(Handle::new(spec, metrics, nursery.clone(), actor::open));
+        drop(spawner.gate.pass(&spec));
+        let gate = Arc::clone(&spawner.gate);
+        let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), actor::open));
         let context = Context {
             handle: Arc::clone(&handle),
             lane: Arc::clone(&handle.main),
             reports: Some(self.reports.clone()),
-            nursery,
+            spawner,
             remembered: remembered.as_ref().and_then(|r| r.hint),
         };
         self.actors.spawn("upstream", actor::run(context));

@@ -14,9 +14,9 @@ use hyper::body::Incoming;
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::gateway::answer::{Answer, not_found};
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::call::LiveEvent;
+use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
-use crate::gateway::question::client_requests::Asker;
+use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Good;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
@@ -197,7 +197,7 @@ impl Asked<'_> {
             return answer(not_found(&request.method, revision.era()));
         }
         if method == Method::Listen {
-            let Some(place) = self.front.service.shares.take(&self.caller, Good::Stream) else {
+            let Some(place) = self.front.service.quota.take(&self.caller, Good::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
             };
             return modern::listen(self.front, &client, &request, &params.object, place);
@@ -233,7 +233,7 @@ impl Asked<'_> {
         let client = ClientContext {
             offered: capabilities.map(|raw| Kinds::of(Some(raw))).unwrap_or_default(),
             is_here: self.seat.is_here(self.headers),
-            asker: Asker::new(capabilities),
+            client_requests: ClientRequests::new(capabilities),
             log: Some(Arc::default()),
             watched: Some(Arc::default()),
             tag: Some(ClientTag::new()),
@@ -280,7 +280,7 @@ impl Asked<'_> {
                 self.front.settled().await;
                 let mut client = session.client.clone();
                 // A question needs a stream.
-                client.asker = client.asker.filter(|_| self.accepts_events);
+                client.client_requests = client.client_requests.filter(|_| self.accepts_events);
                 self.serve(&client, request, params, Some(session)).await
             }
             Err(response) => *response,
@@ -350,8 +350,8 @@ impl Asked<'_> {
         match self.session_of_header() {
             Err(refused) => *refused,
             Ok(session) => {
-                if let Some(asker) = &session.client.asker {
-                    asker.answered(response);
+                if let Some(client_requests) = &session.client.client_requests {
+                    client_requests.answered(response);
                 }
                 reply::accepted()
             }
@@ -402,13 +402,13 @@ impl Asked<'_> {
 
     async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Pieces {
         let id = request.id.raw().clone();
-        let client = ClientContext { asker: None, ..session.client.clone() };
+        let client = ClientContext { client_requests: None, ..session.client.clone() };
         let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
             Handled::Answer(answer) => answer,
             Handled::Later(answer) => answer.await,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
             Handled::Call(mut call) => loop {
-                if let LiveEvent::Done(answer) = Box::pin(call.next()).await {
+                if let ClientEvent::Done(answer) = Box::pin(call.next()).await {
                     break answer;
                 }
             },
@@ -447,7 +447,7 @@ impl Asked<'_> {
             let text = "Accept must allow text/event-stream";
             return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
         }
-        let Some(share) = self.front.service.shares.take(&self.caller, Good::Stream) else {
+        let Some(share) = self.front.service.quota.take(&self.caller, Good::Stream) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
         };
         if let Some(resumed) = self.last_event().and_then(|last| session.streams.resume(last)) {

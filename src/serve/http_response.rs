@@ -9,7 +9,7 @@ use http::Response;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::awaiting_approval::ClientCall;
-use crate::gateway::call::LiveEvent;
+use crate::gateway::call::ClientEvent;
 use crate::gateway::service::Service;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
@@ -54,7 +54,7 @@ pub(crate) struct Conversation {
 }
 
 enum Turn {
-    Event(LiveEvent),
+    Event(ClientEvent),
     Quiet,
     Cancelled,
 }
@@ -69,13 +69,13 @@ impl Conversation {
         let mut quiet = COMMIT_TO_STREAM;
         loop {
             match self.turn(quiet).await {
-                Turn::Event(LiveEvent::Done(answer)) => {
+                Turn::Event(ClientEvent::Done(answer)) => {
                     self.call = None;
                     return reply::answer(self.id.raw(), answer);
                 }
                 Turn::Event(event) if accepts_events && self.is_recorded() => return self.record(service, Some(event)),
                 Turn::Quiet if accepts_events && self.is_recorded() => return self.record(service, None),
-                Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) if accepts_events => {
+                Turn::Event(ClientEvent::Notice(notice) | ClientEvent::Question(notice)) if accepts_events => {
                     let first = Pieces::from(notice).event(None, None);
                     return reply::events(stream::unfold((Some(first), Some(self)), step));
                 }
@@ -83,7 +83,7 @@ impl Conversation {
                     let first = sse::comment("working").into();
                     return reply::events(stream::unfold((Some(first), Some(self)), step));
                 }
-                Turn::Event(LiveEvent::Notice(_) | LiveEvent::Question(_)) => {}
+                Turn::Event(ClientEvent::Notice(_) | ClientEvent::Question(_)) => {}
                 Turn::Quiet => quiet = Duration::from_secs(3600),
                 Turn::Cancelled => {
                     // Withdrawn by the client: there is no answer, and HTTP needs some response.
@@ -99,7 +99,7 @@ impl Conversation {
     }
 
     /// Answers on a stream that can be resumed: a task runs the call to its end, whoever reads.
-    fn record(mut self, service: &Arc<Service>, first: Option<LiveEvent>) -> Response<ReplyBody> {
+    fn record(mut self, service: &Arc<Service>, first: Option<ClientEvent>) -> Response<ReplyBody> {
         let (Some(call), Some(entered)) = (self.call.take(), self.entered.take()) else {
             return reply::events(stream::empty::<Bytes>());
         };
@@ -156,7 +156,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    async fn run(self, mut call: Box<ClientCall>, first: Option<LiveEvent>, draining: CancellationToken) {
+    async fn run(self, mut call: Box<ClientCall>, first: Option<ClientEvent>, draining: CancellationToken) {
         if first.is_some_and(|event| self.write(event)) {
             return;
         }
@@ -175,11 +175,11 @@ impl Recorded {
     }
 
     /// Whether that was the answer.
-    fn write(&self, event: LiveEvent) -> bool {
+    fn write(&self, event: ClientEvent) -> bool {
         let (message, may_be_missed, last) = match event {
-            LiveEvent::Notice(notice) => (notice.into(), true, false),
-            LiveEvent::Question(question) => (question.into(), false, false),
-            LiveEvent::Done(answer) => (Pieces::answer(self.id.raw(), answer), false, true),
+            ClientEvent::Notice(notice) => (notice.into(), true, false),
+            ClientEvent::Question(question) => (question.into(), false, false),
+            ClientEvent::Done(answer) => (Pieces::answer(self.id.raw(), answer), false, true),
         };
         self.entered.session.streams.push(&self.recording, message, may_be_missed);
         last
@@ -203,11 +203,11 @@ async fn step((first, conversation): State) -> Option<(Pieces, State)> {
         return Some((first, (None, Some(conversation))));
     }
     match conversation.turn(conversation.keepalive).await {
-        Turn::Event(LiveEvent::Notice(notice) | LiveEvent::Question(notice)) => {
+        Turn::Event(ClientEvent::Notice(notice) | ClientEvent::Question(notice)) => {
             Some((Pieces::from(notice).event(None, None), (None, Some(conversation))))
         }
         Turn::Quiet => Some((sse::comment("keep-alive").into(), (None, Some(conversation)))),
-        Turn::Event(LiveEvent::Done(answer)) => {
+        Turn::Event(ClientEvent::Done(answer)) => {
             conversation.call = None;
             Some((Pieces::answer(conversation.id.raw(), answer).event(None, None), (None, None)))
         }

@@ -24,9 +24,9 @@ use crate::gateway::admission::OverRate;
 use crate::gateway::answer::{Answer, not_found};
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::call::LiveEvent;
+use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
-use crate::gateway::question::client_requests::Asker;
+use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::service::Service;
 use crate::gateway::watched::Subscriptions;
 use crate::listener::pieces::{Pieces, Queued};
@@ -129,7 +129,7 @@ pub(crate) async fn serve_to(
         in_flight: InFlight::default(),
         listens: Mutex::default(),
         legacy: Mutex::new(None),
-        asker: Mutex::new(None),
+        client_requests: Mutex::new(None),
         log: Arc::default(),
         tag: ClientTag::new(),
         watched: Arc::default(),
@@ -178,7 +178,7 @@ pub(crate) async fn serve_to(
         tasks.join().await;
     }
     tasks.stop();
-    connection.service.ledger.session_ended(connection.tag.number());
+    connection.service.approvals.session_ended(connection.tag.number());
     drop(connection);
     tasks.join().await;
     drop(connected);
@@ -236,7 +236,7 @@ struct Connection {
     /// The revision that `initialize` agreed on.
     legacy: Mutex<Option<Revision>>,
     /// How that client is asked for input.
-    asker: Mutex<Option<Arc<Asker>>>,
+    client_requests: Mutex<Option<Arc<ClientRequests>>>,
     log: Arc<LogSwitch>,
     tag: Arc<ClientTag>,
     watched: Arc<Subscriptions>,
@@ -273,9 +273,9 @@ impl Connection {
                 ControlFlow::Continue(())
             }
             Start::Answer(raw) => {
-                if let Some(asker) = self.asker() {
+                if let Some(client_requests) = self.client_requests() {
                     let outcome = Err(message::error_object(code, text, None));
-                    asker.answered(Response { id: Some(id(raw)), outcome, broken: None });
+                    client_requests.answered(Response { id: Some(id(raw)), outcome, broken: None });
                 }
                 ControlFlow::Continue(())
             }
@@ -321,8 +321,8 @@ impl Connection {
         *self.legacy.lock()
     }
 
-    fn asker(&self) -> Option<Arc<Asker>> {
-        self.asker.lock().clone()
+    fn client_requests(&self) -> Option<Arc<ClientRequests>> {
+        self.client_requests.lock().clone()
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
@@ -353,8 +353,8 @@ impl Connection {
             },
             Ok(Message::Notification(notification)) => self.notification(&notification),
             Ok(Message::Response(response)) => {
-                if let Some(asker) = self.asker() {
-                    asker.answered(response);
+                if let Some(client_requests) = self.client_requests() {
+                    client_requests.answered(response);
                 }
             }
             Err(MessageError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
@@ -410,7 +410,7 @@ impl Connection {
         };
         let revision = Revision::negotiate(&version);
         *self.legacy.lock() = Some(revision);
-        *self.asker.lock() = Asker::new(params.get("capabilities"));
+        *self.client_requests.lock() = ClientRequests::new(params.get("capabilities"));
         self.answer(&request.id, Answer::ok(initialize_result(revision))).await;
     }
 
@@ -438,8 +438,9 @@ impl Connection {
         let mut client = self.client(revision);
         client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
         if revision.era() == Era::Legacy {
-            client.asker = self.asker();
-            client.offered = client.asker.as_ref().map(|asker| asker.offered).unwrap_or_default();
+            client.client_requests = self.client_requests();
+            client.offered =
+                client.client_requests.as_ref().map(|client_requests| client_requests.offered).unwrap_or_default();
             client.log = Some(Arc::clone(&self.log));
             client.watched = Some(Arc::clone(&self.watched));
         }
@@ -478,10 +479,10 @@ impl Connection {
                 () = self.tasks.stop_token().cancelled() => return,
             };
             match event {
-                LiveEvent::Done(answer) => return self.answer(id, answer).await,
-                LiveEvent::Question(question) => self.send(question).await,
+                ClientEvent::Done(answer) => return self.answer(id, answer).await,
+                ClientEvent::Question(question) => self.send(question).await,
                 // A client that does not read misses progress, never an answer.
-                LiveEvent::Notice(notice) => drop(self.out.try_send(Queued::new(notice, &self.service.budget))),
+                ClientEvent::Notice(notice) => drop(self.out.try_send(Queued::new(notice, &self.service.budget))),
             }
         }
     }
@@ -510,7 +511,7 @@ impl Connection {
 
     /// List changes for a legacy client, from `initialized` on.
     async fn tell_changes(&self, revision: Revision) {
-        let offered = self.asker().map(|asker| asker.offered).unwrap_or_default();
+        let offered = self.client_requests().map(|client_requests| client_requests.offered).unwrap_or_default();
         let client = ClientContext { offered, log: Some(Arc::clone(&self.log)), ..self.client(revision) };
         let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
         loop {

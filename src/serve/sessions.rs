@@ -15,7 +15,7 @@ use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::gateway::client::ClientContext;
 use crate::serve::replay::{Kept, Streams};
-use crate::store::approvals::Ledger;
+use crate::store::approvals::Approvals;
 use crate::wire::id::IdKey;
 
 /// One legacy client over HTTP.
@@ -129,12 +129,12 @@ pub(crate) struct Sessions {
     /// Bytes that are kept for clients that resume.
     kept: Arc<Kept>,
     /// Told of each end: what was granted for the session is over.
-    ledger: Option<Arc<Ledger>>,
+    approvals: Option<Arc<Approvals>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(limits: SessionLimits, budget: Arc<Budget>, ledger: Option<Arc<Ledger>>) -> Self {
-        Self { table: Mutex::default(), limits, kept: Kept::new(budget), ledger }
+    pub(crate) fn new(limits: SessionLimits, budget: Arc<Budget>, approvals: Option<Arc<Approvals>>) -> Self {
+        Self { table: Mutex::default(), limits, kept: Kept::new(budget), approvals }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -212,8 +212,8 @@ impl Sessions {
     fn end(&self, session: Option<&Session>) {
         let Some(session) = session else { return };
         session.ended.cancel();
-        if let (Some(ledger), Some(tag)) = (&self.ledger, &session.client.tag) {
-            ledger.session_ended(tag.number());
+        if let (Some(approvals), Some(tag)) = (&self.approvals, &session.client.tag) {
+            approvals.session_ended(tag.number());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The ledger: grants and open prompts, shared by all calls and kept in the database.
+//! Grants and open approvals, shared by all calls and kept in the database.
 //!
 //! One lock guards the desk and every change of the set of grants, one operation at a time; calls read the set without it. What
 //! is said in the database is done on the database's own thread, in order, so whoever stops waiting changes nothing.
@@ -57,9 +57,9 @@ pub(crate) enum Spent {
     NotKept(String),
 }
 
-/// Grants and prompts. Clones are the same ledger.
+/// Grants and open approvals. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct Approvals {
     inner: Arc<Inner>,
 }
 
@@ -98,13 +98,13 @@ struct Open {
     writing: HashMap<Arc<str>, Asked>,
 }
 
-impl Ledger {
-    /// A ledger that keeps nothing.
+impl Approvals {
+    /// Approvals that are kept nowhere.
     pub(crate) fn memory(limits: &Consent) -> Self {
         Self::new(None, limits, Vec::new(), 0)
     }
 
-    /// The ledger of a database. Blocks.
+    /// Those of a database. Blocks.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -15,25 +15,25 @@ use crate::upstream::link::LinkState;
 use crate::upstream::process::Launch;
 use crate::upstream::remote::Remote;
 use crate::upstream::session::Lane;
-use crate::upstream::spawner::Nursery;
+use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
 
 /// Opens a lane of an owner's own.
-pub(crate) fn open(handle: &Arc<Handle>, nursery: &Nursery, lane: &Arc<Lane>) {
+pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
     let context = Context {
         handle: Arc::clone(handle),
         lane: Arc::clone(lane),
         reports: None,
-        nursery: Nursery { stop: nursery.stop.child_token(), ..nursery.clone() },
+        spawner: Spawner { stop: spawner.stop.child_token(), ..spawner.clone() },
         remembered: Some(EraHint::Legacy),
     };
-    nursery.tasks.spawn("lane", run_owned(context));
+    spawner.tasks.spawn("lane", run_owned(context));
 }
 
 /// Serves one life of the upstream.
 async fn serve(context: &Context, hint: EraHint) -> Run {
     let spec = context.handle.spec.load_full();
-    let program = match context.nursery.gate.pass(&spec) {
+    let program = match context.spawner.gate.pass(&spec) {
         Ok(program) => program,
         Err(why) => return Run { why, next: None, served: None },
     };
@@ -52,7 +52,7 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
 
 /// Runs a lane of an owner's own, once: until it fails, or nobody needs it any more.
 async fn run_owned(context: Context) {
-    let (lane, stop) = (&context.lane, context.nursery.stop.clone());
+    let (lane, stop) = (&context.lane, context.spawner.stop.clone());
     let mut serving = Box::pin(serve(&context, EraHint::Legacy));
     let lanes = &context.handle.lanes;
     let unused = async {
@@ -81,7 +81,7 @@ async fn run_owned(context: Context) {
 
 /// Runs an upstream until the context is stopped.
 pub(crate) async fn run(context: Context) {
-    let (handle, lane, stop) = (&context.handle, &context.lane, &context.nursery.stop);
+    let (handle, lane, stop) = (&context.handle, &context.lane, &context.spawner.stop);
     if handle.spec.load().start == Start::Lazy {
         tokio::select! {
             () = lane.wanted.notified() => {}
@@ -129,7 +129,7 @@ pub(crate) async fn run(context: Context) {
         context.report(News::State).await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = context.nursery.gate.reviewed.notified() => {}
+            () = context.spawner.gate.reviewed.notified() => {}
             () = stop.cancelled() => break,
         }
     }

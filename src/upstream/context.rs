@@ -12,7 +12,7 @@ use crate::engine::handshake::{Agreed, EraHint};
 use crate::upstream::handle::Handle;
 use crate::upstream::link::Link;
 use crate::upstream::session::Lane;
-use crate::upstream::spawner::Nursery;
+use crate::upstream::spawner::Spawner;
 
 /// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.
 pub(crate) const PROBE_TIME: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub(crate) struct Context {
     pub(crate) lane: Arc<Lane>,
     /// For the main lane, whose news are the upstream's.
     pub(crate) reports: Option<mpsc::Sender<Report>>,
-    pub(crate) nursery: Nursery,
+    pub(crate) spawner: Spawner,
     /// What the last run of this program learnt of the upstream's era.
     pub(crate) remembered: Option<EraHint>,
 }
@@ -86,5 +86,5 @@ pub(crate) fn ready(context: &Context, agreed: &Agreed) {
 /// Has a server that was started anew told what is watched there.
 pub(crate) fn restore(context: &Context, link: Link) {
     let (handle, lane) = (Arc::clone(&context.handle), Arc::clone(&context.lane));
-    context.nursery.tasks.spawn("restore", async move { lane.news.updates.restore(&handle, &link).await });
+    context.spawner.tasks.spawn("restore", async move { lane.news.updates.restore(&handle, &link).await });
 }

@@ -12,13 +12,13 @@ use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::upstream::context::{Context, News, PROBE_TIME, Run, ready, restore};
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::process::{LastWords, Launch, Process, drain_stderr};
-use crate::upstream::spawner::Nursery;
+use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
 
 /// Starts a child and speaks with it until it ends.
 pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let handle = &context.handle;
-    let Nursery { stop, tasks, .. } = &context.nursery;
+    let Spawner { stop, tasks, .. } = &context.spawner;
     let process = match Process::start(&launch) {
         Ok(process) => process,
         Err(error) => return Run { why: error.to_string(), next: None, served: None },
@@ -50,7 +50,7 @@ pub(crate) async fn converse(
     reader: impl AsyncRead + Unpin,
 ) -> (Ended, Option<Duration>) {
     let (handle, lane) = (&context.handle, &context.lane);
-    let Nursery { stop, intake, .. } = &context.nursery;
+    let Spawner { stop, intake, .. } = &context.spawner;
     let peer = PeerOptions {
         ear: intake.ear(&handle.name),
         hint: start.0,

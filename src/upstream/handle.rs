@@ -23,7 +23,7 @@ use crate::upstream::http::HttpLink;
 use crate::upstream::link::Link;
 use crate::upstream::sent::Sent;
 use crate::upstream::session::{Choice, Lane, LaneUse, Lanes, Wants};
-use crate::upstream::spawner::Nursery;
+use crate::upstream::spawner::Spawner;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawJson;
@@ -32,7 +32,7 @@ use crate::wire::raw::RawJson;
 const SET_LEVEL: Duration = Duration::from_secs(2);
 
 /// Starts what serves a session of an owner's own.
-pub(crate) type Opener = fn(&Arc<Handle>, &Nursery, &Arc<Lane>);
+pub(crate) type Opener = fn(&Arc<Handle>, &Spawner, &Arc<Lane>);
 
 /// Shared by the actor that sets the state and the requests that use it.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Handle {
     pub(crate) spec: ArcSwap<Upstream>,
     pub(crate) main: Arc<Lane>,
     pub(crate) lanes: Lanes,
-    nursery: Nursery,
+    spawner: Spawner,
     opener: Opener,
     slots: Arc<Semaphore>,
     /// Slots that a smaller limit has taken away and calls still hold.
@@ -75,8 +75,8 @@ impl Drop for Slot {
 }
 
 impl Handle {
-    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, nursery: Nursery, opener: Opener) -> Self {
-        let main = Lane::main(spec.name.clone(), nursery.declared(&spec), metrics.clone());
+    pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, spawner: Spawner, opener: Opener) -> Self {
+        let main = Lane::main(spec.name.clone(), spawner.declared(&spec), metrics.clone());
         Self {
             name: spec.name.clone(),
             metrics,
@@ -86,7 +86,7 @@ impl Handle {
             spec: ArcSwap::from_pointee(spec),
             main: Arc::new(main),
             lanes: Lanes::default(),
-            nursery,
+            spawner,
             opener,
             in_flight: AtomicUsize::new(0),
             incarnation: AtomicU64::new(0),
@@ -96,7 +96,7 @@ impl Handle {
 
     /// What consents are bound to besides the definition: the program or address that answers.
     pub(crate) fn launch(&self) -> Digest {
-        self.nursery.gate.digest()
+        self.spawner.gate.digest()
     }
 
     /// Puts changed settings in force; calls in flight keep their places.
@@ -141,7 +141,7 @@ impl Handle {
             Choice::Main => return Ok((self.main.take(), main)),
             Choice::Owned(lane) => lane,
             Choice::New(lane, used) => {
-                (self.opener)(self, &self.nursery, &lane);
+                (self.opener)(self, &self.spawner, &lane);
                 used
             }
         };

@@ -27,7 +27,7 @@ use crate::upstream::http_parts::LinkParts;
 use crate::upstream::initialize::initialize;
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::remote::Remote;
-use crate::upstream::spawner::Nursery;
+use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
@@ -51,7 +51,7 @@ enum Unopened {
 /// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
 pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> Run {
     let (handle, lane) = (&context.handle, &context.lane);
-    let Nursery { stop, tasks, http, intake, .. } = &context.nursery;
+    let Spawner { stop, tasks, http, intake, .. } = &context.spawner;
     let spec = handle.spec.load_full();
     let down = |why: String, served| Run { why, next: None, served };
     let parts = LinkParts {

@@ -37,7 +37,7 @@ impl Remote {
             value.set_sensitive(true);
             fixed.insert(name, value);
         }
-        let prepared = context.nursery.http.prepare(&uri);
+        let prepared = context.spawner.http.prepare(&uri);
         prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
         Ok(Self { url: url.clone(), uri, fixed, may_be_older: *transport == Transport::Auto })
     }

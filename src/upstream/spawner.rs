@@ -35,7 +35,7 @@ impl Intake {
 
 /// What it takes to open a lane.
 #[derive(Clone, Debug)]
-pub(crate) struct Nursery {
+pub(crate) struct Spawner {
     /// Ends with the upstream.
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskGroup,
@@ -47,7 +47,7 @@ pub(crate) struct Nursery {
     pub(crate) gate: Arc<LaunchGate>,
 }
 
-impl Nursery {
+impl Spawner {
     /// What a server is told on the main lane. A process that everybody shares may only ask where everybody is one person.
     pub(crate) fn declared(&self, spec: &Upstream) -> Declared {
         let shared = matches!(spec.target, Target::Stdio { .. })

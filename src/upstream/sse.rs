@@ -53,7 +53,7 @@ pub(crate) async fn serve(context: &Context, remote: &Remote) -> Run {
     let down = |why: String| Run { why, next: None, served: None };
     let opened = tokio::select! {
         opened = tokio::time::timeout(limit, open(context, remote)) => opened,
-        () = context.nursery.stop.cancelled() => return down("stopped".to_owned()),
+        () = context.spawner.stop.cancelled() => return down("stopped".to_owned()),
     };
     let (events, endpoint) = match opened {
         Ok(Ok(opened)) => opened,
@@ -65,10 +65,10 @@ pub(crate) async fn serve(context: &Context, remote: &Remote) -> Run {
     let (reader, writer) = split(near);
     // A server of 2024-11-05 knows `initialize` and nothing else.
     let talk = converse(context, (EraHint::Legacy, left), writer, reader);
-    let max_message_bytes = context.nursery.intake.max_message_bytes;
-    let (client, fixed) = (context.nursery.http.clone(), remote.fixed.clone());
+    let max_message_bytes = context.spawner.intake.max_message_bytes;
+    let (client, fixed) = (context.spawner.http.clone(), remote.fixed.clone());
     // A call ends after its hard limit, and so does what may be said about it.
-    let budget = Arc::clone(&context.nursery.intake.budget);
+    let budget = Arc::clone(&context.spawner.intake.budget);
     let outbox = Outbox { client, endpoint, fixed, patience: spec.call_max + POST_TIME, budget };
     let carry = async move {
         let (lines, messages) = split(far);
@@ -96,7 +96,7 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     *request.uri_mut() = remote.uri.clone();
     request.headers_mut().clone_from(&remote.fixed);
     request.headers_mut().insert(ACCEPT, EVENTS);
-    let response = context.nursery.http.request(request).await.map_err(|error| transport_error(&error).to_string())?;
+    let response = context.spawner.http.request(request).await.map_err(|error| transport_error(&error).to_string())?;
     if response.status() != StatusCode::OK {
         let status = response.status();
         drain(response.into_body()).await;
@@ -108,8 +108,8 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     if let Some(why) = coded(response.headers()) {
         return Err(format!("GET: {why}"));
     }
-    let decoder = SseDecoder::new(context.nursery.intake.max_message_bytes);
-    let room = Room::shared(&context.nursery.intake.budget);
+    let decoder = SseDecoder::new(context.spawner.intake.max_message_bytes);
+    let room = Room::shared(&context.spawner.intake.budget);
     let mut events = Events { body: response.into_body(), decoder, room, next: None };
     loop {
         let event = events.next().await?.map_err(|_| "its endpoint event cannot be read".to_owned())?;

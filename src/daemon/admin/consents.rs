@@ -24,7 +24,7 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> O
 }
 
 async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
-    let rows = gateway.service.ledger.all_prompts().await.map_err(|error| (1, error.to_string()))?;
+    let rows = gateway.service.approvals.all_prompts().await.map_err(|error| (1, error.to_string()))?;
     Ok(json::list("approvals", rows.iter().map(json::prompt)))
 }
 
@@ -33,12 +33,12 @@ async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let id = params.string("id").ok_or_else(|| wrong("`id` is missing"))?;
     let wish = params.string("answer").as_deref().and_then(Wish::parse);
     let wish = wish.ok_or_else(|| wrong("`answer` must be deny, once, session, always or a time such as 8h"))?;
-    let outcome = gateway.service.ledger.operator_answers(&id, wish, by).await.map_err(|why| (1, why))?;
+    let outcome = gateway.service.approvals.operator_answers(&id, wish, by).await.map_err(|why| (1, why))?;
     Ok(object(&[("outcome", &outcome)]))
 }
 
 fn grants(gateway: &Gateway) -> RawJson {
-    let grants = gateway.service.ledger.grants();
+    let grants = gateway.service.approvals.grants();
     let mut rows: Vec<GrantRow> = grants.iter().map(|grant| grant.row()).collect();
     rows.sort_by(|a, b| (a.granted_at, &a.id).cmp(&(b.granted_at, &b.id)));
     json::list("grants", rows.iter().map(json::grant))
@@ -50,7 +50,7 @@ async fn revoke(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, 
     if id.is_some() == all {
         return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
     }
-    let revoked = gateway.service.ledger.revoke(id.as_deref()).await.map_err(|error| (1, error.to_string()))?;
+    let revoked = gateway.service.approvals.revoke(id.as_deref()).await.map_err(|error| (1, error.to_string()))?;
     let mut out = RawObject::default();
     out.set("revoked", RawJson::trusted(revoked.to_string()));
     Ok(out.encode())

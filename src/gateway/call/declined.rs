@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::engine::call::Outgoing;
 use crate::engine::fault::Fault;
 use crate::engine::state::MAX_ROUNDS;
-use crate::gateway::call::LiveCall;
+use crate::gateway::call::Call;
 use crate::mcp::elicitation::Terms;
 use crate::mcp::input::{InputError, InputRequest, declining, pages};
 use crate::wire::code;
@@ -14,7 +14,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Declined questions of one call that are logged.
 const MAX_TOLD: u32 = 8;
 
-impl LiveCall {
+impl Call {
     /// Goes on with the call as if the person had declined every question of this result, so that what a server asks for
     /// beside a forged question profits from nothing. `false` where that cannot be said.
     pub(super) fn decline_all(&mut self, raw: &RawJson) -> bool {

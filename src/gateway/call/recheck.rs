@@ -1,17 +1,17 @@
 //! A last look before a call is sent: whether what was decided about still is what it was.
 
 use crate::engine::call::{Executed, Failure, Reason};
-use crate::gateway::call::{Action, LiveCall};
+use crate::gateway::call::{Action, Call};
 use crate::policy::{AGAIN_RULE, Decision, Facts, decide_again, still_allowed};
 
-impl LiveCall {
+impl Call {
     /// Refuses a call that waited while its item was withdrawn or changed, or while a rule came that denies it.
     pub(super) fn recheck(&self) -> Result<(), Failure> {
         let Action { kind, canonical, definition, arguments, generation } = &self.action;
         let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
         // One for a single call is looked at where it is used up.
         let lasting = self.permit.grant().filter(|grant| !grant.is_once());
-        if lasting.is_some_and(|grant| !self.service.ledger.grants().has(grant)) {
+        if lasting.is_some_and(|grant| !self.service.approvals.grants().has(grant)) {
             return refused("The approval of this call was taken back.");
         }
         if *self.service.generation.borrow() == *generation {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::call::{Deadline, Executed, Failure, Reason};
-use crate::gateway::call::{InFlight, LiveCall, Running, TaskWay};
+use crate::gateway::call::{Call, InFlight, Running, TaskWay};
 use crate::mcp::version::Era;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::Slot;
@@ -13,7 +13,7 @@ use crate::upstream::parked::{ParkId, ended};
 use crate::upstream::task::{Manner, TaskExchange};
 use crate::wire::raw::RawJson;
 
-impl LiveCall {
+impl Call {
     /// Sends the call, as soon as there is a place, a slot and a way for it, and everything is on disk that has to be. Waiting
     /// may be broken off and begun again until it is sent.
     pub(super) async fn start(&mut self) -> Result<(), Failure> {
@@ -52,7 +52,7 @@ impl LiveCall {
         let manner = Manner::of(&link, self.labels.method, entry, self.task_way() == Some(&TaskWay::Passes));
         // What may ask for input may have to go on without the client having been asked.
         let keeps = manner == Manner::Perhaps
-            || self.input.as_ref().is_some_and(|input| input.asker.is_some() || input.offered.any());
+            || self.input.as_ref().is_some_and(|input| input.client_requests.is_some() || input.offered.any());
         self.kept = keeps.then(|| outgoing.clone());
         let exchange = if manner == Manner::Required {
             Exchange::Task(Box::new(TaskExchange::start(

@@ -6,7 +6,7 @@ use crate::base::clock;
 use crate::engine::task_id::TaskName;
 use crate::gateway::answer::Answer;
 use crate::gateway::call::task_way::TaskWay;
-use crate::gateway::call::{LiveCall, LiveEvent};
+use crate::gateway::call::{Call, ClientEvent};
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::InputError;
 use crate::mcp::method::Method;
@@ -18,7 +18,7 @@ use crate::upstream::session::LaneUse;
 use crate::upstream::task::{Manner, TaskExchange, Way, decline_questions};
 use crate::wire::raw::RawJson;
 
-impl LiveCall {
+impl Call {
     pub(super) fn task_way(&self) -> Option<&TaskWay> {
         self.input.as_ref().and_then(|input| input.task.as_ref())
     }
@@ -50,7 +50,7 @@ impl LiveCall {
     }
 
     /// The call has become a task, or asks for input.
-    pub(super) fn became(&mut self, raw: &RawJson) -> Option<LiveEvent> {
+    pub(super) fn became(&mut self, raw: &RawJson) -> Option<ClientEvent> {
         let (Some(task), Some(input)) = (Task::created(raw, false), &self.input) else { return self.ask(raw) };
         let (upstream, item) = (self.handle.name.to_string(), input.item.to_string());
         let name = TaskName { upstream, item, id: task.id.clone() };
@@ -59,7 +59,7 @@ impl LiveCall {
         };
         self.count(OutcomeLabel::Task);
         self.end();
-        Some(LiveEvent::Done(Answer::ok(task.for_caller(&id))))
+        Some(ClientEvent::Done(Answer::ok(task.for_caller(&id))))
     }
 
     /// Answers questions of the client's own task that the client is not shown.
@@ -71,7 +71,7 @@ impl LiveCall {
     }
 
     /// The answer to a request about a task.
-    pub(super) fn about_task(&mut self, raw: &RawJson) -> LiveEvent {
+    pub(super) fn about_task(&mut self, raw: &RawJson) -> ClientEvent {
         let Some(TaskWay::Named { theirs, ours }) = self.task_way() else {
             return self.misasked(InputError::Malformed);
         };
@@ -91,7 +91,7 @@ impl LiveCall {
             Ok(shown) => {
                 self.count(OutcomeLabel::Ok);
                 self.end();
-                LiveEvent::Done(Answer::ok(shown))
+                ClientEvent::Done(Answer::ok(shown))
             }
             Err(why) => self.misasked(why),
         }

@@ -21,7 +21,7 @@ const MAX_OPEN: usize = 64;
 
 /// The questions to one client, and what it can be asked.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct ClientRequests {
     pub(crate) offered: Kinds,
     /// What is declared to servers in this client's name.
     pub(crate) capabilities: RawJson,
@@ -31,13 +31,13 @@ pub(crate) struct Asker {
 
 /// A question that waits for its answer. Dropping it closes it: an answer that comes later is ignored.
 #[derive(Debug)]
-pub(crate) struct Question {
-    asker: Arc<Asker>,
+pub(crate) struct PendingRequest {
+    client_requests: Arc<ClientRequests>,
     id: u64,
     answer: oneshot::Receiver<ClientAnswer>,
 }
 
-impl Asker {
+impl ClientRequests {
     /// For a client with these capabilities; `None` where it can be asked nothing.
     pub(crate) fn new(capabilities: Option<&RawJson>) -> Option<Arc<Self>> {
         let capabilities = about_input(capabilities?)?;
@@ -50,7 +50,7 @@ impl Asker {
     }
 
     /// Opens a question: the message to send, and where the answer will come. `None` when too many are open.
-    pub(crate) fn ask(self: &Arc<Self>, method: &str, params: Option<&RawJson>) -> Option<(Bytes, Question)> {
+    pub(crate) fn ask(self: &Arc<Self>, method: &str, params: Option<&RawJson>) -> Option<(Bytes, PendingRequest)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
@@ -61,7 +61,7 @@ impl Asker {
             open.insert(id, sender);
         }
         let message = encode_request(&RawJson::string(&wire_id(id)), method, params);
-        Some((message, Question { asker: Arc::clone(self), id, answer }))
+        Some((message, PendingRequest { client_requests: Arc::clone(self), id, answer }))
     }
 
     /// Takes a client's response. One to no open question is ignored.
@@ -80,7 +80,7 @@ fn wire_id(id: u64) -> String {
     format!("ask-{id}")
 }
 
-impl Question {
+impl PendingRequest {
     /// The answer; `None` when the client is gone. Cancel-safe.
     pub(crate) async fn answer(&mut self) -> Option<ClientAnswer> {
         (&mut self.answer).await.ok()
@@ -99,9 +99,9 @@ impl Question {
     }
 }
 
-impl Drop for Question {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
-        self.asker.lock().remove(&self.id);
+        self.client_requests.lock().remove(&self.id);
     }
 }
 
@@ -119,25 +119,26 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_reaches_its_question_once() {
-        let asker = Asker::new(Some(&RawJson::trusted(r#"{"elicitation":{},"experimental":{}}"#))).unwrap();
-        assert_eq!(asker.capabilities.text(), r#"{"elicitation":{}}"#);
-        let (message, mut first) = asker.ask("elicitation/create", None).unwrap();
+        let client_requests =
+            ClientRequests::new(Some(&RawJson::trusted(r#"{"elicitation":{},"experimental":{}}"#))).unwrap();
+        assert_eq!(client_requests.capabilities.text(), r#"{"elicitation":{}}"#);
+        let (message, mut first) = client_requests.ask("elicitation/create", None).unwrap();
         assert!(message.starts_with(br#"{"jsonrpc":"2.0","id":"ask-1""#));
-        let (_, second) = asker.ask("roots/list", None).unwrap();
+        let (_, second) = client_requests.ask("roots/list", None).unwrap();
         for stray in [r#""ask-9""#, "1", "\"1\""] {
-            asker.answered(response(stray));
+            client_requests.answered(response(stray));
         }
-        asker.answered(response(r#""ask-1""#));
+        client_requests.answered(response(r#""ask-1""#));
         assert!(matches!(first.answer().await, Some(Ok(_))));
-        asker.answered(response(r#""ask-1""#));
+        client_requests.answered(response(r#""ask-1""#));
         drop(second);
-        assert!(asker.lock().is_empty());
+        assert!(client_requests.lock().is_empty());
     }
 
     #[test]
     fn a_client_without_such_capabilities_is_asked_nothing() {
         for capabilities in [None, Some("{}"), Some(r#"{"experimental":{}}"#)] {
-            assert!(Asker::new(capabilities.map(RawJson::trusted).as_ref()).is_none());
+            assert!(ClientRequests::new(capabilities.map(RawJson::trusted).as_ref()).is_none());
         }
     }
 }

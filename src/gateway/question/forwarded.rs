@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::base::clock;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
-use crate::gateway::question::client_requests::{Asker, Question};
+use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
 use crate::gateway::question::on_stream::PATIENCE;
 use crate::mcp::input::InputRequest;
 use crate::mcp::version::Revision;
@@ -30,7 +30,7 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 struct Relayed {
     request: ServerRequest,
-    question: Question,
+    question: PendingRequest,
     until: Instant,
 }
 
@@ -52,7 +52,7 @@ impl Relay {
     /// Opens a question that was judged; the message for the client. `None` when this client cannot be asked that.
     pub(crate) fn ask(
         &mut self,
-        asker: &Arc<Asker>,
+        client_requests: &Arc<ClientRequests>,
         request: ServerRequest,
         judged: InputRequest,
         revision: Revision,
@@ -62,7 +62,7 @@ impl Relay {
         }
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
         let asked = judged.for_revision(revision, id).ok()?;
-        let (message, question) = asker.ask(&asked.method, asked.params.as_ref())?;
+        let (message, question) = client_requests.ask(&asked.method, asked.params.as_ref())?;
         let now = clock::now();
         self.since.get_or_insert(now);
         self.open.push(Relayed { request, question, until: now + PATIENCE });

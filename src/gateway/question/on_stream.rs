@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
-use crate::gateway::question::client_requests::{Asker, Question};
+use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
 use crate::mcp::input::{InputRequest, Wanted, decline};
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject};
@@ -20,11 +20,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// One round of questions.
 #[derive(Debug)]
 pub(crate) struct Dialogue {
-    asker: Arc<Asker>,
+    client_requests: Arc<ClientRequests>,
     /// The server's state, which goes back to it as it is.
     state: Option<String>,
     waiting: VecDeque<InputRequest>,
-    open: Option<(InputRequest, Question, Instant)>,
+    open: Option<(InputRequest, PendingRequest, Instant)>,
     responses: RawObject,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Step {
 
 impl Dialogue {
     /// Begins with what a server's result asks for. What is declined has its answer already.
-    pub(crate) fn open(wanted: Wanted, revision: Revision, asker: &Arc<Asker>) -> Self {
+    pub(crate) fn open(wanted: Wanted, revision: Revision, client_requests: &Arc<ClientRequests>) -> Self {
         let Wanted { asked, declined, state } = wanted;
         let id = || data_encoding::HEXLOWER.encode(&clock::random::<16>());
         let (mut waiting, mut responses) = (VecDeque::new(), RawObject::default());
@@ -56,7 +56,7 @@ impl Dialogue {
                 Err(_) => responses.set(&key, cancelled()),
             }
         }
-        Self { asker: Arc::clone(asker), state, waiting, open: None, responses }
+        Self { client_requests: Arc::clone(client_requests), state, waiting, open: None, responses }
     }
 
     /// Asks one after the other, which is kinder to a person than all at once. Cancel-safe.
@@ -75,7 +75,7 @@ impl Dialogue {
             let (responses, state) = (self.responses.encode(), self.state.take());
             return Step::Answered { responses, state };
         };
-        let Some((message, question)) = self.asker.ask(&request.method, request.params.as_ref()) else {
+        let Some((message, question)) = self.client_requests.ask(&request.method, request.params.as_ref()) else {
             return Step::Over("the client has too many questions open");
         };
         self.open = Some((request, question, clock::now() + PATIENCE));

@@ -11,7 +11,7 @@ use crate::gateway::answer::CallLabels;
 use crate::gateway::answer::{Answer, label, refused};
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::call::{Action, InputContext, LiveCall, Permitted, TaskWay};
+use crate::gateway::call::{Action, Call, InputContext, Permitted, TaskWay};
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
 use crate::gateway::service::{Refusal, Service};
@@ -76,7 +76,7 @@ impl Service {
         let item = at.and_then(|at| Some((at, view.item(at)?)));
         let handle = item.and_then(|(_, (entry, _))| snapshot.handles.get(entry.upstream).cloned());
         let (Some((at, (entry, _))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
-        let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
+        let Some(share) = self.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let method = outgoing.method;
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
@@ -111,7 +111,7 @@ impl Service {
             offered,
             is_here: client.is_here,
             round: 0,
-            asker: None,
+            client_requests: None,
             parked: None,
             task: Some(TaskWay::Named { theirs: name.id.clone(), ours }),
         });
@@ -139,7 +139,7 @@ impl Service {
             input: Some(input),
             action,
         };
-        Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
+        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), permitted))))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::gateway::answer::CallLabels;
 use crate::gateway::answer::{Answer, label, no_completions, not_found, refused, unroutable};
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::awaiting_approval::{CONSENT_KEY, ClientCall, Request};
-use crate::gateway::call::{Action, InFlight, InputContext, LiveCall, Permitted, TaskWay};
+use crate::gateway::call::{Action, Call, InFlight, InputContext, Permitted, TaskWay};
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
 use crate::gateway::service::{Refusal, Service, decided};
@@ -78,7 +78,7 @@ impl Service {
         if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
             return Handled::Answer(Answer::ok(no_completions(client.revision)));
         }
-        let Some(share) = self.shares.take(&client.caller, Good::Call) else { return Handled::Overloaded };
+        let Some(share) = self.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
         let upstream = entry.upstream_name.as_str();
@@ -134,7 +134,8 @@ impl Service {
         let decision = if matches!(going_on, GoingOn::Permitted) {
             decide_again(&snapshot.policy, rules, &facts)
         } else {
-            let consent = |rule: &Arc<str>, need| self.ledger.grants().claim(&asked(rule, need), self.ledger.wall());
+            let consent =
+                |rule: &Arc<str>, need| self.approvals.grants().claim(&asked(rule, need), self.approvals.wall());
             decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::since_1970())
         };
         if let Decision::Ask { rule, need } = &decision {
@@ -185,7 +186,7 @@ impl Service {
                 generation: snapshot.generation,
             },
         };
-        Handled::Call(Box::new(ClientCall::Permitted(LiveCall::new(Arc::clone(self), permitted))))
+        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), permitted))))
     }
 
     /// Completes what goes upstream by what is known of the client. Returns what the client can be asked for by us, and what it
@@ -208,7 +209,7 @@ impl Service {
         self.withhold(outgoing, snapshot, entry.upstream, client, shows_roots);
         let knows_tasks = facts.kind == Kind::Tool && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
         let passes_tasks = knows_tasks && outgoing.meta.declares(&TASKS);
-        let can_ask = client.asker.is_some() || client.revision.era() == Era::Modern;
+        let can_ask = client.client_requests.is_some() || client.revision.era() == Era::Modern;
         let input = (facts.kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
                 caller: Arc::clone(&client.caller),
@@ -220,7 +221,7 @@ impl Service {
                 offered: Kinds::of(outgoing.capabilities.as_ref()),
                 is_here: client.is_here,
                 round: 0,
-                asker: client.asker.clone(),
+                client_requests: client.client_requests.clone(),
                 parked: None,
                 task: passes_tasks.then_some(TaskWay::Passes),
             })
@@ -234,8 +235,8 @@ impl Service {
 
     /// What the upstream is told of the client: what it can be asked for, and how much it wants to hear.
     fn declare(&self, outgoing: &mut Outgoing, client: &ClientContext) {
-        if let Some(asker) = &client.asker {
-            outgoing.capabilities = Some(asker.capabilities.clone());
+        if let Some(client_requests) = &client.client_requests {
+            outgoing.capabilities = Some(client_requests.capabilities.clone());
         }
         if let Some(log) = &client.log {
             outgoing.log_level = log.get();
@@ -285,7 +286,7 @@ impl Service {
         upstream: &str,
     ) -> Result<GoingOn, RouteError> {
         // Legacy clients were never given a state.
-        let input = input.filter(|input| input.asker.is_none()).ok_or(RouteError::State)?;
+        let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
         let opened = self.states.open(&input.scope(outgoing.method, upstream), &resume.state, clock::uptime());
         let (opened, id) = opened.ok_or(RouteError::State)?;
         input.round = opened.round;

@@ -46,7 +46,7 @@ impl Service {
             need,
             destructive: false,
         };
-        let lasting = self.ledger.grants().lasting(&asked, self.ledger.wall());
+        let lasting = self.approvals.grants().lasting(&asked, self.approvals.wall());
         (!lasting).then(|| (Arc::clone(rule), need))
     }
 

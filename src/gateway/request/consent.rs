@@ -52,11 +52,11 @@ impl Service {
             (true, Era::Modern) => consent.prompt_life.min(ROUND),
             (false, _) => consent.prompt_life,
         };
-        let prompt = match self.ledger.ask_for(asked, shown, life) {
+        let prompt = match self.approvals.ask_for(asked, shown, life) {
             Ok(prompt) => prompt,
             Err(why) => return self.unasked(&request, &why),
         };
-        let message = self.ledger.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
+        let message = self.approvals.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
         let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
         let way = match &url {
             _ if offered.form && need == Evidence::Client => Way::Form,
@@ -65,8 +65,10 @@ impl Service {
         };
         let channel = match (way, era) {
             (Way::None, _) => return self.awaiting(&request, &prompt, &message, url),
-            (Way::Form, Era::Legacy) => request.client.asker.clone().map(Channel::Form),
-            (Way::Page(url), Era::Legacy) => request.client.asker.clone().map(|asker| Channel::Page(asker, url)),
+            (Way::Form, Era::Legacy) => request.client.client_requests.clone().map(Channel::Form),
+            (Way::Page(url), Era::Legacy) => {
+                request.client.client_requests.clone().map(|client_requests| Channel::Page(client_requests, url))
+            }
             (way, Era::Modern) => {
                 let question = match &way {
                     Way::Page(url) => page(&message, url, ""),
@@ -151,7 +153,7 @@ impl Service {
             Refused::Embargo { until } => {
                 let text = "Requests to approve this were dismissed several times, so nobody is asked for a while.";
                 Failure::new(Reason::Denied, Executed::No, text)
-                    .retry_after(Duration::from_secs(until.saturating_sub(self.ledger.wall())))
+                    .retry_after(Duration::from_secs(until.saturating_sub(self.approvals.wall())))
             }
             Refused::OpenAlready(prompt) => {
                 let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::journal::ended;
 use super::mirror::{self, Answered};
-use super::{Ledger, PromptRow, Wish, rows};
+use super::{Approvals, PromptRow, Wish, rows};
 use crate::base::clock;
 use crate::policy::consent::{CannotAnswer, Closed, GrantRow, PromptId, Wall};
 use crate::policy::{Entry, Evidence};
@@ -17,7 +17,7 @@ use crate::store::db::{Db, DbError};
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
-impl Ledger {
+impl Approvals {
     /// The open prompts of all processes that share the store, the oldest first.
     ///
     /// # Errors

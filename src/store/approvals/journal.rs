@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::closed_by::By;
-use super::{Inner, Ledger};
+use super::{Approvals, Inner};
 use crate::policy::consent::{Asked, Closed, Grant, PromptId};
 use crate::policy::{Entry, Event};
 use crate::store::audit::Audit;
 
-impl Ledger {
+impl Approvals {
     /// Has each prompt, answer and revocation from here on recorded.
     pub(crate) fn record_in(&self, audit: Audit) {
         // Told once, by the gateway that has both.

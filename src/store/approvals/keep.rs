@@ -1,4 +1,4 @@
-//! What the ledger does with the database: keeping grants, and looking for what other processes changed.
+//! Grants and open approvals in the database: keeping grants, and looking for what other processes changed.
 //!
 //! Everything about the set of grants is done where the database's thread says that it is on the disk, so that the set follows
 //! the order of the file.
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::closed_by::By;
 use super::mirror::{self, Answered};
 use super::rows::{self, Used};
-use super::{Inner, Ledger, Spent, Wish};
+use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
 use crate::policy::Evidence;
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
@@ -26,7 +26,7 @@ const LATER: Duration = Duration::from_secs(2);
 /// How often uses and the time are written.
 const SETTLE: Duration = Duration::from_secs(60);
 
-impl Ledger {
+impl Approvals {
     /// Writes a grant, then puts it in force and closes its prompt.
     pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>) -> Result<Closed, CannotAnswer> {
         let Some(db) = &self.inner.db else { return Err(CannotAnswer::Unknown) };

@@ -28,33 +28,33 @@ fn limits() -> Consent {
     Consent { per_minute: 100, ..Consent::default() }
 }
 
-fn kept(dir: &tempfile::TempDir) -> Ledger {
-    Ledger::open(Db::open(dir.path()).unwrap(), &limits()).unwrap()
+fn kept(dir: &tempfile::TempDir) -> Approvals {
+    Approvals::open(Db::open(dir.path()).unwrap(), &limits()).unwrap()
 }
 
-async fn allow(ledger: &Ledger, asked: &Asked, lifetime: Lifetime) -> Closed {
-    let id = ledger.ask(asked.clone(), shown()).unwrap();
-    ledger.answer(&id, Answer::Allow(lifetime), Evidence::Operator, "uid:1").await.unwrap()
+async fn allow(approvals: &Approvals, asked: &Asked, lifetime: Lifetime) -> Closed {
+    let id = approvals.ask(asked.clone(), shown()).unwrap();
+    approvals.answer(&id, Answer::Allow(lifetime), Evidence::Operator, "uid:1").await.unwrap()
 }
 
 #[tokio::test]
 async fn a_grant_outlives_the_process_except_that_of_a_session() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = kept(&dir);
-    let until = ledger.wall() + 3600;
+    let approvals = kept(&dir);
+    let until = approvals.wall() + 3600;
     for (item, lifetime) in [
         ("fx__once", Lifetime::Once),
         ("fx__session", Lifetime::Session),
         ("fx__until", Lifetime::Until(until)),
         ("fx__always", Lifetime::UntilChanged),
     ] {
-        assert_eq!(allow(&ledger, &asked("ci", item, "{}"), lifetime).await, Closed::Granted);
-        assert!(ledger.grants().claim(&asked("ci", item, "{}"), ledger.wall()).is_some(), "{item}");
+        assert_eq!(allow(&approvals, &asked("ci", item, "{}"), lifetime).await, Closed::Granted);
+        assert!(approvals.grants().claim(&asked("ci", item, "{}"), approvals.wall()).is_some(), "{item}");
     }
-    drop(ledger);
-    let ledger = kept(&dir);
+    drop(approvals);
+    let approvals = kept(&dir);
     for (item, lives) in [("fx__once", true), ("fx__session", false), ("fx__until", true), ("fx__always", true)] {
-        let claimed = ledger.grants().claim(&asked("ci", item, "{}"), ledger.wall());
+        let claimed = approvals.grants().claim(&asked("ci", item, "{}"), approvals.wall());
         assert_eq!(claimed.is_some(), lives, "{item}");
     }
 }
@@ -71,93 +71,93 @@ async fn a_once_grant_is_consumed_once_over_processes_and_restarts() {
     let outcomes = tokio::join!(one.consume(&first), other.consume(&second));
     assert!(outcomes.0.is_ok() != outcomes.1.is_ok(), "{outcomes:?}");
     assert_eq!(one.consume(&first).await, Err(Spent::Already));
-    for ledger in [one, other, kept(&dir)] {
-        assert!(ledger.grants().claim(&action, ledger.wall()).is_none());
+    for approvals in [one, other, kept(&dir)] {
+        assert!(approvals.grants().claim(&action, approvals.wall()).is_none());
     }
 }
 
 #[tokio::test]
 async fn arguments_swapped_between_consent_and_retry_are_refused() {
-    let ledger = Ledger::memory(&limits());
-    allow(&ledger, &asked("ci", "fx__pay", r#"{"to":"a"}"#), Lifetime::Once).await;
+    let approvals = Approvals::memory(&limits());
+    allow(&approvals, &asked("ci", "fx__pay", r#"{"to":"a"}"#), Lifetime::Once).await;
     let swapped = asked("ci", "fx__pay", r#"{"to":"b"}"#);
-    assert!(ledger.grants().claim(&swapped, ledger.wall()).is_none());
-    assert!(ledger.grants().claim(&asked("ci", "fx__pay", r#"{"to":"a"}"#), ledger.wall()).is_some());
+    assert!(approvals.grants().claim(&swapped, approvals.wall()).is_none());
+    assert!(approvals.grants().claim(&asked("ci", "fx__pay", r#"{"to":"a"}"#), approvals.wall()).is_some());
 }
 
 #[tokio::test]
 async fn whoever_waits_for_a_prompt_learns_how_it_ended() {
-    let ledger = Ledger::memory(&limits());
+    let approvals = Approvals::memory(&limits());
     let cases = [
         (Answer::Allow(Lifetime::Once), Closed::Granted),
         (Answer::Deny, Closed::Denied),
         (Answer::Dismiss, Closed::Dismissed),
     ];
     for (n, (answer, closed)) in cases.into_iter().enumerate() {
-        let id = ledger.ask(asked("ci", &format!("fx__{n}"), "{}"), shown()).unwrap();
-        let answering = ledger.answer(&id, answer, Evidence::Page, "page");
-        let (settled, answered) = tokio::join!(ledger.settled(&id), answering);
+        let id = approvals.ask(asked("ci", &format!("fx__{n}"), "{}"), shown()).unwrap();
+        let answering = approvals.answer(&id, answer, Evidence::Page, "page");
+        let (settled, answered) = tokio::join!(approvals.settled(&id), answering);
         assert_eq!((settled, answered), (closed, Ok(closed)));
-        assert_eq!(ledger.settled(&id).await, closed, "also afterwards");
-        assert_eq!(ledger.answer(&id, answer, Evidence::Page, "page").await, Err(CannotAnswer::Unknown));
+        assert_eq!(approvals.settled(&id).await, closed, "also afterwards");
+        assert_eq!(approvals.answer(&id, answer, Evidence::Page, "page").await, Err(CannotAnswer::Unknown));
     }
-    assert_eq!(ledger.settled(&PromptId::new([0; 16])).await, Closed::Superseded);
+    assert_eq!(approvals.settled(&PromptId::new([0; 16])).await, Closed::Superseded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_nobody_answers_times_out() {
-    let ledger = Ledger::memory(&limits());
-    let id = ledger.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
-    ledger.inner.clock.ahead.store(901, Ordering::Relaxed);
-    assert_eq!(ledger.settled(&id).await, Closed::TimedOut);
-    let late = ledger.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
+    let approvals = Approvals::memory(&limits());
+    let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
+    approvals.inner.clock.ahead.store(901, Ordering::Relaxed);
+    assert_eq!(approvals.settled(&id).await, Closed::TimedOut);
+    let late = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
     assert_eq!(late, Err(CannotAnswer::Unknown));
 }
 
 #[tokio::test]
 async fn a_prompt_whose_call_waits_no_longer_has_timed_out_and_counts_as_a_strike() {
-    let ledger = Ledger::memory(&limits());
+    let approvals = Approvals::memory(&limits());
     let action = asked("ci", "fx__echo", "{}");
     for _ in 0..3 {
-        let id = ledger.ask(action.clone(), shown()).unwrap();
-        ledger.unanswered(&id);
-        ledger.unanswered(&id);
-        assert_eq!(ledger.settled(&id).await, Closed::TimedOut);
-        let late = ledger.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
+        let id = approvals.ask(action.clone(), shown()).unwrap();
+        approvals.unanswered(&id);
+        approvals.unanswered(&id);
+        assert_eq!(approvals.settled(&id).await, Closed::TimedOut);
+        let late = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
         assert_eq!(late, Err(CannotAnswer::Unknown));
     }
-    assert!(matches!(ledger.ask(action, shown()), Err(Refused::Embargo { .. })));
+    assert!(matches!(approvals.ask(action, shown()), Err(Refused::Embargo { .. })));
 }
 
 #[tokio::test]
 async fn what_changed_takes_its_grants_and_prompts_with_it() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = kept(&dir);
+    let approvals = kept(&dir);
     let action = asked("ci", "fx__echo", "{}");
-    allow(&ledger, &action, Lifetime::UntilChanged).await;
-    let id = ledger.ask(asked("dev", "fx__echo", "{}"), shown()).unwrap();
-    ledger.invalidate(|asked| *asked.upstream == *"other");
-    assert_eq!((ledger.grants().len(), ledger.prompts().len()), (1, 1));
-    ledger.invalidate(|asked| *asked.upstream == *"fx");
-    assert_eq!(ledger.settled(&id).await, Closed::Superseded);
-    assert_eq!(ledger.grants().len(), 0);
+    allow(&approvals, &action, Lifetime::UntilChanged).await;
+    let id = approvals.ask(asked("dev", "fx__echo", "{}"), shown()).unwrap();
+    approvals.invalidate(|asked| *asked.upstream == *"other");
+    assert_eq!((approvals.grants().len(), approvals.prompts().len()), (1, 1));
+    approvals.invalidate(|asked| *asked.upstream == *"fx");
+    assert_eq!(approvals.settled(&id).await, Closed::Superseded);
+    assert_eq!(approvals.grants().len(), 0);
     // Jobs are done in order: what was said before this one is on the disk after it.
-    ledger.inner.db.as_ref().unwrap().run(|_| Ok(())).await.unwrap();
-    drop(ledger);
+    approvals.inner.db.as_ref().unwrap().run(|_| Ok(())).await.unwrap();
+    drop(approvals);
     assert_eq!(kept(&dir).grants().len(), 0, "nor does it come back");
 }
 
 #[tokio::test]
 async fn a_grant_that_is_revoked_while_it_is_written_is_none() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = kept(&dir);
-    let id = ledger.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
-    let answering = ledger.answer(&id, Answer::Allow(Lifetime::UntilChanged), Evidence::Operator, "uid:1");
-    let changing = async { ledger.invalidate(|_| true) };
+    let approvals = kept(&dir);
+    let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
+    let answering = approvals.answer(&id, Answer::Allow(Lifetime::UntilChanged), Evidence::Operator, "uid:1");
+    let changing = async { approvals.invalidate(|_| true) };
     let (closed, ()) = tokio::join!(biased; answering, changing);
     assert_eq!(closed, Ok(Closed::Superseded));
-    assert_eq!(ledger.settled(&id).await, Closed::Superseded);
-    drop(ledger);
+    assert_eq!(approvals.settled(&id).await, Closed::Superseded);
+    drop(approvals);
     assert_eq!(kept(&dir).grants().len(), 0);
 }
 
@@ -181,73 +181,73 @@ async fn revoked_grants_are_gone_here_elsewhere_and_afterwards() {
 
 #[tokio::test]
 async fn a_session_takes_its_grants_with_it() {
-    let ledger = Ledger::memory(&limits());
+    let approvals = Approvals::memory(&limits());
     let action = asked("ci", "fx__echo", "{}");
-    allow(&ledger, &action, Lifetime::Session).await;
-    let id = ledger.ask(asked("ci", "fx__other", "{}"), shown()).unwrap();
-    ledger.session_ended(8);
-    assert!(ledger.grants().claim(&action, ledger.wall()).is_some());
-    ledger.session_ended(7);
-    assert!(ledger.grants().claim(&action, ledger.wall()).is_none());
-    let late = ledger.answer(&id, Answer::Allow(Lifetime::Session), Evidence::Client, "client").await;
+    allow(&approvals, &action, Lifetime::Session).await;
+    let id = approvals.ask(asked("ci", "fx__other", "{}"), shown()).unwrap();
+    approvals.session_ended(8);
+    assert!(approvals.grants().claim(&action, approvals.wall()).is_some());
+    approvals.session_ended(7);
+    assert!(approvals.grants().claim(&action, approvals.wall()).is_none());
+    let late = approvals.answer(&id, Answer::Allow(Lifetime::Session), Evidence::Client, "client").await;
     assert_eq!(late, Err(CannotAnswer::NoSession));
 }
 
 #[tokio::test]
 async fn time_does_not_go_back_over_a_restart_and_unused_grants_are_over() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = kept(&dir);
-    allow(&ledger, &asked("ci", "fx__idle", "{}"), Lifetime::UntilChanged).await;
+    let approvals = kept(&dir);
+    allow(&approvals, &asked("ci", "fx__idle", "{}"), Lifetime::UntilChanged).await;
     let used = asked("ci", "fx__used", "{}");
-    allow(&ledger, &used, Lifetime::UntilChanged).await;
-    ledger.inner.clock.ahead.store(89 * 24 * 3600, Ordering::Relaxed);
-    drop(ledger.grants().claim(&used, ledger.wall()).unwrap().spend());
-    ledger.inner.clock.ahead.store(90 * 24 * 3600, Ordering::Relaxed);
-    ledger.settle().await;
-    let before = ledger.wall();
-    drop(ledger);
-    let ledger = kept(&dir);
-    assert!(ledger.wall() >= before);
-    let left: Vec<_> = ledger.grants().iter().map(|grant| (grant.asked().item.clone(), grant.uses())).collect();
+    allow(&approvals, &used, Lifetime::UntilChanged).await;
+    approvals.inner.clock.ahead.store(89 * 24 * 3600, Ordering::Relaxed);
+    drop(approvals.grants().claim(&used, approvals.wall()).unwrap().spend());
+    approvals.inner.clock.ahead.store(90 * 24 * 3600, Ordering::Relaxed);
+    approvals.settle().await;
+    let before = approvals.wall();
+    drop(approvals);
+    let approvals = kept(&dir);
+    assert!(approvals.wall() >= before);
+    let left: Vec<_> = approvals.grants().iter().map(|grant| (grant.asked().item.clone(), grant.uses())).collect();
     assert_eq!(left, [(Arc::from("fx__used"), 1)]);
 }
 
 #[tokio::test]
 async fn an_answer_that_another_process_left_counts_as_the_operators() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = kept(&dir);
+    let approvals = kept(&dir);
     let action = Asked { need: Evidence::Operator, ..asked("ci", "fx__echo", "{}") };
-    let id = ledger.ask(action.clone(), shown()).unwrap();
+    let id = approvals.ask(action.clone(), shown()).unwrap();
     // Prompts are mirrored in order, so this one is there after this.
-    ledger.settle().await;
+    approvals.settle().await;
     let beside = Db::open(dir.path()).unwrap();
     let listed = beside::prompts(&beside).unwrap();
-    assert_eq!(listed, [PromptRow::from(&ledger.prompt(&id).unwrap())]);
+    assert_eq!(listed, [PromptRow::from(&approvals.prompt(&id).unwrap())]);
     let name = id.to_string();
     let answering = tokio::task::spawn_blocking(move || beside::answer(&beside, &name, Wish::Always, "uid:1"));
     let stop = tokio_util::sync::CancellationToken::new();
-    let (ran, outcome) = tokio::join!(ledger.clone().run(stop.clone()), async {
+    let (ran, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
         let outcome = answering.await.unwrap();
         stop.cancel();
         outcome
     });
     assert_eq!((ran, outcome), ((), Ok("granted".to_owned())));
-    let grant = ledger.grants().claim(&action, ledger.wall()).unwrap().spend();
+    let grant = approvals.grants().claim(&action, approvals.wall()).unwrap().spend();
     assert_eq!((grant.evidence(), &**grant.by()), (Evidence::Operator, "uid:1"));
-    assert_eq!(ledger.all_prompts().await.unwrap(), []);
+    assert_eq!(approvals.all_prompts().await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = kept(&dir);
+    let approvals = kept(&dir);
     let gone = kept(&dir);
     let id = gone.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap().to_string();
     // Written in order, so it is there after this.
     gone.settle().await;
     drop(gone);
-    assert_eq!(ledger.all_prompts().await.unwrap().len(), 1);
-    assert!(ledger.operator_answers(&id, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
-    assert_eq!(ledger.grants().len(), 0);
-    assert!(ledger.operator_answers("nonsense", Wish::Once, "uid:1").await.is_err());
+    assert_eq!(approvals.all_prompts().await.unwrap().len(), 1);
+    assert!(approvals.operator_answers(&id, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
+    assert_eq!(approvals.grants().len(), 0);
+    assert!(approvals.operator_answers("nonsense", Wish::Once, "uid:1").await.is_err());
 }

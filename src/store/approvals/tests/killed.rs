@@ -31,15 +31,15 @@ fn uses_once_grants_until_it_is_killed() {
     let Some(dir) = std::env::var_os(STORE).map(PathBuf::from) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let ledger = Ledger::open(Db::open(&dir).unwrap(), &limits()).unwrap();
+        let approvals = Approvals::open(Db::open(&dir).unwrap(), &limits()).unwrap();
         let mut upstream = OpenOptions::new().append(true).open(dir.join("upstream")).unwrap();
         println!("\n{BEGAN}");
-        let mut actions: Vec<Asked> = ledger.grants().iter().map(|grant| grant.asked().clone()).collect();
+        let mut actions: Vec<Asked> = approvals.grants().iter().map(|grant| grant.asked().clone()).collect();
         actions.sort_by(|a, b| a.item.cmp(&b.item));
         for action in actions {
-            let Some(consented) = ledger.grants().claim(&action, ledger.wall()) else { continue };
+            let Some(consented) = approvals.grants().claim(&action, approvals.wall()) else { continue };
             let grant = consented.spend();
-            if ledger.consume(&grant).await.is_ok() {
+            if approvals.consume(&grant).await.is_ok() {
                 upstream.write_all(format!("{}\n", grant.id()).as_bytes()).unwrap();
             }
         }
