@@ -1,4 +1,4 @@
-//! What every layer of the shell stands on: time, tasks, queues, the byte budget.
+//! Time, tasks, queues and the byte budget, which every layer of the shell uses.
 
 pub(crate) mod budget;
 pub(crate) mod clock;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// What several commands take.
+/// Options that several commands share.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Common {
     /// The configuration file.

@@ -187,12 +187,17 @@ impl TaskExchange {
             Outgoing { body: RawObject::default(), wants_progress: false, log_level: None, ..outgoing.clone() };
         let upstream = way.handle.name.to_string();
         let call = way.handle.call(&way.link, &way.permit, outgoing, headers);
+        let errands = Errands { way, pattern, legacy };
+        Self::new(Some(errands), upstream, terms, wants_progress, Leg::Call(call))
+    }
+
+    fn new(errands: Option<Errands>, upstream: String, terms: Terms, wants_progress: bool, leg: Leg) -> Self {
         Self {
-            errands: Some(Errands { way, pattern, legacy }),
+            errands,
             upstream,
             terms,
             wants_progress,
-            leg: Leg::Call(call),
+            leg,
             running: None,
             poll: Duration::ZERO,
             polls: 0,
@@ -450,21 +455,8 @@ mod tests {
         let asked = |from: usize, to: usize| -> Vec<(String, RawJson)> {
             (from..to).map(|n| (format!("k{n:06}"), form.clone())).collect()
         };
-        let mut task = TaskExchange {
-            errands: None,
-            upstream: "git".to_owned(),
-            terms: Terms::for_tests(Kinds { form: true, ..Kinds::default() }),
-            wants_progress: false,
-            leg: Leg::Ended,
-            running: None,
-            poll: Duration::ZERO,
-            polls: 0,
-            missed: 0,
-            open: Vec::new(),
-            known: HashSet::new(),
-            answers: RawObject::default(),
-            events: VecDeque::new(),
-        };
+        let terms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
+        let mut task = TaskExchange::new(None, "git".to_owned(), terms, false, Leg::Ended);
         assert_eq!(task.questions(asked(0, 100_000)), Err(InputError::Malformed));
         assert!(task.open.is_empty() && task.known.is_empty() && task.events.is_empty());
         assert_eq!(task.questions(asked(0, MAX_QUESTIONS)), Ok(()));

@@ -231,7 +231,7 @@ pub(super) trait Parts {
     fn parts(&self) -> [&str; 3];
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key([Box<str>; 3]);
 
 impl Key {
@@ -283,14 +283,6 @@ impl Hash for Key {
         self.parts().hash(state);
     }
 }
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Key {}
 
 #[cfg(test)]
 mod tests;
