@@ -98,12 +98,12 @@ fn one_clients_cancellation_never_ends_anothers_call_of_the_same_id() {
 
 #[test]
 fn two_sessions_with_the_same_ids_and_tokens_never_see_each_others_answers() {
-    no_crossing(Era::LEGACY, 10_000);
+    no_crossing(Era::LEGACY, 3_000);
 }
 
 #[test]
 fn two_stateless_clients_with_the_same_ids_and_tokens_never_see_each_others_answers() {
-    no_crossing(Era::Modern, 10_000);
+    no_crossing(Era::Modern, 3_000);
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn client_text_never_becomes_a_series() {
     let before = series(&gateway.scrape());
     std::thread::scope(|scope| {
         for seed in 1..=4 {
-            scope.spawn(move || burst(25_000, seed));
+            scope.spawn(move || burst(5_000, seed));
         }
     });
     let after = series(&gateway.scrape());
