@@ -90,8 +90,10 @@ for (const [look, colorScheme, width, height] of LOOKS) {
   const first = await page.evaluate(() => document.activeElement?.textContent);
   if (first !== "Skip to the content") wrong(`the first stop of the keyboard is ${first}`);
   await page.goto(`${base}/approvals/z3n8ytf6b4lqsg2v`);
-  const focused = await page.evaluate(() => document.activeElement?.value);
-  if (focused !== "deny") wrong(`the button with the focus is ${focused}`);
+  // A browser gives the focus with the first frame, which may come after the page has loaded.
+  const focused = () => page.evaluate(() => document.activeElement?.value);
+  await page.waitForFunction(() => document.activeElement?.value === "deny", null, { timeout: 10000 })
+    .catch(async () => wrong(`the button with the focus is ${await focused()}`));
   await page.keyboard.press("Enter");
   await page.waitForURL(`${base}/`);
   await page.getByText("Denied. The call is not made.").first().waitFor();
