@@ -11,6 +11,9 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
+mod label;
+
+pub(crate) use self::label::{MethodLabel, OutcomeLabel};
 use crate::engine::fault::Fault;
 use crate::mcp::voice::Taken;
 use crate::policy::Event;
@@ -31,98 +34,6 @@ const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];
 
 /// What of an upstream was the gateway's, in the order of the members of [`Taken`].
 const RESERVED: [&str; 2] = ["meta", "error"];
-
-/// What was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MethodLabel {
-    ToolsCall,
-    PromptsGet,
-    ResourcesRead,
-    Complete,
-    Other,
-}
-
-impl MethodLabel {
-    const ALL: [Self; 5] = [Self::ToolsCall, Self::PromptsGet, Self::ResourcesRead, Self::Complete, Self::Other];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolsCall => "tools/call",
-            Self::PromptsGet => "prompts/get",
-            Self::ResourcesRead => "resources/read",
-            Self::Complete => "completion/complete",
-            Self::Other => "other",
-        }
-    }
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutcomeLabel {
-    Ok,
-    /// A result with `isError`.
-    ToolError,
-    /// The call goes on when the client has given its input.
-    InputRequired,
-    /// The call goes on as a task, which the client asks after.
-    Task,
-    /// A JSON-RPC error of the upstream.
-    Error,
-    Denied,
-    Limited,
-    /// A person has to agree first.
-    AwaitingApproval,
-    /// It could not be recorded.
-    Unrecorded,
-    Busy,
-    Timeout,
-    Cancelled,
-    UpstreamDown,
-    Crashed,
-    /// The upstream broke the protocol.
-    Protocol,
-}
-
-impl OutcomeLabel {
-    const ALL: [Self; 15] = [
-        Self::Ok,
-        Self::ToolError,
-        Self::InputRequired,
-        Self::Task,
-        Self::Error,
-        Self::Denied,
-        Self::Limited,
-        Self::AwaitingApproval,
-        Self::Unrecorded,
-        Self::Busy,
-        Self::Timeout,
-        Self::Cancelled,
-        Self::UpstreamDown,
-        Self::Crashed,
-        Self::Protocol,
-    ];
-
-    /// Word for metric labels and the audit log.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::ToolError => "tool_error",
-            Self::InputRequired => "input_required",
-            Self::Task => "task",
-            Self::Error => "error",
-            Self::Denied => "denied",
-            Self::Limited => "limited",
-            Self::AwaitingApproval => "awaiting_approval",
-            Self::Unrecorded => "unrecorded",
-            Self::Busy => "busy",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::UpstreamDown => "upstream_down",
-            Self::Crashed => "crashed",
-            Self::Protocol => "protocol_error",
-        }
-    }
-}
 
 /// The registry and everything in it. Clones share it.
 #[derive(Clone, Debug)]
@@ -587,61 +498,4 @@ fn signed(count: usize) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mcp::method::List;
-
-    #[test]
-    fn a_call_is_counted_and_its_time_is_split() -> Result<(), prometheus::Error> {
-        let metrics = Metrics::new()?;
-        let upstream = metrics.upstream("git");
-        upstream.finished(
-            MethodLabel::ToolsCall,
-            OutcomeLabel::Ok,
-            Duration::from_millis(30),
-            Some(Duration::from_millis(20)),
-        );
-        let text = metrics.render();
-        let has = |line: &str| assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
-        has(r#"headend_calls_total{method="tools/call",outcome="ok",upstream="git"} 1"#);
-        has(r#"headend_call_duration_seconds_sum{method="tools/call",upstream="git"} 0.03"#);
-        has(r#"headend_upstream_duration_seconds_sum{method="tools/call",upstream="git"} 0.02"#);
-        has(r#"headend_call_overhead_seconds_sum{upstream="git"} 0.01"#);
-        Ok(())
-    }
-
-    #[test]
-    fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
-        let metrics = Metrics::new()?;
-        let upstream = metrics.upstream("gone");
-        upstream.set_state("ready");
-        upstream.items([1, 2, 3, 4]);
-        upstream.fault(Fault::Garbage);
-        upstream.reserved(Taken { keys: 2, errors: 1 });
-        assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
-        upstream.sent(1);
-        upstream.finished(MethodLabel::Other, OutcomeLabel::Protocol, Duration::ZERO, Some(Duration::ZERO));
-        metrics.forget_upstream("gone");
-        assert!(!metrics.render().contains("gone"), "{}", metrics.render());
-        Ok(())
-    }
-
-    #[test]
-    fn one_state_at_a_time() -> Result<(), prometheus::Error> {
-        let metrics = Metrics::new()?;
-        let upstream = metrics.upstream("a");
-        upstream.set_state("starting");
-        upstream.set_state("ready");
-        let text = metrics.render();
-        let ones: Vec<&str> =
-            text.lines().filter(|l| l.starts_with("headend_upstream_state{") && l.ends_with(" 1")).collect();
-        assert_eq!(ones, [r#"headend_upstream_state{state="ready",upstream="a"} 1"#]);
-        Ok(())
-    }
-
-    #[test]
-    fn kinds_stand_in_the_order_of_the_lists() {
-        let lists = List::ALL.map(|list| format!("{list:?}").trim_end_matches('s').to_lowercase());
-        assert_eq!(lists, KINDS);
-    }
-}
+mod tests;

@@ -1,0 +1,56 @@
+use super::*;
+use crate::mcp::method::List;
+
+#[test]
+fn a_call_is_counted_and_its_time_is_split() -> Result<(), prometheus::Error> {
+    let metrics = Metrics::new()?;
+    let upstream = metrics.upstream("git");
+    upstream.finished(
+        MethodLabel::ToolsCall,
+        OutcomeLabel::Ok,
+        Duration::from_millis(30),
+        Some(Duration::from_millis(20)),
+    );
+    let text = metrics.render();
+    let has = |line: &str| assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+    has(r#"headend_calls_total{method="tools/call",outcome="ok",upstream="git"} 1"#);
+    has(r#"headend_call_duration_seconds_sum{method="tools/call",upstream="git"} 0.03"#);
+    has(r#"headend_upstream_duration_seconds_sum{method="tools/call",upstream="git"} 0.02"#);
+    has(r#"headend_call_overhead_seconds_sum{upstream="git"} 0.01"#);
+    Ok(())
+}
+
+#[test]
+fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
+    let metrics = Metrics::new()?;
+    let upstream = metrics.upstream("gone");
+    upstream.set_state("ready");
+    upstream.items([1, 2, 3, 4]);
+    upstream.fault(Fault::Garbage);
+    upstream.reserved(Taken { keys: 2, errors: 1 });
+    assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
+    upstream.sent(1);
+    upstream.finished(MethodLabel::Other, OutcomeLabel::Protocol, Duration::ZERO, Some(Duration::ZERO));
+    metrics.forget_upstream("gone");
+    assert!(!metrics.render().contains("gone"), "{}", metrics.render());
+    Ok(())
+}
+
+#[test]
+fn one_state_at_a_time() -> Result<(), prometheus::Error> {
+    let metrics = Metrics::new()?;
+    let upstream = metrics.upstream("a");
+    upstream.set_state("starting");
+    upstream.set_state("ready");
+    let text = metrics.render();
+    let ones: Vec<&str> =
+        text.lines().filter(|l| l.starts_with("headend_upstream_state{") && l.ends_with(" 1")).collect();
+    assert_eq!(ones, [r#"headend_upstream_state{state="ready",upstream="a"} 1"#]);
+    Ok(())
+}
+
+#[test]
+fn kinds_stand_in_the_order_of_the_lists() {
+    let lists = List::ALL.map(|list| format!("{list:?}").trim_end_matches('s').to_lowercase());
+    assert_eq!(lists, KINDS);
+}
