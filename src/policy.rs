@@ -45,7 +45,7 @@ mod truth;
 mod uri;
 
 pub(crate) use self::annotations::{Annotator, Trust};
-pub(crate) use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
+pub(crate) use self::arguments::{ArgumentSpec, MatcherSpec, Scalar};
 pub(crate) use self::compiled::{ItemRules, Policy, Table};
 pub(crate) use self::decide::{Considered, Decision, considered, decide, decide_again, may_ask, still_allowed};
 pub(crate) use self::effect::{AGAIN_RULE, Effect};

@@ -93,25 +93,14 @@ pub(crate) enum NameError {
     BadCharacter { bad: char },
 }
 
-/// The four things a server offers by name or URI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The four things a server offers by name or URI. Their words are in the hash of mapped names: changing one changes exposed names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum ItemKind {
     Tool,
     Prompt,
     Resource,
     Template,
-}
-
-impl ItemKind {
-    /// Word for logs and the hash of mapped names. Changing one changes exposed names.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Prompt => "prompt",
-            Self::Resource => "resource",
-            Self::Template => "template",
-        }
-    }
 }
 
 /// Why an item is not offered at all. The text completes "tool `x` of `files` is withheld: ".
@@ -258,7 +247,7 @@ const fn is_clean(c: char) -> bool {
 /// Eight lower-case base32 characters of SHA-256(upstream, 0, kind, 0, original).
 fn short_hash(upstream: &UpstreamName, kind: ItemKind, original: &str) -> String {
     let mut hash = digest::Context::new(&digest::SHA256);
-    for part in [upstream.as_str(), "\0", kind.as_str(), "\0", original] {
+    for part in [upstream.as_str(), "\0", kind.into_str(), "\0", original] {
         hash.update(part.as_bytes());
     }
     let sum = hash.finish();

@@ -134,7 +134,7 @@ fn as_json(report: &Report, folder: &Path) -> String {
         }),
         Err(bad) => json!({
             "chain": report.chain, "ok": false, "files": report.segments, "file": folder.join(&bad.segment),
-            "line": bad.line, "seq": bad.seq, "what": bad.what.word(), "text": bad.what.to_string(),
+            "line": bad.line, "seq": bad.seq, "what": bad.what.into_str(), "text": bad.what.to_string(),
         }),
     };
     format!("{object}\n")

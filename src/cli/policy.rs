@@ -132,7 +132,7 @@ fn text(dry_run: &DryRun<'_>, verdict: &Verdict) -> String {
     }
     for (at, rule) in verdict.rules.iter().enumerate() {
         let name = if at == 0 { "rules" } else { "" };
-        line(name, &format!("{} ({}): {}", rule.id, rule.effect.as_str(), rule.matches));
+        line(name, &format!("{} ({}): {}", rule.id, rule.effect.into_str(), rule.matches));
     }
     if let Some(took) = verdict.took {
         line("took", &format!("{} ns", took.as_nanos()));
@@ -144,7 +144,7 @@ fn json(dry_run: &DryRun<'_>, verdict: &Verdict) -> String {
     let rules = verdict
         .rules
         .iter()
-        .map(|rule| serde_json::json!({ "id": &*rule.id, "effect": rule.effect.as_str(), "matches": rule.matches }));
+        .map(|rule| serde_json::json!({ "id": &*rule.id, "effect": rule.effect.into_str(), "matches": rule.matches }));
     let annotations: serde_json::Map<String, serde_json::Value> =
         hints(&verdict.annotations).into_iter().map(|(name, is)| (name.to_owned(), is.into())).collect();
     let mut value = serde_json::json!({

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::policy::{ArgumentSpec, JsonType, MatcherSpec};
+use crate::policy::{ArgumentSpec, MatcherSpec};
 
 use super::file::{Node, Table};
 
@@ -84,7 +84,7 @@ fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
         }
         "max-len" => MatcherSpec::MaxLen(node.count(&COUNTS)?),
         "max-items" => MatcherSpec::MaxItems(node.count(&COUNTS)?),
-        "type" => MatcherSpec::Type(node.choice(&JsonType::ALL.map(|kind| (kind.as_str(), kind)))?),
+        "type" => MatcherSpec::Type(node.choice()?),
         "absent" => flag(node, MatcherSpec::Absent, "present")?,
         "present" => flag(node, MatcherSpec::Present, "absent")?,
         _ => return None,

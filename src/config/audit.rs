@@ -27,7 +27,8 @@ pub(crate) struct Audit {
 }
 
 /// What becomes of calls that cannot be recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum OnFailure {
     /// They are refused.
     Deny,
@@ -60,10 +61,10 @@ impl Audit {
             audit.path = path;
         }
         let words = [("none", false), ("full", true)];
-        audit.capture_arguments = table.choice("capture-arguments", &words).unwrap_or(audit.capture_arguments);
+        audit.capture_arguments =
+            table.take("capture-arguments").and_then(|node| node.choice_of(&words)).unwrap_or(audit.capture_arguments);
         audit.strict = table.boolean("strict").unwrap_or(audit.strict);
-        let words = [("deny", OnFailure::Deny), ("continue", OnFailure::Continue)];
-        audit.on_failure = table.choice("on-failure", &words).unwrap_or(audit.on_failure);
+        audit.on_failure = table.choice("on-failure").unwrap_or(audit.on_failure);
         let size = table.take("max-segment").and_then(|node| node.size(&SEGMENT_RANGE));
         audit.max_segment = size.unwrap_or(audit.max_segment);
         table.finish();

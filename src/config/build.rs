@@ -139,7 +139,7 @@ enum Mode {
 fn authentication(table: &mut Table<'_>) -> Auth {
     let modes = [("token", Mode::Token), ("none", Mode::None), ("jwt", Mode::Later), ("mtls", Mode::Later)];
     let mode = table.take("mode");
-    let chosen = mode.as_ref().and_then(|node| node.choice(&modes)).unwrap_or(Mode::Token);
+    let chosen = mode.as_ref().and_then(|node| node.choice_of(&modes)).unwrap_or(Mode::Token);
     if let Some(mode) = mode.filter(|_| chosen == Mode::Later) {
         let name = mode.as_str().unwrap_or_default();
         mode.problem(format!("mode \"{name}\" {NOT_YET}; write \"token\", or \"none\" on a loopback address"));
@@ -327,7 +327,7 @@ fn admin(table: Option<Table<'_>>) -> Admin {
 fn naming(table: Option<Table<'_>>) -> Naming {
     let mut naming = Naming { uris: Uris::Keep, max_length: DEFAULT_MAX_LENGTH };
     let Some(mut table) = table else { return naming };
-    naming.uris = table.choice("uris", &[("keep", Uris::Keep), ("prefix", Uris::Prefix)]).unwrap_or(naming.uris);
+    naming.uris = table.choice("uris").unwrap_or(naming.uris);
     naming.max_length = table.count("max-length", &MAX_LENGTH).unwrap_or(naming.max_length);
     table.finish();
     naming
@@ -364,8 +364,7 @@ fn log(table: Option<Table<'_>>) -> Log {
             );
         }
     }
-    let formats = [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)];
-    log.format = table.choice("format", &formats).unwrap_or(log.format);
+    log.format = table.choice("format").unwrap_or(log.format);
     table.finish();
     log
 }

@@ -19,6 +19,11 @@ use crate::policy::Scalar;
 use super::problem::{Finding, Problem, Warning};
 use super::units;
 
+/// A closed set of values, each of which has a word.
+pub(super) trait Choice: Copy + Into<&'static str> + strum::VariantArray {}
+
+impl<T: Copy + Into<&'static str> + strum::VariantArray> Choice for T {}
+
 /// The text, where secrets come from, and what was found so far.
 pub(super) struct Source<'a> {
     text: &'a str,
@@ -232,8 +237,14 @@ impl<'s> Node<'s> {
         time
     }
 
-    /// One of a few words.
-    pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+    /// One of the words of a closed set.
+    pub(super) fn choice<T: Choice>(&self) -> Option<T> {
+        let words: Vec<(&str, T)> = T::VARIANTS.iter().map(|value| ((*value).into(), *value)).collect();
+        self.choice_of(&words)
+    }
+
+    /// One of these words.
+    pub(super) fn choice_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let list = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let Some(text) = self.value.as_str() else {
@@ -327,8 +338,8 @@ impl<'s> Table<'s> {
         self.take(key)?.duration(range)
     }
 
-    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
-        self.take(key)?.choice(words)
+    pub(super) fn choice<T: Choice>(&mut self, key: &'static str) -> Option<T> {
+        self.take(key)?.choice()
     }
 
     pub(super) fn table(&mut self, key: &'static str) -> Option<Self> {

@@ -119,7 +119,8 @@ pub(crate) struct Naming {
 }
 
 /// What becomes of resource URIs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Uris {
     /// As the upstream has them.
     Keep,
@@ -168,7 +169,8 @@ pub(crate) struct Upstream {
 }
 
 /// Which completions of arguments an upstream is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Completions {
     /// Those of items that need no consent, or have a lasting one.
     #[default]
@@ -231,7 +233,8 @@ impl Default for Confinement {
 }
 
 /// HTTP transport of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Transport {
     Auto,
     StreamableHttp,
@@ -239,7 +242,8 @@ pub(crate) enum Transport {
 }
 
 /// Which protocol era to speak to an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum EraChoice {
     /// Find out.
     Auto,
@@ -248,7 +252,8 @@ pub(crate) enum EraChoice {
 }
 
 /// Who shares one process or session of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Instance {
     Auto,
     Shared,
@@ -257,7 +262,8 @@ pub(crate) enum Instance {
 }
 
 /// When an upstream is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Start {
     Eager,
     /// With the first call.
@@ -302,7 +308,8 @@ pub(crate) struct Log {
 }
 
 /// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum LogFormat {
     /// To the journal under systemd, else text.
     Auto,

@@ -7,7 +7,7 @@ use data_encoding::HEXLOWER;
 
 use crate::catalog::name::UpstreamName;
 
-use super::model::{Config, Confinement, Target, Transport, Upstream};
+use super::model::{Config, Confinement, Target, Upstream};
 
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,12 +119,7 @@ impl Upstream {
                 }
             }
             Target::Http { url, transport, headers } => {
-                let transport = match transport {
-                    Transport::Auto => "auto",
-                    Transport::StreamableHttp => "streamable-http",
-                    Transport::Sse => "sse",
-                };
-                parts.push(format!("http {transport}"));
+                parts.push(format!("http {}", transport.into_str()));
                 parts.push(url.to_string());
                 let mut names: Vec<String> = headers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
                 names.sort_unstable();

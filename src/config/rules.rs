@@ -1,7 +1,7 @@
 //! The `[policy]` table.
 
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Effect, Evidence, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
+use crate::policy::{Effect, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
 
 use super::arguments::conditions;
 use super::canonical::{Separator, check_pattern};
@@ -10,11 +10,6 @@ use super::hints::hints;
 use super::limits::rate;
 use super::model::Profile;
 
-const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("ask", Effect::Ask), ("deny", Effect::Deny)];
-const EVIDENCE: [(&str, Evidence); 3] = [("L1", Evidence::Client), ("L2", Evidence::Page), ("L3", Evidence::Operator)];
-const KEY_PARTS: [(&str, KeyPart); 3] =
-    [("caller", KeyPart::Caller), ("upstream", KeyPart::Upstream), ("tool", KeyPart::Tool)];
-
 /// Builds the policy and checks it as it will be compiled.
 pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {
     let Some(mut table) = table else {
@@ -22,7 +17,7 @@ pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profi
     };
     let default = table.take("default");
     let spec = PolicySpec {
-        default: default.map_or(Some(Effect::Ask), |node| node.choice(&EFFECTS)).unwrap_or(Effect::Deny),
+        default: default.map_or(Some(Effect::Ask), |node| node.choice()).unwrap_or(Effect::Deny),
         rules: table.tables("rules").into_iter().map(rule).collect(),
         limits: table.tables("limits").into_iter().map(limit).collect(),
     };
@@ -74,7 +69,7 @@ fn rule(mut table: Table<'_>) -> RuleSpec {
     }
     let rule = RuleSpec {
         id: table.string("id").unwrap_or_default(),
-        effect: effect.and_then(|node| node.choice(&EFFECTS)).unwrap_or(Effect::Deny),
+        effect: effect.and_then(|node| node.choice()).unwrap_or(Effect::Deny),
         upstreams: patterns(&mut table, "upstreams"),
         tools: patterns(&mut table, "tools"),
         prompts: patterns(&mut table, "prompts"),
@@ -85,7 +80,7 @@ fn rule(mut table: Table<'_>) -> RuleSpec {
         annotations: table.take("annotations").map(|node| annotations(&node)).unwrap_or_default(),
         arguments: conditions(&mut table, "arguments"),
         unless: conditions(&mut table, "unless"),
-        min_evidence: table.choice("min-evidence", &EVIDENCE),
+        min_evidence: table.choice("min-evidence"),
     };
     table.finish();
     rule
@@ -97,7 +92,7 @@ fn kinds(table: &mut Table<'_>) -> Vec<Kind> {
     if items.is_empty() {
         node.problem("must not be empty; without this key all items are meant");
     }
-    items.iter().filter_map(|item| item.choice(&Kind::ALL.map(|kind| (kind.as_str(), kind)))).collect()
+    items.iter().filter_map(|item| item.choice()).collect()
 }
 
 fn annotations(node: &Node<'_>) -> Hints {
@@ -119,7 +114,7 @@ fn limit(mut table: Table<'_>) -> LimitSpec {
     // One that cannot be read has been complained of; the limit itself is complete with it.
     let rate = wanted.map(|node| rate(&node).unwrap_or(Rate { count: 1, per: Per::Second }));
     let key = table.take("key").and_then(|node| node.items("an array such as [\"caller\", \"tool\"]"));
-    let key = key.map(|parts| parts.iter().filter_map(|part| part.choice(&KEY_PARTS)).collect());
+    let key = key.map(|parts| parts.iter().filter_map(|part| part.choice()).collect());
     if !has_rate {
         table.refuse("burst", "means nothing without `rate`, such as \"30/m\"");
     }

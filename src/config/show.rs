@@ -8,15 +8,11 @@ use url::Url;
 
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, OnChange, PolicySpec, RuleSpec, Scalar};
+use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 use crate::wire::foreign;
 
-use super::audit::OnFailure;
 use super::consent::Consent;
-use super::model::{
-    Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, LogFormat, Profile, Server, Start,
-    Target, Transport, Upstream, Uris,
-};
+use super::model::{Admin, Auth, Config, Confinement, Filter, Profile, Server, Target, Upstream};
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::units;
 
@@ -30,7 +26,7 @@ pub(crate) fn render(config: &Config) -> String {
     out.string("listen", &config.console.listen.map(|address| address.to_string()).unwrap_or_default());
     admin(&mut out, &config.admin);
     out.table("naming");
-    out.string("uris", if config.naming.uris == Uris::Keep { "keep" } else { "prefix" });
+    out.string("uris", config.naming.uris.into_str());
     out.raw("max-length", &config.naming.max_length.to_string());
     for one in &config.upstreams {
         upstream(&mut out, one);
@@ -44,7 +40,7 @@ pub(crate) fn render(config: &Config) -> String {
     out.path("path", &config.audit.path);
     out.string("capture-arguments", if config.audit.capture_arguments { "full" } else { "none" });
     out.raw("strict", &config.audit.strict.to_string());
-    out.string("on-failure", if config.audit.on_failure == OnFailure::Deny { "deny" } else { "continue" });
+    out.string("on-failure", config.audit.on_failure.into_str());
     out.string("max-segment", &units::size(config.audit.max_segment));
     out.table("secrets");
     if config.secrets.key.is_some() {
@@ -52,12 +48,7 @@ pub(crate) fn render(config: &Config) -> String {
     }
     out.table("log");
     out.string("filter", &config.log.filter);
-    let format = match config.log.format {
-        LogFormat::Auto => "auto",
-        LogFormat::Text => "text",
-        LogFormat::Json => "json",
-    };
-    out.string("format", format);
+    out.string("format", config.log.format.into_str());
     out.0
 }
 
@@ -195,29 +186,13 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
         }
         Target::Http { url, transport, headers } => {
             out.string("url", &shown_url(url));
-            let transport = match transport {
-                Transport::Auto => "auto",
-                Transport::StreamableHttp => "streamable-http",
-                Transport::Sse => "sse",
-            };
-            out.string("transport", transport);
+            out.string("transport", transport.into_str());
             out.raw("headers", &secrets(headers));
         }
     }
-    let era = match upstream.era {
-        EraChoice::Auto => "auto",
-        EraChoice::Legacy => "legacy",
-        EraChoice::Modern => "modern",
-    };
-    out.string("era", era);
-    let instance = match upstream.instance {
-        Instance::Auto => "auto",
-        Instance::Shared => "shared",
-        Instance::PerCaller => "per-caller",
-        Instance::PerSession => "per-session",
-    };
-    out.string("instance", instance);
-    out.string("start", if upstream.start == Start::Eager { "eager" } else { "lazy" });
+    out.string("era", upstream.era.into_str());
+    out.string("instance", upstream.instance.into_str());
+    out.string("start", upstream.start.into_str());
     out.string("call-timeout", &units::duration(upstream.call_timeout));
     out.string("call-max", &units::duration(upstream.call_max));
     out.string("start-timeout", &units::duration(upstream.start_timeout));
@@ -229,13 +204,13 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
         Roots::Client => out.string("roots", "client"),
         Roots::Fixed(uris) => out.strings("roots", uris),
     }
-    out.string("completions", if upstream.completions == Completions::Pass { "pass" } else { "consented" });
+    out.string("completions", upstream.completions.into_str());
     if let Some(hosts) = &upstream.elicit.hosts {
         out.strings("elicit-hosts", &hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
     }
     out.raw("elicit-secrets", if upstream.elicit.secrets { "true" } else { "false" });
-    out.string("trust", upstream.trust.as_str());
-    out.string("on-change", if upstream.on_change == OnChange::Quarantine { "quarantine" } else { "accept" });
+    out.string("trust", upstream.trust.into_str());
+    out.string("on-change", upstream.on_change.into_str());
     let stated = upstream.annotations.iter().map(|(pattern, stated)| (pattern.clone(), hints(stated)));
     out.raw("annotations", &inline(&stated.collect::<Vec<_>>()));
     out.string("prefix", &upstream.prefix);
@@ -282,7 +257,7 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
         out.line("\n# The file has no [policy].");
     }
     out.table("policy");
-    out.string("default", policy.default.as_str());
+    out.string("default", policy.default.into_str());
     for one in &policy.rules {
         rule(out, one);
     }
@@ -292,7 +267,7 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
         for (name, list) in [("tools", tools), ("upstreams", upstreams), ("callers", callers)] {
             out.patterns(name, list);
         }
-        let parts = key.iter().map(|part| part.as_str().to_owned());
+        let parts = key.iter().map(|part| part.into_str().to_owned());
         out.strings("key", &parts.collect::<Vec<_>>());
         if let Some(rate) = rate {
             out.string("rate", &rate.to_string());
@@ -311,12 +286,12 @@ fn rule(out: &mut Out, rule: &RuleSpec) {
     let RuleSpec { kinds, annotations, arguments, unless, min_evidence, .. } = rule;
     out.table("[policy.rules]");
     out.string("id", id);
-    out.string("effect", effect.as_str());
+    out.string("effect", effect.into_str());
     let lists = [upstreams, tools, prompts, resources, callers, profiles];
     for (name, list) in ["upstreams", "tools", "prompts", "resources", "callers", "profiles"].into_iter().zip(lists) {
         out.patterns(name, list);
     }
-    out.patterns("kinds", &kinds.iter().map(|kind| kind.as_str().to_owned()).collect::<Vec<_>>());
+    out.patterns("kinds", &kinds.iter().map(|kind| kind.into_str().to_owned()).collect::<Vec<_>>());
     if !annotations.is_empty() {
         out.raw("annotations", &hints(annotations));
     }
@@ -327,7 +302,7 @@ fn rule(out: &mut Out, rule: &RuleSpec) {
         }
     }
     if let Some(evidence) = min_evidence {
-        out.string("min-evidence", evidence.as_str());
+        out.string("min-evidence", evidence.into_str());
     }
 }
 
@@ -362,7 +337,7 @@ fn condition(spec: &ArgumentSpec) -> String {
             )
         }
         MatcherSpec::MaxLen(most) | MatcherSpec::MaxItems(most) => most.to_string(),
-        MatcherSpec::Type(kind) => quoted(kind.as_str()),
+        MatcherSpec::Type(kind) => quoted(kind.into_str()),
         MatcherSpec::Absent | MatcherSpec::Present => "true".to_owned(),
     };
     inline(&[("pointer".to_owned(), quoted(&spec.pointer)), (spec.matcher.key().to_owned(), value)])

@@ -15,7 +15,7 @@ use crate::policy::{Annotator, OnChange, Trust};
 use super::file::{Node, Table};
 use super::filter::filter;
 use super::hints::hints;
-use super::model::{Completions, Confinement, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
+use super::model::{Confinement, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
 use super::repeated::repeated;
 use super::secret::{self, Secret};
 
@@ -109,8 +109,8 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
     let found = target.is_some();
     let upstream = Upstream {
         era: era(&mut table, target.as_ref()),
-        instance: instance(&mut table),
-        start: table.choice("start", &[("eager", Start::Eager), ("lazy", Start::Lazy)]).unwrap_or(Start::Eager),
+        instance: table.choice("instance").unwrap_or(Instance::Auto),
+        start: table.choice("start").unwrap_or(Start::Eager),
         call_timeout,
         call_max,
         start_timeout: table.duration("start-timeout", &TIMES).unwrap_or(START_TIMEOUT),
@@ -118,12 +118,12 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
         roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
-        completions: table.choice("completions", &COMPLETIONS).unwrap_or_default(),
+        completions: table.choice("completions").unwrap_or_default(),
         elicit: Elicit {
             hosts: table.take("elicit-hosts").and_then(|node| hosts(&node)),
             secrets: table.boolean("elicit-secrets").unwrap_or_default(),
         },
-        trust: table.choice("trust", &Trust::ALL.map(|trust| (trust.as_str(), trust))).unwrap_or_default(),
+        trust: table.choice("trust").unwrap_or_default(),
         confinement: confinement(&mut table, http),
         on_change: on_change(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
@@ -138,14 +138,9 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
     found.then_some(upstream)
 }
 
-const COMPLETIONS: [(&str, Completions); 2] = [("consented", Completions::Consented), ("pass", Completions::Pass)];
-
-const ERAS: [(&str, EraChoice); 3] =
-    [("auto", EraChoice::Auto), ("legacy", EraChoice::Legacy), ("modern", EraChoice::Modern)];
-
 fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {
     let Some(node) = table.take("era") else { return EraChoice::Auto };
-    let era = node.choice(&ERAS).unwrap_or(EraChoice::Auto);
+    let era = node.choice().unwrap_or(EraChoice::Auto);
     if era == EraChoice::Modern && matches!(target, Some(Target::Http { transport: Transport::Sse, .. })) {
         node.problem("transport \"sse\" is of the legacy era; write era = \"auto\" or another transport");
     }
@@ -194,7 +189,7 @@ fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
 
 fn on_change(table: &mut Table<'_>) -> OnChange {
     let Some(node) = table.take("on-change") else { return OnChange::Quarantine };
-    let chosen = node.choice(&[("quarantine", OnChange::Quarantine), ("accept", OnChange::Accept)]);
+    let chosen = node.choice();
     if chosen == Some(OnChange::Accept) {
         node.warning("a server may change what its tools say and do, and nobody is asked");
     }
@@ -220,16 +215,6 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
         all.push((pattern, hints));
     }
     all
-}
-
-fn instance(table: &mut Table<'_>) -> Instance {
-    let words = [
-        ("auto", Instance::Auto),
-        ("shared", Instance::Shared),
-        ("per-caller", Instance::PerCaller),
-        ("per-session", Instance::PerSession),
-    ];
-    table.choice("instance", &words).unwrap_or(Instance::Auto)
 }
 
 fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
@@ -369,8 +354,7 @@ fn remote(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
     for key in ["env", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
-    let words = [("auto", Transport::Auto), ("streamable-http", Transport::StreamableHttp), ("sse", Transport::Sse)];
-    let chosen = table.choice("transport", &words).unwrap_or(Transport::Auto);
+    let chosen = table.choice("transport").unwrap_or(Transport::Auto);
     let headers = table.take("headers").and_then(|node| node.table()).map(headers).unwrap_or_default();
     Some(Target::Http { url: url(node)?, transport: chosen, headers })
 }

@@ -41,26 +41,14 @@ pub(crate) trait Desk: Send + Sync + 'static {
 }
 
 /// A part of the console that changes by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Part {
     Approvals,
     Grants,
     Pins,
     Upstreams,
     Decisions,
-}
-
-impl Part {
-    /// The word in the pages and in the events.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Approvals => "approvals",
-            Self::Grants => "grants",
-            Self::Pins => "pins",
-            Self::Upstreams => "upstreams",
-            Self::Decisions => "decisions",
-        }
-    }
 }
 
 /// A question to a person, which is open.

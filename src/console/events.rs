@@ -124,6 +124,6 @@ impl Follower {
 fn event(mut parts: Vec<Part>) -> String {
     parts.sort_unstable();
     parts.dedup();
-    let words: Vec<&str> = parts.into_iter().map(Part::as_str).collect();
+    let words: Vec<&str> = parts.iter().map(Part::into_str).collect();
     format!("event: changed\ndata: {}\n\n", words.join(" "))
 }

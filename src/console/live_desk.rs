@@ -188,7 +188,7 @@ fn approval(prompt: Prompt) -> Approval {
         id: prompt.id.to_string(),
         caller: asked.caller.to_string(),
         upstream: asked.upstream.to_string(),
-        kind: asked.kind.as_str(),
+        kind: asked.kind.into_str(),
         exposed: shown.exposed,
         canonical: asked.item.to_string(),
         rule: asked.rule.to_string(),
@@ -220,7 +220,7 @@ fn granted(grant: &Grant) -> GrantView {
     GrantView {
         id: grant.id().to_string(),
         caller: asked.caller.to_string(),
-        kind: asked.kind.as_str(),
+        kind: asked.kind.into_str(),
         item: asked.item.to_string(),
         rule: asked.rule.to_string(),
         lifetime: match grant.lifetime() {
@@ -242,7 +242,7 @@ fn granted(grant: &Grant) -> GrantView {
 fn pinned(pin: pins::PinView) -> PinView {
     let text = |json: Option<String>| json.map(|json| indented(&json));
     PinView {
-        key: PinKey { upstream: pin.upstream, kind: pin.kind.as_str().to_owned(), name: pin.name },
+        key: PinKey { upstream: pin.upstream, kind: pin.kind.into_str().to_owned(), name: pin.name },
         state: match pin.state {
             policy::PinState::Pinned => PinState::Pinned,
             policy::PinState::Quarantined => PinState::New,

@@ -399,7 +399,7 @@ fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
                 ("canonical", &entry.canonical),
                 // What is not pinned is not in the catalog.
                 ("pin", "pinned"),
-                ("effect", effect.as_str()),
+                ("effect", effect.into_str()),
             ])
             .text()
             .into_owned()

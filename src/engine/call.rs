@@ -117,7 +117,8 @@ pub(crate) struct Approval {
 }
 
 /// The closed set of reasons for a call that the gateway itself answers. Source: the table of refusals in ARCHITECTURE.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub(crate) enum Reason {
     UpstreamDown,
     UpstreamCrashed,
@@ -134,40 +135,14 @@ pub(crate) enum Reason {
     ShuttingDown,
 }
 
-impl Reason {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::UpstreamDown => "upstream_down",
-            Self::UpstreamCrashed => "upstream_crashed",
-            Self::UpstreamTimeout => "upstream_timeout",
-            Self::UpstreamProtocol => "upstream_protocol",
-            Self::ResultTooLarge => "result_too_large",
-            Self::Busy => "busy",
-            Self::Denied => "denied",
-            Self::Limited => "limited",
-            Self::AwaitingApproval => "awaiting_approval",
-            Self::Unrecorded => "unrecorded",
-            Self::ShuttingDown => "shutting_down",
-        }
-    }
-}
-
 /// Whether the upstream executed the call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Executed {
     /// Certainly not.
     No,
     /// It may have.
     Unknown,
-}
-
-impl Executed {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::No => "no",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 impl Outcome {
@@ -229,8 +204,8 @@ impl Failure {
         });
         format!(
             r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{},"call-id":"{call:x}"}}"#,
-            self.reason.as_str(),
-            self.executed.as_str(),
+            self.reason.into_str(),
+            self.executed.into_str(),
             approval.unwrap_or_default()
         )
     }

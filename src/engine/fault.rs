@@ -3,7 +3,8 @@
 use crate::mcp::input::InputError;
 
 /// One misbehaviour of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub(crate) enum Fault {
     /// A line or body that is no JSON-RPC message.
     Garbage,
@@ -42,44 +43,6 @@ impl From<InputError> for Fault {
             InputError::Imitates | InputError::Unreadable => Self::ForgedQuestion,
             InputError::Secret => Self::SecretQuestion,
             InputError::Address(_) => Self::UnsafeUrl,
-        }
-    }
-}
-
-impl Fault {
-    pub(crate) const ALL: [Self; 14] = [
-        Self::Garbage,
-        Self::Oversize,
-        Self::Complex,
-        Self::LateReply,
-        Self::UnknownReply,
-        Self::MalformedReply,
-        Self::BadProgress,
-        Self::RefusedRequest,
-        Self::AmbiguousRequest,
-        Self::BadList,
-        Self::UnexpectedResultType,
-        Self::ForgedQuestion,
-        Self::SecretQuestion,
-        Self::UnsafeUrl,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Garbage => "garbage",
-            Self::Oversize => "oversize",
-            Self::Complex => "complex",
-            Self::LateReply => "late_reply",
-            Self::UnknownReply => "unknown_reply",
-            Self::MalformedReply => "malformed_reply",
-            Self::BadProgress => "bad_progress",
-            Self::RefusedRequest => "refused_request",
-            Self::AmbiguousRequest => "ambiguous_request",
-            Self::BadList => "bad_list",
-            Self::UnexpectedResultType => "unexpected_result_type",
-            Self::ForgedQuestion => "forged_question",
-            Self::SecretQuestion => "secret_question",
-            Self::UnsafeUrl => "unsafe_url",
         }
     }
 }

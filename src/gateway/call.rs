@@ -610,7 +610,7 @@ impl Call {
             caller: Some(Arc::clone(&self.wants.caller)),
             kind: Some(self.action.kind),
             item: Some(Arc::clone(&self.action.canonical)),
-            result: outcome.as_str(),
+            result: outcome.into_str(),
             duration: Some(total),
             ..Entry::new(Event::Outcome)
         };

@@ -12,7 +12,7 @@ use crate::catalog::name::UpstreamName;
 use crate::config::{self, Config, Uris};
 use crate::mcp::method::List;
 use crate::policy::{
-    Annotations, Annotator, Considered, Decision, Evidence, Facts, Hints, Kind, Limiter, Policy, considered, decide,
+    Annotations, Annotator, Considered, Decision, Facts, Hints, Kind, Limiter, Policy, considered, decide,
 };
 use crate::store::directory::Store;
 use crate::wire::raw::RawJson;
@@ -91,9 +91,9 @@ pub(crate) fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryR
     let took = (dry_run.repeat > 0).then(|| median_time(dry_run.repeat, &|| drop(once(&limiter))));
     let rules = considered(&policy, &rules, &facts);
     let Found { upstream, canonical, annotations, known } = found;
-    let need = need.map(Evidence::as_str);
+    let need = need.map(|need| need.into_str());
     Ok(Verdict {
-        kind: kind.as_str(),
+        kind: kind.into_str(),
         upstream,
         canonical,
         known,

@@ -141,7 +141,7 @@ impl Service {
                     rule = &**record.rule(),
                     caller = record.caller(),
                     upstream.name = record.upstream(),
-                    item.kind = record.kind().as_str(),
+                    item.kind = record.kind().into_str(),
                     item.name = record.item(),
                     why = record.why(),
                     retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),

@@ -3,11 +3,13 @@
 //! Source: MCP server/utilities/logging, all revisions.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+use strum::VariantArray as _;
 
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How bad it is, least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum LogLevel {
     Debug,
     Info,
@@ -20,34 +22,10 @@ pub(crate) enum LogLevel {
 }
 
 impl LogLevel {
-    const ALL: [Self; 8] = [
-        Self::Debug,
-        Self::Info,
-        Self::Notice,
-        Self::Warning,
-        Self::Error,
-        Self::Critical,
-        Self::Alert,
-        Self::Emergency,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-            Self::Critical => "critical",
-            Self::Alert => "alert",
-            Self::Emergency => "emergency",
-        }
-    }
-
     /// A level as the protocol writes it; `None` for anything else.
     pub(crate) fn read(raw: &RawJson) -> Option<Self> {
         let text = raw.parse::<String>().ok()?;
-        Self::ALL.into_iter().find(|level| level.as_str() == text)
+        Self::VARIANTS.iter().copied().find(|level| level.into_str() == text)
     }
 }
 
@@ -80,7 +58,7 @@ impl LogSwitch {
     }
 
     pub(crate) fn get(&self) -> Option<LogLevel> {
-        LogLevel::ALL.into_iter().find(|level| *level as u8 == self.0.load(Ordering::Relaxed))
+        LogLevel::VARIANTS.iter().copied().find(|level| *level as u8 == self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -126,7 +104,7 @@ mod tests {
     fn a_switch_remembers_the_last_level() {
         let switch = LogSwitch::default();
         assert_eq!(switch.get(), None);
-        for level in LogLevel::ALL {
+        for &level in LogLevel::VARIANTS {
             switch.set(level);
             assert_eq!(switch.get(), Some(level));
         }

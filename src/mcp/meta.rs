@@ -164,7 +164,7 @@ impl Meta {
             // What the client can do for this very call; the hop itself offers nothing.
             out.set(CLIENT_CAPABILITIES, client.capabilities.unwrap_or(&hop.client_capabilities).clone());
             if let Some(level) = client.log_level {
-                out.set(LOG_LEVEL, RawJson::string(level.as_str()));
+                out.set(LOG_LEVEL, RawJson::string(level.into_str()));
             }
         }
         (!out.is_empty()).then(|| out.encode())

@@ -7,7 +7,8 @@ use crate::catalog::glob::glob;
 use crate::catalog::merge::Annotate;
 
 /// How far the word of an upstream goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Trust {
     /// Its hints can only tighten, and whatever is new of it waits for the operator.
     Untrusted,
@@ -16,19 +17,6 @@ pub(crate) enum Trust {
     Standard,
     /// Its hints are believed.
     Trusted,
-}
-
-impl Trust {
-    pub(crate) const ALL: [Self; 3] = [Self::Untrusted, Self::Standard, Self::Trusted];
-
-    /// As the configuration writes it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Untrusted => "untrusted",
-            Self::Standard => "standard",
-            Self::Trusted => "trusted",
-        }
-    }
 }
 
 /// Makes the effective annotations of one upstream's tools.

@@ -186,7 +186,7 @@ fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
 fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     let shared = |text: &Option<Arc<str>>| text.as_ref().map(Arc::clone);
     text("ts", &timestamp(at), out);
-    text("event", entry.event.as_str(), out);
+    text("event", entry.event.into_str(), out);
     if let Some(call) = entry.call {
         text("call", &format!("{call:x}"), out);
     }
@@ -196,7 +196,7 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         number(session, out);
     }
     optional("upstream", entry.upstream.as_deref(), out);
-    optional("kind", entry.kind.map(super::Kind::as_str), out);
+    optional("kind", entry.kind.map(Into::into), out);
     optional("item", entry.item.as_deref(), out);
     optional("definition", entry.definition.map(|digest| digest.hex()).as_deref(), out);
     if let Some(arguments) = &entry.arguments {
@@ -206,7 +206,7 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     optional("rule", entry.rule.as_deref(), out);
     optional("grant", entry.grant.as_deref(), out);
     optional("prompt", entry.prompt.as_deref(), out);
-    optional("evidence", entry.evidence.map(super::Evidence::as_str), out);
+    optional("evidence", entry.evidence.map(Into::into), out);
     optional("by", entry.by.as_deref(), out);
     if let Some(count) = entry.count {
         key("count", out);

@@ -50,7 +50,7 @@ impl Asked {
     /// One digest for everything that makes two requests the same action; session and need are no part of it.
     pub(crate) fn action(&self) -> Digest {
         let mut bytes = Vec::with_capacity(256);
-        for text in [&*self.caller, &*self.upstream, self.kind.as_str(), &*self.item, &*self.rule] {
+        for text in [&*self.caller, &*self.upstream, self.kind.into_str(), &*self.item, &*self.rule] {
             bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
@@ -66,7 +66,7 @@ const ASKABLE: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Resource];
 
 /// Reads the word of a kind that consent can be asked for.
 pub(crate) fn askable(word: &str) -> Option<Kind> {
-    ASKABLE.into_iter().find(|kind| kind.as_str() == word)
+    ASKABLE.into_iter().find(|kind| kind.into_str() == word)
 }
 
 /// Name of a prompt: 128 random bits, so that nobody finds one by guessing.

@@ -1,21 +1,12 @@
 //! What is decided, and what stands for a rule where none decided.
 
 /// What a rule, or the default, says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Effect {
     Allow,
     Ask,
     Deny,
-}
-
-impl Effect {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
-    }
 }
 
 /// What stands in place of a rule's id when no rule decided.

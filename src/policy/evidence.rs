@@ -1,30 +1,26 @@
 //! How strong the evidence is that a person agreed.
+use strum::VariantArray as _;
 
 /// Who vouches for a consent. Ordered: what suffices for a lower level suffices from a higher one too.
 ///
 /// Level 0, a rule of the configuration, needs no consent and is not here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str)]
 pub(crate) enum Evidence {
     /// L1: the client says that its user agreed, which may be the agent itself.
+    #[strum(serialize = "L1")]
     Client,
     /// L2: a person who signed in to the console.
+    #[strum(serialize = "L2")]
     Page,
     /// L3: the operator, on the admin socket or with access to the state directory.
+    #[strum(serialize = "L3")]
     Operator,
 }
 
 impl Evidence {
-    /// As the configuration and the audit log write it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "L1",
-            Self::Page => "L2",
-            Self::Operator => "L3",
-        }
-    }
-
-    /// Reads what [`Self::as_str`] wrote.
+    /// Reads the word of one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        [Self::Client, Self::Page, Self::Operator].into_iter().find(|level| level.as_str() == text)
+        Self::VARIANTS.iter().copied().find(|level| level.into_str() == text)
     }
 }

@@ -4,7 +4,8 @@ use super::effect::Effect;
 use crate::catalog::name::ItemKind;
 
 /// What is acted on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Kind {
     Tool,
     Prompt,
@@ -27,18 +28,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Tool,
-        Self::Prompt,
-        Self::Resource,
-        Self::Completion,
-        Self::Subscription,
-        Self::Task,
-        Self::Sampling,
-        Self::Elicitation,
-        Self::Launch,
-    ];
-
     /// Whether it can wait for a person's consent.
     pub(crate) const fn can_ask(self) -> bool {
         matches!(self, Self::Tool | Self::Prompt | Self::Resource)
@@ -51,23 +40,6 @@ impl Kind {
             (Self::Completion | Self::Subscription | Self::Task, Effect::Deny) => Effect::Deny,
             (Self::Completion | Self::Subscription | Self::Task, Effect::Allow | Effect::Ask)
             | (Self::Sampling | Self::Elicitation | Self::Launch, _) => Effect::Allow,
-        }
-    }
-}
-
-impl Kind {
-    /// Word for logs and metric labels.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Prompt => "prompt",
-            Self::Resource => "resource",
-            Self::Completion => "completion",
-            Self::Subscription => "subscription",
-            Self::Task => "task",
-            Self::Sampling => "sampling",
-            Self::Elicitation => "elicitation",
-            Self::Launch => "launch",
         }
     }
 }

@@ -53,24 +53,14 @@ pub(crate) struct LimitSpec {
 }
 
 /// What tells buckets apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum KeyPart {
     Caller,
     Upstream,
     /// The tool or prompt. All resources of one upstream count as one, since a client can make up
     /// any number of URIs that match a template.
     Tool,
-}
-
-impl KeyPart {
-    /// The word for it in the configuration.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Caller => "caller",
-            Self::Upstream => "upstream",
-            Self::Tool => "tool",
-        }
-    }
 }
 
 /// A compiled limit.
@@ -108,7 +98,7 @@ enum Counts {
 /// The form in which rows on disk are found again: `id caller+tool 30/m*10`. An id has no spaces.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key: Vec<&str> = self.key.iter().map(|part| part.as_str()).collect();
+        let key: Vec<&str> = self.key.iter().map(|part| part.into_str()).collect();
         write!(f, "{} {} ", self.id, key.join("+"))?;
         match self.counts {
             Counts::Rate { rate, burst } => write!(f, "{rate}*{burst}"),

@@ -27,7 +27,8 @@
 use crate::policy::{Digest, Trust};
 
 /// What becomes of a definition that changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum OnChange {
     /// It waits for approval.
     #[default]
@@ -37,7 +38,8 @@ pub(crate) enum OnChange {
 }
 
 /// Where an item stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum PinState {
     Pinned,
     /// Never approved.
@@ -45,18 +47,6 @@ pub(crate) enum PinState {
     /// An older text was approved.
     Changed,
     Rejected,
-}
-
-impl PinState {
-    /// As the store and the command line write it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pinned => "pinned",
-            Self::Quarantined => "quarantined",
-            Self::Changed => "changed",
-            Self::Rejected => "rejected",
-        }
-    }
 }
 
 /// What is known of one definition or launch.

@@ -170,7 +170,7 @@ impl Patterns {
             match Pattern::compile(text, also.as_deref()) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(message) => {
-                    problems.add(format!("{path}.{}[{index}]", field.as_str()), message);
+                    problems.add(format!("{path}.{}[{index}]", field.into_str()), message);
                 }
             }
         }

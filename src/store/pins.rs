@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
+use strum::VariantArray as _;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -55,7 +56,7 @@ impl PinChange {
             upstream: Some(self.key.upstream.shared()),
             item: Some(Arc::from(self.key.canonical())),
             definition: self.digest,
-            result: self.state.as_str(),
+            result: self.state.into_str(),
             why: self.by.to_string().into(),
             ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
         }
@@ -209,7 +210,7 @@ impl Pins {
     ) -> (Vec<PinKey>, HashSet<PinKind>) {
         let book = self.book();
         let (mut forget, mut full) = (Vec::new(), HashSet::new());
-        for kind in PinKind::ALL {
+        for &kind in PinKind::VARIANTS {
             let new =
                 |item: &&&Definition| PinKind::of(item.list) == kind && book.get(upstream, kind, &item.key).is_none();
             let news = unsettled.iter().filter(new).count();
@@ -439,7 +440,7 @@ fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
     let name = key.canonical();
     let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
     let (approved, waiting) = (short(new.pin.approved()), short(new.pin.waiting()));
-    let (item, kind, why) = (name.escape_default(), key.kind.as_str(), &*new.by);
+    let (item, kind, why) = (name.escape_default(), key.kind.into_str(), &*new.by);
     match (new.pin.state(), old) {
         (PinState::Pinned, None) => tracing::debug!(item = %item, kind, approved, "pinned at first sight"),
         (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),

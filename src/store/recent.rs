@@ -44,7 +44,7 @@ impl Recent {
         let Some(place) = ring.get_mut(at) else { return };
         place.at = now;
         place.decision = record.decision();
-        place.kind = record.kind().as_str();
+        place.kind = record.kind().into_str();
         place.why = record.why();
         for (to, from) in
             [(&mut place.caller, record.caller()), (&mut place.item, record.item()), (&mut place.rule, record.rule())]

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use strum::VariantArray as _;
 
 use prometheus::{
     Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
@@ -248,10 +249,10 @@ impl Metrics {
     pub(crate) fn forget_upstream(&self, name: &str) {
         let f = &self.0;
         // What has no series cannot be removed, which is as good.
-        for method in MethodLabel::ALL.map(MethodLabel::as_str) {
+        for method in MethodLabel::VARIANTS.iter().map(MethodLabel::into_str) {
             drop(f.call_duration.remove_label_values(&[name, method]));
             drop(f.upstream_duration.remove_label_values(&[name, method]));
-            for outcome in OutcomeLabel::ALL.map(OutcomeLabel::as_str) {
+            for outcome in OutcomeLabel::VARIANTS.iter().map(OutcomeLabel::into_str) {
                 drop(f.calls.remove_label_values(&[name, method, outcome]));
             }
         }
@@ -266,8 +267,8 @@ impl Metrics {
             drop(f.upstream_bytes.remove_label_values(&[name, direction]));
         }
         RESERVED.iter().for_each(|kind| drop(f.reserved.remove_label_values(&[name, kind])));
-        for fault in Fault::ALL {
-            drop(f.faults.remove_label_values(&[name, fault.as_str()]));
+        for fault in Fault::VARIANTS {
+            drop(f.faults.remove_label_values(&[name, fault.into_str()]));
         }
     }
 
@@ -291,7 +292,10 @@ impl Metrics {
     /// The handles of the audit log.
     pub(crate) fn audit(&self) -> AuditMetrics {
         AuditMetrics {
-            records: Event::ALL.map(|event| self.0.audit_records.with_label_values(&[event.as_str()])),
+            records: Event::VARIANTS
+                .iter()
+                .map(|event| self.0.audit_records.with_label_values(&[event.into_str()]))
+                .collect(),
             failures: self.0.audit_failures.clone(),
         }
     }
@@ -337,8 +341,8 @@ impl Metrics {
 /// The series of the audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditMetrics {
-    /// In the order of [`Event::ALL`].
-    records: [IntCounter; Event::ALL.len()],
+    /// In the order of the events.
+    records: Arc<[IntCounter]>,
     failures: IntCounter,
 }
 
@@ -391,9 +395,9 @@ struct OfUpstream {
     name: String,
     families: Metrics,
     /// Filled as outcomes occur, so that a scrape does not show hundreds of zeros.
-    calls: [[OnceLock<IntCounter>; OutcomeLabel::ALL.len()]; MethodLabel::ALL.len()],
-    call_duration: [OnceLock<Histogram>; MethodLabel::ALL.len()],
-    upstream_duration: [OnceLock<Histogram>; MethodLabel::ALL.len()],
+    calls: [[OnceLock<IntCounter>; OutcomeLabel::VARIANTS.len()]; MethodLabel::VARIANTS.len()],
+    call_duration: [OnceLock<Histogram>; MethodLabel::VARIANTS.len()],
+    upstream_duration: [OnceLock<Histogram>; MethodLabel::VARIANTS.len()],
     overhead: Histogram,
     queue_wait: Histogram,
     in_flight: IntGauge,
@@ -414,7 +418,7 @@ impl UpstreamMetrics {
     }
 
     pub(crate) fn fault(&self, fault: Fault) {
-        let (name, fault) = (self.0.name.as_str(), fault.as_str());
+        let (name, fault) = (self.0.name.as_str(), fault.into_str());
         self.0.families.0.faults.with_label_values(&[name, fault]).inc();
         tracing::debug!(upstream.name = name, fault, "upstream misbehaved");
     }
@@ -448,7 +452,7 @@ impl UpstreamMetrics {
     /// Counts a call that was refused before it had a time worth measuring.
     pub(crate) fn count(&self, method: MethodLabel, outcome: OutcomeLabel) {
         let counter = || {
-            let labels = [self.0.name.as_str(), method.as_str(), outcome.as_str()];
+            let labels = [self.0.name.as_str(), method.into_str(), outcome.into_str()];
             self.0.families.0.calls.with_label_values(&labels)
         };
         match self.0.calls.get(method as usize).and_then(|row| row.get(outcome as usize)) {
@@ -468,7 +472,7 @@ impl UpstreamMetrics {
         self.count(method, outcome);
         let families = &self.0.families.0;
         let observe = |cells: &[OnceLock<Histogram>], family: &HistogramVec, time: Duration| {
-            let histogram = || family.with_label_values(&[self.0.name.as_str(), method.as_str()]);
+            let histogram = || family.with_label_values(&[self.0.name.as_str(), method.into_str()]);
             if let Some(cell) = cells.get(method as usize) {
                 cell.get_or_init(histogram).observe(time.as_secs_f64());
             }
@@ -480,12 +484,12 @@ impl UpstreamMetrics {
         }
     }
 
-    /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].
     /// Items that wait for approval.
     pub(crate) fn pins_waiting(&self, count: usize) {
         self.0.families.0.pins_waiting.with_label_values(&[self.0.name.as_str()]).set(signed(count));
     }
 
+    /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].
     pub(crate) fn items(&self, counts: [usize; 4]) {
         for (kind, count) in KINDS.into_iter().zip(counts) {
             self.0.families.0.items.with_label_values(&[self.0.name.as_str(), kind]).set(signed(count));

@@ -186,7 +186,7 @@ impl Handle {
             return;
         }
         let mut outgoing = Outgoing::own(Method::SetLevel, Meta::default());
-        outgoing.body.set("level", RawJson::string(wanted.as_str()));
+        outgoing.body.set("level", RawJson::string(wanted.into_str()));
         let mut exchange = self.call(link, permit, outgoing, &ParamHeaders::default());
         let answered = async { while !matches!(exchange.next().await, ExchangeEvent::Done(_)) {} };
         // A server that does not answer this is not worth waiting for.

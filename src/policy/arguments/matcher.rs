@@ -95,7 +95,8 @@ pub(crate) enum Scalar {
 }
 
 /// What `type` can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum JsonType {
     String,
     Number,
@@ -104,23 +105,6 @@ pub(crate) enum JsonType {
     Null,
     Array,
     Object,
-}
-
-impl JsonType {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::String, Self::Number, Self::Integer, Self::Boolean, Self::Null, Self::Array, Self::Object];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Number => "number",
-            Self::Integer => "integer",
-            Self::Boolean => "boolean",
-            Self::Null => "null",
-            Self::Array => "array",
-            Self::Object => "object",
-        }
-    }
 }
 
 /// A compiled matcher.

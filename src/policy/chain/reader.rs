@@ -5,7 +5,8 @@ use std::fmt;
 use super::{Head, Parts};
 
 /// What is wrong with a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum What {
     /// The line has not the form of a record.
     NotARecord,
@@ -21,21 +22,6 @@ pub(crate) enum What {
     Torn,
     /// The log ends here, but a record of that number is known.
     CutOff { until: u64 },
-}
-
-impl What {
-    /// For programs.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::NotARecord => "not-a-record",
-            Self::Changed => "changed",
-            Self::Removed { .. } => "removed",
-            Self::Reordered => "reordered",
-            Self::Duplicate => "duplicate",
-            Self::Torn => "torn",
-            Self::CutOff { .. } => "cut-off",
-        }
-    }
 }
 
 impl fmt::Display for What {

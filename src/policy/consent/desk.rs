@@ -47,7 +47,8 @@ pub(crate) enum Answer {
 }
 
 /// How a prompt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Closed {
     /// There is a live grant.
     Granted,
@@ -56,18 +57,6 @@ pub(crate) enum Closed {
     TimedOut,
     /// What was asked about has changed, or is gone.
     Superseded,
-}
-
-impl Closed {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Granted => "granted",
-            Self::Denied => "denied",
-            Self::Dismissed => "dismissed",
-            Self::TimedOut => "timed-out",
-            Self::Superseded => "superseded",
-        }
-    }
 }
 
 /// A prompt that is open.
@@ -96,7 +85,7 @@ pub(crate) enum Refused {
 pub(crate) enum CannotAnswer {
     #[error("there is no open question of that name; it may have been answered, or its time is over")]
     Unknown,
-    #[error("this needs evidence {} or more: {}", .0.as_str(), who_may(*.0))]
+    #[error("this needs evidence {} or more: {}", .0.into_str(), who_may(*.0))]
     Evidence(Evidence),
     #[error("an answer that came through the client may allow once or for its session, nothing longer")]
     TooLong,

@@ -24,7 +24,8 @@ use crate::policy::Evidence;
 pub(crate) const ONCE_LIFE: Wall = 24 * 3600;
 
 /// Which arguments a grant covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Arguments {
     /// Those that were shown.
     Exact,
@@ -42,21 +43,15 @@ impl Arguments {
         }
     }
 
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Any => "any",
-        }
-    }
-
     /// Reads what [`Self::as_str`] wrote.
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Exact, Self::Any].into_iter().find(|scope| scope.as_str() == word)
+        [Self::Exact, Self::Any].into_iter().find(|scope| scope.into_str() == word)
     }
 }
 
 /// How long a grant lives. A change of the definition or the launch ends each of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Lifetime {
     Once,
     /// As long as the session or pipe that asked.
@@ -66,15 +61,6 @@ pub(crate) enum Lifetime {
 }
 
 impl Lifetime {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Once => "once",
-            Self::Session => "session",
-            Self::Until(_) => "until",
-            Self::UntilChanged => "until-changed",
-        }
-    }
-
     /// When it ends, where that is a date.
     pub(crate) const fn until(self) -> Option<Wall> {
         match self {

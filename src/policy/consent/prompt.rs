@@ -36,7 +36,7 @@ impl Prompt {
              No answer is a no: the call is not made then, and never later.",
             quoted(caller, 64),
             quoted(upstream, 64),
-            format!("{}:", kind.as_str()),
+            format!("{}:", kind.into_str()),
             quoted(item, 160),
             // Other kinds of items say nothing about what they do; the protocol only reads them.
             if *kind == Kind::Tool { shown.effect() } else { "reads only".to_owned() },

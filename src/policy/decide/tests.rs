@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use strum::VariantArray as _;
 
 use super::super::problems::Problems;
 use super::super::tests::{FACTS, SECOND, limit, nobody, rule, spec, strings};
@@ -122,7 +123,7 @@ fn a_permit_names_the_rule_that_gave_it() {
 #[test]
 fn kinds_that_cannot_ask_never_ask() {
     use Effect::{Allow, Ask, Deny};
-    let about_all = |effect| RuleSpec { kinds: Kind::ALL.to_vec(), ..rule("r", effect) };
+    let about_all = |effect| RuleSpec { kinds: Kind::VARIANTS.to_vec(), ..rule("r", effect) };
     for (label, default, effect, want) in [
         // Of a tool, a completion and sampling.
         ("default ask", Ask, None, "ask allow allow"),
@@ -170,7 +171,7 @@ fn the_evidence_is_the_most_that_anything_wants() {
         let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
         let decision = outcome(&policy, &Facts { annotations, ..FACTS });
         let Decision::Ask { rule, need } = decision else { panic!("{label}: {decision:?}") };
-        assert_eq!((&*rule, need.as_str()), want, "{label}");
+        assert_eq!((&*rule, need.into_str()), want, "{label}");
     }
 }
 
@@ -184,7 +185,7 @@ fn a_consent_allows_what_a_rule_asks_about_and_nothing_else() {
     let limiter = Limiter::new(&policy);
     let asked = std::cell::RefCell::new(Vec::new());
     let consent = |rule: &Arc<str>, need: Evidence| {
-        asked.borrow_mut().push(format!("{rule} {}", need.as_str()));
+        asked.borrow_mut().push(format!("{rule} {}", need.into_str()));
         Some(Consented::stand_in("g"))
     };
     let decided = |canonical| {
@@ -366,7 +367,7 @@ fn any_rule() -> impl Strategy<Value = RuleSpec> {
     let upstreams = globs(&["*", "a", "b*", "[ab]"]);
     let callers = globs(&["*", "p", "q*", "?"]);
     let profiles = globs(&["*", "r", "?"]);
-    let kinds = prop_oneof![4 => Just(Vec::new()), 1 => prop::sample::subsequence(Kind::ALL.to_vec(), 1..4)];
+    let kinds = prop_oneof![4 => Just(Vec::new()), 1 => prop::sample::subsequence(Kind::VARIANTS.to_vec(), 1..4)];
     let evidence = prop::option::of(prop::sample::select(vec![Evidence::Client, Evidence::Page, Evidence::Operator]));
     let conditions = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any_condition(), 1..3)];
     let lists = (upstreams, names(), names(), names(), callers, profiles);

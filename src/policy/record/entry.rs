@@ -8,7 +8,8 @@ use crate::policy::{Digest, Evidence, Kind};
 use crate::wire::raw::RawJson;
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Event {
     /// A call was decided.
     Decision,
@@ -30,38 +31,6 @@ pub(crate) enum Event {
     Gateway,
     /// Calls of items that their caller cannot see, beyond the first of a caller, which is a decision like any other.
     Refusals,
-}
-
-impl Event {
-    /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Decision,
-        Self::Outcome,
-        Self::Prompt,
-        Self::Answer,
-        Self::Grant,
-        Self::Revoke,
-        Self::Pin,
-        Self::Launch,
-        Self::Gateway,
-        Self::Refusals,
-    ];
-
-    /// As the log and metric labels write it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Decision => "decision",
-            Self::Outcome => "outcome",
-            Self::Prompt => "prompt",
-            Self::Answer => "answer",
-            Self::Grant => "grant",
-            Self::Revoke => "revoke",
-            Self::Pin => "pin",
-            Self::Launch => "launch",
-            Self::Gateway => "gateway",
-            Self::Refusals => "refusals",
-        }
-    }
 }
 
 /// One event. What is not known is left out of its line.

@@ -69,7 +69,8 @@ impl RuleSpec {
 }
 
 /// The list that a pattern stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Field {
     Upstreams,
     Tools,
@@ -77,18 +78,4 @@ pub(crate) enum Field {
     Resources,
     Callers,
     Profiles,
-}
-
-impl Field {
-    /// The key in the configuration.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Upstreams => "upstreams",
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources => "resources",
-            Self::Callers => "callers",
-            Self::Profiles => "profiles",
-        }
-    }
 }

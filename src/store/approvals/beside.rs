@@ -42,7 +42,7 @@ impl Approvals {
         if self.prompt(&known).is_some() {
             let answer = wish.answer(self.wall());
             let closed = self.answer(&known, answer, Evidence::Operator, by).await;
-            return closed.map(|how| how.as_str().to_owned()).map_err(|why| why.to_string());
+            return closed.map(|how| how.into_str().to_owned()).map_err(|why| why.to_string());
         }
         let Some(db) = &self.inner.db else { return Err(CannotAnswer::Unknown.to_string()) };
         let (answered, now) = (left(id, wish, by), self.wall());
@@ -130,7 +130,7 @@ fn wall(connection: &Connection) -> rusqlite::Result<Wall> {
 }
 
 fn judged(outcome: String) -> Result<String, String> {
-    let good = [Closed::Granted, Closed::Denied, Closed::Dismissed].iter().any(|how| how.as_str() == outcome);
+    let good = [Closed::Granted, Closed::Denied, Closed::Dismissed].iter().any(|how| how.into_str() == outcome);
     if good { Ok(outcome) } else { Err(outcome) }
 }
 

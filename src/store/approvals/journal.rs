@@ -22,7 +22,7 @@ impl Inner {
     }
 
     pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {
-        let entry = Entry { result: how.as_str(), ..about(Event::Answer, id, asked) };
+        let entry = Entry { result: how.into_str(), ..about(Event::Answer, id, asked) };
         let Some(By { evidence, who, grant }) = by else { return self.record(entry) };
         self.record(Entry { evidence: Some(evidence), by: Some(who), grant, ..entry });
     }

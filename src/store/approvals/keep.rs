@@ -177,7 +177,7 @@ impl Approvals {
             Some((wish, id)) => {
                 let answer = wish.answer(self.wall());
                 let closed = self.answer(&id, answer, Evidence::Operator, &answered.by).await;
-                closed.map_or_else(|why| why.to_string(), |how| how.as_str().to_owned())
+                closed.map_or_else(|why| why.to_string(), |how| how.into_str().to_owned())
             }
             None => "the answer cannot be read".to_owned(),
         };

@@ -31,11 +31,11 @@ pub(super) fn insert(connection: &Connection, row: &GrantRow) -> rusqlite::Resul
          'live')"
     );
     let values = named_params! {
-        ":id": &**id, ":caller": &*asked.caller, ":upstream": &*asked.upstream, ":kind": asked.kind.as_str(),
+        ":id": &**id, ":caller": &*asked.caller, ":upstream": &*asked.upstream, ":kind": asked.kind.into_str(),
         ":item": &*asked.item, ":definition": asked.definition.hex(), ":launch": asked.launch.hex(),
-        ":arguments": asked.arguments.hex(), ":rule": &*asked.rule, ":need": asked.need.as_str(),
-        ":destructive": asked.destructive, ":scope": arguments.as_str(), ":lifetime": lifetime.as_str(),
-        ":until": lifetime.until().map(signed), ":evidence": evidence.as_str(), ":by": &**by,
+        ":arguments": asked.arguments.hex(), ":rule": &*asked.rule, ":need": asked.need.into_str(),
+        ":destructive": asked.destructive, ":scope": arguments.into_str(), ":lifetime": lifetime.into_str(),
+        ":until": lifetime.until().map(signed), ":evidence": evidence.into_str(), ":by": &**by,
         ":granted_at": signed(*granted_at), ":last_used": signed(*last_used), ":uses": signed(*uses),
     };
     connection.prepare_cached(&sql)?.execute(values).map(|_| ())

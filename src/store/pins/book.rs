@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use strum::VariantArray as _;
 
 use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
 use crate::mcp::method::List;
 use crate::policy::{Digest, OnChange, Pin, PinState, Trust, Undecided};
 
 /// What is pinned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum PinKind {
     Tool,
     Prompt,
@@ -19,22 +21,9 @@ pub(crate) enum PinKind {
 }
 
 impl PinKind {
-    pub(crate) const ALL: [Self; 5] = [Self::Tool, Self::Prompt, Self::Resource, Self::Template, Self::Launch];
-
-    /// As the store and the command line write it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Prompt => "prompt",
-            Self::Resource => "resource",
-            Self::Template => "template",
-            Self::Launch => "launch",
-        }
-    }
-
     /// Reads what [`Self::as_str`] wrote.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+        Self::VARIANTS.iter().copied().find(|kind| kind.into_str() == text)
     }
 
     pub(crate) const fn of(list: List) -> Self {

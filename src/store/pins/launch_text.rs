@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::config::{Target, Transport, Upstream};
+use crate::config::{Target, Upstream};
 use crate::wire::canonical::canonical;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -18,12 +18,7 @@ pub(super) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
             }
         }
         Target::Http { url, transport, .. } => {
-            let transport = match transport {
-                Transport::Auto => "auto",
-                Transport::StreamableHttp => "streamable-http",
-                Transport::Sse => "sse",
-            };
-            out.set("transport", RawJson::string(transport));
+            out.set("transport", RawJson::string(transport.into_str()));
             out.set("url", RawJson::string(url.as_str()));
         }
     }

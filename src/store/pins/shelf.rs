@@ -36,7 +36,7 @@ pub(super) fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<(
 fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result<Option<Record>> {
     let query = format!("SELECT {COLUMNS} FROM pins WHERE upstream = ?1 AND kind = ?2 AND name = ?3");
     let mut statement = connection.prepare_cached(&query)?;
-    let place = params![key.upstream.as_str(), key.kind.as_str(), key.name];
+    let place = params![key.upstream.as_str(), key.kind.into_str(), key.name];
     let found = statement.query_row(place, |row| read(row, seals)).optional()?;
     Ok(found.map(|(_, record)| record))
 }
@@ -104,7 +104,7 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
     let digest = |at: usize| Ok::<_, rusqlite::Error>(text(at)?.as_deref().and_then(Digest::from_hex));
     let upstream = UpstreamName::parse(&text(0)?.unwrap_or_default()).ok();
     let kind = PinKind::parse(&text(1)?.unwrap_or_default());
-    let rejected = text(3)?.as_deref() == Some(PinState::Rejected.as_str());
+    let rejected = text(3)?.as_deref() == Some(PinState::Rejected.into_str());
     let pin = Pin::restore(digest(5)?, digest(7)?, rejected);
     let (Some(upstream), Some(kind), Some(pin)) = (upstream, kind, pin) else {
         return Err(rusqlite::Error::InvalidColumnType(3, "state".to_owned(), Type::Text));
@@ -140,9 +140,9 @@ fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -
     let hex = |digest: Option<Digest>| digest.map(|digest| digest.hex());
     connection.prepare_cached(&query)?.execute(params![
         key.upstream.as_str(),
-        key.kind.as_str(),
+        key.kind.into_str(),
         key.name,
-        record.pin.state().as_str(),
+        record.pin.state().into_str(),
         stored(seals, key, record.approved.as_ref(), record.pin.approved())?,
         hex(record.pin.approved()),
         stored(seals, key, record.waiting.as_ref(), record.pin.waiting())?,
@@ -167,7 +167,7 @@ pub(super) fn take(
     let mut wrote = !forget.is_empty();
     for key in forget {
         let query = "DELETE FROM pins WHERE upstream = ?1 AND kind = ?2 AND name = ?3";
-        connection.execute(query, params![key.upstream.as_str(), key.kind.as_str(), key.name])?;
+        connection.execute(query, params![key.upstream.as_str(), key.kind.into_str(), key.name])?;
     }
     let mut out = Vec::with_capacity(steps.len());
     for (key, step) in steps {

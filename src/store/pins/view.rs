@@ -51,9 +51,9 @@ impl PinView {
         let mut out = RawObject::default();
         let mut set = |name: &str, value: &str| out.set(name, RawJson::string(value));
         set("name", &self.name);
-        set("kind", self.kind.as_str());
+        set("kind", self.kind.into_str());
         set("upstream", &self.upstream);
-        set("state", self.state.as_str());
+        set("state", self.state.into_str());
         set("why", &self.by);
         for (name, digest) in [("approved-digest", self.approved_digest), ("waiting-digest", self.waiting_digest)] {
             if let Some(digest) = digest {

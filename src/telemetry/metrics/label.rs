@@ -1,31 +1,24 @@
 //! What a call is counted by: its method and how it ended. Closed sets, so that no client makes a series.
 
 /// What was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str)]
 pub(crate) enum MethodLabel {
+    #[strum(serialize = "tools/call")]
     ToolsCall,
+    #[strum(serialize = "prompts/get")]
     PromptsGet,
+    #[strum(serialize = "resources/read")]
     ResourcesRead,
+    #[strum(serialize = "completion/complete")]
     Complete,
+    #[strum(serialize = "other")]
     Other,
 }
 
-impl MethodLabel {
-    pub(super) const ALL: [Self; 5] = [Self::ToolsCall, Self::PromptsGet, Self::ResourcesRead, Self::Complete, Self::Other];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolsCall => "tools/call",
-            Self::PromptsGet => "prompts/get",
-            Self::ResourcesRead => "resources/read",
-            Self::Complete => "completion/complete",
-            Self::Other => "other",
-        }
-    }
-}
-
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub(crate) enum OutcomeLabel {
     Ok,
     /// A result with `isError`.
@@ -48,46 +41,6 @@ pub(crate) enum OutcomeLabel {
     UpstreamDown,
     Crashed,
     /// The upstream broke the protocol.
+    #[strum(serialize = "protocol_error")]
     Protocol,
-}
-
-impl OutcomeLabel {
-    pub(super) const ALL: [Self; 15] = [
-        Self::Ok,
-        Self::ToolError,
-        Self::InputRequired,
-        Self::Task,
-        Self::Error,
-        Self::Denied,
-        Self::Limited,
-        Self::AwaitingApproval,
-        Self::Unrecorded,
-        Self::Busy,
-        Self::Timeout,
-        Self::Cancelled,
-        Self::UpstreamDown,
-        Self::Crashed,
-        Self::Protocol,
-    ];
-
-    /// Word for metric labels and the audit log.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::ToolError => "tool_error",
-            Self::InputRequired => "input_required",
-            Self::Task => "task",
-            Self::Error => "error",
-            Self::Denied => "denied",
-            Self::Limited => "limited",
-            Self::AwaitingApproval => "awaiting_approval",
-            Self::Unrecorded => "unrecorded",
-            Self::Busy => "busy",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::UpstreamDown => "upstream_down",
-            Self::Crashed => "crashed",
-            Self::Protocol => "protocol_error",
-        }
-    }
 }
