@@ -1,8 +1,8 @@
 //! Configuration: TOML text to a validated [`Config`]. Pure except [`load`], [`locate`] and
 //! [`preflight`].
 //!
-//! [`parse`] walks the TOML tree with the cursor of `file`, so every problem is found at once, each
-//! with its line, its key path and what to write. The daemon and `headend check` take the same way.
+//! [`parse`] walks the TOML tree with the cursor of `file`, so it reports every problem at once, each with its line,
+//! its key path and what to write. The daemon and `headend check` share this path.
 
 use std::io;
 use std::path::Path;
@@ -44,10 +44,11 @@ pub(crate) use self::places::{Located, locate, preflight, state_dir};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::units::{duration_text, parse_duration};
 
-/// Reads and checks a configuration file. Secrets are resolved from the environment and files, which are judged as it is.
+/// Reads and checks a configuration file. Secrets come from the environment and from files, which pass the same
+/// ownership checks as the configuration itself.
 ///
 /// # Errors
-/// Every problem at once. A file that others may write, or that belongs to another user, is one.
+/// Every problem at once. A file that another user owns or may write is a problem too.
 pub(crate) fn load(path: &Path) -> Result<(Config, Vec<Warning>), Problems> {
     let origin = path.display().to_string();
     let refused = |message: String| Problems(vec![Problem::of_file(&origin, message)]);
@@ -57,8 +58,7 @@ pub(crate) fn load(path: &Path) -> Result<(Config, Vec<Warning>), Problems> {
     Ok((config, warnings))
 }
 
-/// Checks a configuration text. `origin` stands before each problem; `env` and `read` give the
-/// secrets.
+/// Checks a configuration text. `origin` is the prefix of each problem; `env` and `read` supply the secrets.
 ///
 /// # Errors
 /// Every problem at once.

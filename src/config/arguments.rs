@@ -1,4 +1,4 @@
-//! The `arguments` and `unless` of a rule.
+//! The keys `arguments` and `unless` of a rule.
 
 use std::ops::RangeInclusive;
 
@@ -28,7 +28,7 @@ const MATCHERS: [&str; 17] = [
     "present",
 ];
 
-/// The conditions of one key.
+/// Reads the conditions under one of these keys.
 pub(super) fn conditions(table: &mut Table<'_>, key: &'static str) -> Vec<ArgumentSpec> {
     let Some(node) = table.take(key) else { return Vec::new() };
     let wanted = "an array such as [{ pointer = \"/path\", path-under = \"/srv/work\" }]";
@@ -91,7 +91,7 @@ fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
     })
 }
 
-/// A number that may be left out.
+/// An optional number; the outer `None` is one that cannot be read.
 fn number(node: Option<&Node<'_>>) -> Option<Option<f64>> {
     node.map_or(Some(None), |node| node.number().map(Some))
 }

@@ -7,9 +7,9 @@ use super::file::Table;
 
 /// Default of `path`.
 const PATH: &str = "audit";
-/// Default of `max-segment`: some hundred thousand records, which are searched in a second.
+/// Default of `max-segment`: some hundred thousand records, which a search reads in a second.
 const MAX_SEGMENT: usize = 64 << 20;
-/// Smaller ones would be more files than records are worth, larger ones take long to verify at a start.
+/// Smaller segments mean too many files; larger ones take long to verify at a start.
 const SEGMENT_RANGE: RangeInclusive<usize> = (64 << 10)..=(4 << 30);
 
 /// The `[audit]` table.
@@ -17,22 +17,22 @@ const SEGMENT_RANGE: RangeInclusive<usize> = (64 << 10)..=(4 << 30);
 pub(crate) struct Audit {
     /// Relative to the state directory.
     pub(crate) path: PathBuf,
-    /// Whether arguments are written down as they are, and not as a digest alone.
+    /// Records hold the arguments themselves, not only their digest.
     pub(crate) capture_arguments: bool,
-    /// Whether every record is on disk before its call goes on.
+    /// Every record is on disk before its call goes on.
     pub(crate) strict: bool,
     pub(crate) on_failure: OnFailure,
-    /// Bytes after which the log goes on in a new file.
+    /// Bytes after which the log continues in a new file.
     pub(crate) max_segment: usize,
 }
 
-/// What becomes of calls that cannot be recorded.
+/// What happens to a call that the log cannot record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum OnFailure {
-    /// They are refused.
+    /// The call is refused.
     Deny,
-    /// They go on.
+    /// The call goes on.
     Continue,
 }
 
@@ -49,7 +49,7 @@ impl Default for Audit {
 }
 
 impl Audit {
-    /// Reads the table; what is absent or wrong has its default.
+    /// Reads the table. An absent or invalid key has its default.
     pub(super) fn read(table: Option<Table<'_>>) -> Self {
         let mut audit = Self::default();
         let Some(mut table) = table else { return audit };

@@ -17,7 +17,7 @@ use super::model::{Admin, Auth, Config, Console, Log, LogFormat, Naming, Secrets
 use super::secret::{self, Secret};
 use super::{profile, rules, upstream};
 
-/// What this release says to keys whose behaviour it does not have.
+/// Message for a key whose behaviour this release lacks.
 pub(super) const NOT_YET: &str = "is not available in this release";
 
 /// Default of `[server] listen`.
@@ -39,12 +39,12 @@ const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_se
 
 /// Shorter tokens can be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
-/// Of the key that the store is sealed with: 32 characters, of which hexadecimal ones have 128 bits.
+/// Shortest key for the store: 32 hexadecimal characters have 128 bits.
 const MIN_KEY_LENGTH: usize = 32;
-/// Longest name of a caller, in bytes; it stands in each audit line.
+/// Longest name of a caller, in bytes: every audit line contains it.
 const MAX_CALLER_LENGTH: usize = 64;
 
-/// Builds everything; wrong parts have their defaults, since the problems refuse the whole.
+/// Builds the configuration. An invalid part has its default, since its problem refuses the whole file.
 pub(super) fn config(mut root: Table<'_>) -> Config {
     let server = server(root.table("server"));
     let metrics = metrics(root.table("metrics"), &server.listen);
@@ -56,7 +56,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let policy = root.take("policy");
     let policy_stated = policy.is_some();
     if !policy_stated {
-        let message = "there is no [policy] table, so every call asks for a consent; write `[policy]` with `default = \"ask\"`, or `\"allow\"` to allow what no rule denies";
+        let message = "there is no [policy] table, so every call needs an approval; write `[policy]` with `default = \"ask\"`, or `\"allow\"` to allow what no rule denies";
         root.source.warning_at("policy", message);
     }
     let mut policy = policy.and_then(|node| node.table());

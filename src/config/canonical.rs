@@ -4,12 +4,12 @@ use crate::catalog::name::UpstreamName;
 
 use super::file::did_you_mean;
 
-/// What stands between the upstream and the rest of a canonical name.
+/// Separator between the upstream and the rest of a canonical name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Separator {
-    /// `__`, of tools and prompts.
+    /// `__` for tools and prompts.
     Name,
-    /// `+`, of resources.
+    /// `+` for resources.
     Uri,
 }
 

@@ -9,24 +9,24 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A client that holds a stream open may have a person before it, but not for ever.
+/// A person may sit before a client that holds a stream open, but not for ever.
 const TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
 const PROMPT_LIFE: RangeInclusive<Duration> = SECOND..=DAY;
 const UNUSED: RangeInclusive<Duration> = HOUR..=Duration::from_secs(3660 * 24 * 3600);
 const COUNT: RangeInclusive<usize> = 1..=100;
 
-/// How people are asked for consent.
+/// How headend asks for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Consent {
     /// How long a call waits for the answer of its own client.
     pub(crate) timeout: Duration,
-    /// How long a question can be answered on the console and the command line.
+    /// How long the console and the command line can answer an approval.
     pub(crate) prompt_life: Duration,
-    /// Open questions of one caller.
+    /// Open approvals of one caller.
     pub(crate) max_open: usize,
-    /// Questions of one caller in a minute.
+    /// New approvals of one caller in a minute.
     pub(crate) per_minute: usize,
-    /// A grant that nobody uses for so long is over.
+    /// A grant expires when it is unused for so long.
     pub(crate) unused_expiry: Duration,
 }
 

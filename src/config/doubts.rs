@@ -1,9 +1,9 @@
-//! What is legal in a policy and yet hardly meant; for `check`.
+//! Warnings of `check` about policies that are valid and yet probably not meant.
 
 use super::model::Config;
 use crate::policy::{Field, Policy, Table};
 
-/// One sentence for each doubt. `known` are the canonical names of all items, if they are known.
+/// One sentence for each doubt. `known`: the canonical names of all items, if an earlier run kept them.
 pub(crate) fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
     let Ok(policy) = Policy::build(&config.policy) else { return Vec::new() };
     let mut doubts = Vec::new();

@@ -24,7 +24,7 @@ pub(super) trait Choice: Copy + Into<&'static str> + strum::VariantArray {}
 
 impl<T: Copy + Into<&'static str> + strum::VariantArray> Choice for T {}
 
-/// The text, where secrets come from, and what was found so far.
+/// The text, the sources of secrets, and the findings so far.
 pub(super) struct Source<'a> {
     text: &'a str,
     origin: &'a str,
@@ -92,7 +92,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Parses the text and hands its root table to `build`; what is no TOML is a problem each.
+/// Parses the text and hands its root table to `build`. Each TOML error is a problem.
 pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) -> T) -> Option<T> {
     let (root, errors) = DeTable::parse_recoverable(source.text);
     let mut readable = true;
@@ -100,7 +100,7 @@ pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) ->
         // A repeated key leaves the rest of the tree as it is; after any other error it is a guess.
         readable &= error.message().starts_with("duplicate key");
         let line = error.span().map(|span| source.line(span.start));
-        // The parser goes on behind an error; the first of a line is the one to mend.
+        // The parser continues after an error; only the first error of a line is worth mending.
         if source.found.borrow().problems.iter().any(|problem| problem.line == line) {
             continue;
         }
@@ -113,7 +113,7 @@ pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) ->
     })
 }
 
-/// One value, where it stands, and the ways to read it. A value of another type is a problem.
+/// One value with its place and the ways to read it. A value of another type is a problem.
 #[derive(Clone)]
 pub(super) struct Node<'s> {
     pub(super) source: &'s Source<'s>,
@@ -154,7 +154,7 @@ impl<'s> Node<'s> {
         self.value.as_bool().or_else(|| self.wrong("true or false"))
     }
 
-    /// A number, or what is wrong with it.
+    /// A number that every reader of JSON understands the same.
     pub(super) fn number(&self) -> Option<f64> {
         const SAFE: RangeInclusive<i64> = -(1 << 53)..=1 << 53;
         match self.value {
@@ -363,12 +363,12 @@ impl<'s> Table<'s> {
         Some(path)
     }
 
-    /// A key that people write and this program does not have, with what to do about it.
+    /// Refuses a key that people expect here. `message` says what to write instead.
     pub(super) fn refuse(&mut self, key: &'static str, message: &str) {
         if let Some(node) = self.take(key) {
             node.problem(message);
         }
-        // Known, so that it is reported once; never suggested.
+        // A refused key is reported once, here, and `did_you_mean` never suggests it.
         self.known.retain(|known| *known != key);
         self.refused.push(key);
     }
@@ -393,7 +393,7 @@ fn join(path: &str, key: &str) -> String {
 
 /// `; did you mean ..?` when one of the words is near.
 pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> String {
-    // Two neighbours that changed places are one slip.
+    // `osa_distance` counts two swapped neighbours as one slip.
     let near = |word: &&str| osa_distance(text, word) <= (word.len() / 3).clamp(1, 3);
     let best = words.filter(near).min_by_key(|word| osa_distance(text, word));
     best.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()

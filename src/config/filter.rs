@@ -36,7 +36,7 @@ fn globs(node: &Node<'_>) -> Vec<String> {
             item.problem("must not be empty; write \"*\" for everything");
         }
         if let Err(error) = glob(&text) {
-            item.problem(format!("is no pattern: {error}"));
+            item.problem(format!("is not a pattern: {error}"));
         }
         globs.push(text);
     }

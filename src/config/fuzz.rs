@@ -24,7 +24,7 @@ fn read(text: &str) -> Option<Config> {
     }
 }
 
-/// A configuration that is accepted has a policy, is shown without its secrets, and what is shown is the same configuration.
+/// An accepted configuration has a policy, is shown without its secrets, and its shown text is the same configuration.
 pub(crate) fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if text.contains("canary") {

@@ -1,7 +1,7 @@
-//! Whose files are believed: our own and root's, and of these only the ones that nobody else may write.
+//! Ownership checks: headend trusts files of its own user and of root, and only if no other user may write them.
 //!
-//! The file itself is judged and, in [`directory`], a directory; not what is above it. A file of the configuration may be reached
-//! through symbolic links, as Kubernetes and many administrators lay them: what they lead to is judged.
+//! A check covers the file itself, or in [`directory`] a directory, and not the directories above it. A symbolic link
+//! may lead to a file of the configuration, as Kubernetes and many administrators do it; the check covers its target.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -11,20 +11,20 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Bits of the mode by which others write.
+/// Mode bits that let others write.
 const WRITE: u32 = 0o022;
-/// In a directory with this bit other users can make files, but cannot remove or rename ours.
+/// With this bit, other users can make files in a directory but cannot remove or rename ours.
 const STICKY: u32 = 0o1000;
 
-/// Bits that a file must not have which others may read.
+/// Mode bits forbidden for a file that others may read.
 pub(crate) const SHARED: u32 = WRITE;
-/// Bits that a file must not have which is for its owner alone.
+/// Mode bits forbidden for a file that is for its owner alone.
 pub(crate) const SECRET: u32 = 0o077;
 
-/// Judges an open file or directory. `forbidden`: the bits that its mode must not have. The path is for the sentence alone.
+/// Judges an open file or directory. `forbidden`: mode bits that it must not have. `path` is for the error text alone.
 ///
 /// # Errors
-/// What is wrong and the command that mends it, to stand behind the path.
+/// What is wrong and the command that mends it, to follow the path in a message.
 pub(crate) fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let (uid, mode, path) = (data.uid(), data.mode() & 0o7777, path.display());
@@ -45,11 +45,11 @@ pub(crate) fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), 
     Err(format!("may be {what} by others (mode {mode:04o}); run `chmod {bits} {path}`"))
 }
 
-/// Judges a directory, symbolic links followed: others must not be able to put files of theirs in the place of ours. `shared`: it
-/// may be one such as `/tmp`, where anybody may make files and nobody remove those of others.
+/// Judges a directory, symbolic links followed: other users must not be able to replace our files in it. `shared`
+/// allows one such as `/tmp`, where every user may make files and none can remove another's.
 ///
 /// # Errors
-/// What is wrong, to stand behind the path; also when the path leads to no directory.
+/// What is wrong, to follow the path in a message; also when the path leads to no directory.
 pub(crate) fn directory(path: &Path, shared: bool) -> Result<(), String> {
     let data = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !data.is_dir() {
@@ -59,10 +59,11 @@ pub(crate) fn directory(path: &Path, shared: bool) -> Result<(), String> {
     judge(path, &data, forbidden)
 }
 
-/// Judges a file by its name, for files that must not be opened here: in a directory of ours nobody can exchange it.
+/// Judges a file by its name, for files that must not be opened here: in a directory of ours no other user can exchange
+/// it.
 ///
 /// # Errors
-/// What the system says, or what is wrong and the command that mends it, to stand behind the path.
+/// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
 pub(crate) fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
     let data = std::fs::symlink_metadata(path)?;
     if data.is_symlink() {
@@ -75,13 +76,13 @@ pub(crate) fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
     Ok(data)
 }
 
-/// Opens a file that is in a directory of ours, judged: no symbolic link, ours or root's, with none of the `forbidden` bits. The
-/// flag that keeps it from children is always set.
+/// Opens a file in a directory of ours and judges it: no symbolic link, ours or root's, with none of the `forbidden`
+/// bits. The descriptor is always close-on-exec.
 ///
 /// # Errors
-/// What the system says, or what is wrong and the command that mends it, to stand behind the path.
+/// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
 pub(crate) fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<File> {
-    // A pipe would block without the last flag.
+    // Without the last flag, opening a named pipe would block.
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
     let file = File::from(opened.map_err(|error| opening(path, error))?);
@@ -93,14 +94,14 @@ pub(crate) fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<Fil
     Ok(file)
 }
 
-/// Reads a file of the configuration, or one that it names: symbolic links are followed, and the file that they lead to is judged.
+/// Reads the configuration, or a file that it names. Symbolic links are followed, and their target is judged.
 ///
 /// # Errors
-/// What the system says, or what is wrong and the command that mends it, to stand behind the path.
+/// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    // Of the open file, so that it cannot be exchanged in between.
+    // `metadata` of the open file: it cannot be exchanged in between.
     let data = file.metadata()?;
     if !data.is_file() {
         return Err(refusal("is not a file".to_owned()));
@@ -111,20 +112,20 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// What the system says of a file that was to be opened, if it is no link.
+/// The error of a failed `open`; a symbolic link gets a text of its own.
 pub(crate) fn opening(path: &Path, error: Errno) -> io::Error {
     if error == Errno::LOOP { link(path) } else { error.into() }
 }
 
-/// Why a link is not followed.
+/// The error for a symbolic link, which headend does not follow here.
 pub(crate) fn link(path: &Path) -> io::Error {
     let path = path.display();
     refusal(format!(
-        "is a symbolic link, which is not followed here; put what it leads to in its place, or run `rm {path}`"
+        "is a symbolic link, which headend does not follow here; replace it with its target, or run `rm {path}`"
     ))
 }
 
-/// One of our own sentences as an error of the system's kind.
+/// Wraps a text of ours in an [`io::Error`].
 pub(crate) fn refusal(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }

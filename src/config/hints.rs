@@ -1,10 +1,10 @@
-//! What tools are said to do, under the names that configurations use.
+//! Tool annotations under the names of the configuration.
 
 use crate::mcp::annotations::Hints;
 
 use super::file::Table;
 
-/// Reads the four hints; those that are not written stay open.
+/// Reads the four hints. An absent one stays unset.
 pub(super) fn hints(table: &mut Table<'_>) -> Hints {
     Hints {
         read_only: table.boolean("read-only"),

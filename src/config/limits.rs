@@ -89,7 +89,7 @@ impl Unit for Often {
     }
 }
 
-/// Reads a rate that lets something through.
+/// Reads a rate above zero.
 pub(super) fn rate(node: &Node<'_>) -> Option<Rate> {
     let rate = match Rate::parse(&node.string()?) {
         Ok(rate) if rate.count == 0 => Err("must not be zero".to_owned()),
@@ -104,7 +104,7 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
 }
 
 impl Limits {
-    /// Whether the numbers go together.
+    /// Reports numbers that contradict each other.
     fn check(&self, table: &Table<'_>) {
         for (key, bytes) in [("max-upstream-result", self.upstream_result_bytes), ("max-body", self.body_bytes)] {
             if bytes > self.buffered_bytes {
@@ -119,8 +119,8 @@ impl Limits {
 
 macro_rules! limits {
     ($( $(#[$doc:meta])* $field:ident: $value:ty as $unit:ident = $key:literal, $default:expr, $range:expr; )*) => {
-        /// Bounds on clients and on what they send. Those per caller, and that of wrong credentials, hold in
-        /// configurations with many callers only.
+        /// Bounds on clients and their messages. The bounds per caller and on wrong credentials apply only to
+        /// configurations with several callers.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub(crate) struct Limits {
             $( $(#[$doc])* pub(crate) $field: $value, )*
@@ -133,7 +133,7 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// Reads the table; what is absent or wrong has its default.
+            /// Reads the table. An absent or invalid key has its default.
             pub(super) fn read(table: &mut Table<'_>) -> Self {
                 let limits = Self {
                     $( $field: table.take($key).and_then(|node| <$unit as Unit>::read(&node, &$range)).unwrap_or($default), )*
@@ -154,13 +154,14 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Connections of one address of `listen` at once, after a valid credential. Each costs a task and its buffers, some 30 KiB
-    /// idle.
+    /// Connections of one address of `listen` at once, after a valid credential. Each costs a task and its buffers,
+    /// some 30 KiB idle.
     connections: usize as Count = "max-connections", 1024, COUNT;
-    /// Connections of one address of `listen` at once before a valid credential; the oldest gives way. A client needs one for
-    /// the moment until its first request is read, so this bounds how fast a stranger would have to connect to displace it.
+    /// Connections of one address of `listen` at once before a valid credential; the oldest gives way. A client needs
+    /// one for the moment until its first request is read, so this bounds how fast a stranger would have to connect to
+    /// displace it.
     anonymous_connections: usize as Count = "anonymous-connections", 512, COUNT;
-    /// Of those, the ones from one network address, so that one peer cannot take them all.
+    /// The same from one network address, so that one peer cannot take them all.
     connections_per_ip: usize as Count = "connections-per-ip", 256, COUNT;
     /// Connections of one caller; hosts open a few for each window.
     connections_per_caller: usize as Count = "connections-per-caller", 128, COUNT;
@@ -178,7 +179,7 @@ limits! {
     body_timeout: Duration as Time = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
     /// How long a connection may stay open between requests.
     idle_timeout: Duration as Time = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
-    /// How long a client may take nothing of what we write.
+    /// How long a client may read nothing of what we write.
     write_timeout: Duration as Time = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
     /// Body of a request in bytes: an image as an argument fits.
     body_bytes: usize as Size = "max-body", 4 * MIB, KIB..=GIB;
@@ -192,9 +193,9 @@ limits! {
     in_flight: usize as Count = "max-in-flight", 512, COUNT;
     /// Calls of one caller at once: a sixteenth of all.
     in_flight_per_caller: usize as Count = "in-flight-per-caller", 32, COUNT;
-    /// Calls that may wait for one of those places.
+    /// Calls that may wait for a slot.
     queue: usize as Count = "queue", 128, 0..=1_000_000;
-    /// How long they may wait before they are told to come back.
+    /// How long a call waits for a slot before it is refused.
     queue_timeout: Duration as Time = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
     /// Result sent to a client, in bytes. Models read far less; images need this.
     result_bytes: usize as Size = "max-result", 8 * MIB, KIB..=GIB;
@@ -204,7 +205,7 @@ limits! {
     upstream_depth: usize as Count = "max-upstream-depth", 256, 8..=100_000;
     /// Values in the JSON of a message taken from an upstream: a million numbers pass.
     upstream_nodes: usize as Count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
-    /// Legacy sessions at once; one that is full ends the longest idle first.
+    /// Legacy sessions at once; beyond that the longest idle one ends.
     sessions: usize as Count = "max-sessions", 4096, COUNT;
     /// Legacy sessions of one caller.
     sessions_per_caller: usize as Count = "sessions-per-caller", 64, COUNT;
@@ -212,19 +213,19 @@ limits! {
     session_idle: Duration as Time = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
     /// When any session ends: a stolen session id is worth a day at most.
     session_max: Duration as Time = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
-    /// Listen streams of one caller.
+    /// `subscriptions/listen` streams of one caller.
     streams_per_caller: usize as Count = "streams-per-caller", 16, COUNT;
-    /// Subscribed URIs of one listen stream.
+    /// Subscribed URIs of one `subscriptions/listen` stream.
     uris_per_stream: usize as Count = "uris-per-stream", 256, COUNT;
-    /// How often a quiet stream says that it is alive; proxies cut at 60 s.
+    /// Interval of keep-alives on a quiet stream; proxies cut at 60 s.
     keepalive: Duration as Time = "keepalive", Duration::from_secs(15), seconds(1, 3600);
     /// Requests of one caller.
     caller_rate: Rate as Often = "caller-rate", Rate { count: 20, per: Per::Second }, ();
-    /// Requests of one caller at once: two seconds' worth, since hosts list everything at start.
+    /// Burst of `caller-rate`: two seconds' worth, since hosts list everything at start.
     caller_burst: usize as Count = "caller-burst", 40, COUNT;
-    /// Wrong credentials from one address before the next wrong one is told to wait. Right ones always pass.
+    /// Wrong credentials from one address before the next wrong one gets 429. Right ones always pass.
     auth_failures: Rate as Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
-    /// Bytes of messages of 16 KiB and more together, while they are read and until their readers have them. What finds no
-    /// room is refused. Smaller ones are bounded by their number.
+    /// Bytes of all messages of 16 KiB and more, from their first byte until their readers have them. A message without
+    /// room is refused. Other bounds limit the number of smaller ones.
     buffered_bytes: usize as Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
 }

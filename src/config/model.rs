@@ -1,4 +1,4 @@
-//! The configuration as everything else sees it: resolved, with defaults filled in.
+//! The configuration as other layers see it: resolved, with defaults filled in.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use super::secret::Secret;
 /// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
-    /// The file it was read from; none for a text from elsewhere.
+    /// The configuration file; `None` for a text from elsewhere.
     pub(crate) path: Option<PathBuf>,
     pub(crate) server: Server,
-    /// Where `/metrics`, `/healthz` and `/readyz` are served; none switches them off.
+    /// Address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) console: Console,
     pub(crate) admin: Admin,
@@ -31,7 +31,7 @@ pub(crate) struct Config {
     /// In the order of the file, which is the order of all lists.
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) policy: PolicySpec,
-    /// Whether there is a `[policy]` table. Without one everything asks, with a warning.
+    /// Whether there is a `[policy]` table. Without one every call needs an approval, with a warning.
     pub(crate) policy_stated: bool,
     pub(crate) consent: Consent,
     pub(crate) profiles: Vec<Profile>,
@@ -43,16 +43,16 @@ pub(crate) struct Config {
 /// The `[secrets]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Secrets {
-    /// What values in the store are sealed with; none: the key that is made in the state directory.
+    /// Key that seals values in the store; `None`: the key file of the state directory.
     pub(crate) key: Option<Secret>,
 }
 
 /// The `[console]` table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
-    /// Where the pages are served; none switches them off.
+    /// Address of the pages; `None` switches them off.
     pub(crate) listen: Option<SocketAddr>,
-    /// The operator wrote the address, so no other will do.
+    /// The operator wrote the address, so headend tries no other.
     pub(crate) chosen: bool,
 }
 
@@ -70,11 +70,11 @@ pub(crate) struct Server {
     pub(crate) listen: Vec<SocketAddr>,
     /// Path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
     pub(crate) endpoint: String,
-    /// Whether the 2024-11-05 HTTP+SSE transport is served too.
+    /// Whether headend also serves the HTTP+SSE transport of 2024-11-05.
     pub(crate) legacy_sse: bool,
     /// `Host` values beyond the listen addresses and loopback names.
     pub(crate) allowed_hosts: Vec<String>,
-    /// `Origin` values that are let in; a request without one always is.
+    /// Accepted `Origin` values; a request without one is always accepted.
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) auth: Auth,
     pub(crate) limits: Limits,
@@ -82,17 +82,17 @@ pub(crate) struct Server {
     pub(crate) drain_timeout: Duration,
 }
 
-/// Who may come in over HTTP.
+/// Authentication of clients over HTTP.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Auth {
     /// The generated token of the caller `local`, and these: (caller, token).
     Token { tokens: Vec<(String, Secret)> },
-    /// Whoever reaches the loopback address is `local`.
+    /// Every client on the loopback address is the caller `local`.
     None,
 }
 
 impl Config {
-    /// Whether anybody but the local user can be a caller.
+    /// Whether there can be a caller other than the local user.
     pub(crate) fn has_many_callers(&self) -> bool {
         let tokens = matches!(&self.server.auth, Auth::Token { tokens } if !tokens.is_empty());
         tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
@@ -102,7 +102,7 @@ impl Config {
 /// The `[admin]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admin {
-    /// None: looked for in the runtime directory.
+    /// `None`: a socket in the runtime directory.
     pub(crate) socket: Option<PathBuf>,
     /// Group that may connect; makes the socket 0660.
     pub(crate) group: Option<String>,
@@ -118,11 +118,11 @@ pub(crate) struct Naming {
     pub(crate) max_length: usize,
 }
 
-/// What becomes of resource URIs.
+/// How resource URIs are exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Uris {
-    /// As the upstream has them.
+    /// Unchanged.
     Keep,
     /// Always `<upstream>+<original>`.
     Prefix,
@@ -147,21 +147,21 @@ pub(crate) struct Upstream {
     /// Calls that may wait for a slot.
     pub(crate) queue: usize,
     pub(crate) queue_timeout: Duration,
-    /// What the server learns of roots.
+    /// Which roots the server learns.
     pub(crate) roots: Roots,
     /// Which completions are passed on.
     pub(crate) completions: Completions,
-    /// What the server may ask people.
+    /// Which elicitations the server may make.
     pub(crate) elicit: Elicit,
-    /// How far the hints of its tools are believed.
+    /// How far headend trusts the hints of its tools.
     pub(crate) trust: Trust,
-    /// What its processes may do.
+    /// Privileges and umask of its processes.
     pub(crate) confinement: Confinement,
-    /// What becomes of an item whose definition changes.
+    /// What happens when a definition changes.
     pub(crate) on_change: OnChange,
-    /// The operator's word on tools: patterns over original names, and what holds for them.
+    /// The operator's annotations: patterns over original names, and the hints that hold for them.
     pub(crate) annotations: Vec<(String, Hints)>,
-    /// Stands before each exposed name, separator included.
+    /// Prefix of each exposed name, separator included.
     pub(crate) prefix: String,
     pub(crate) tools: Filter,
     pub(crate) prompts: Filter,
@@ -172,7 +172,7 @@ pub(crate) struct Upstream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Completions {
-    /// Those of items that need no consent, or have a lasting one.
+    /// Those of items whose calls need no approval or have a lasting grant.
     #[default]
     Consented,
     /// Those of all items that are not denied.
@@ -217,12 +217,12 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// What holds for the processes of an upstream, and for all that they start.
+/// Confinement of an upstream's processes and of all that they start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confinement {
-    /// No program gives them more privileges than they have, such as one with the set-user-ID bit.
+    /// The processes gain no privileges from programs, for example with a set-user-ID bit.
     pub(crate) no_new_privileges: bool,
-    /// Bits that files which they make do not have; ours where there is none.
+    /// Mode bits that their new files lack; `None`: our own umask.
     pub(crate) umask: Option<u32>,
 }
 
@@ -245,7 +245,7 @@ pub(crate) enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum EraChoice {
-    /// Find out.
+    /// Probe the server.
     Auto,
     Legacy,
     Modern,
@@ -289,17 +289,17 @@ impl Default for Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub(crate) name: String,
-    /// All upstreams where the file names none.
+    /// Every upstream where the file names none.
     pub(crate) upstreams: Vec<UpstreamName>,
     /// Over canonical names.
     pub(crate) tools: Filter,
     pub(crate) prompts: Filter,
     pub(crate) resources: Filter,
-    /// Names and URIs of its one upstream as they are.
+    /// Names and URIs of its one upstream, unchanged.
     pub(crate) transparent: bool,
 }
 
-/// The `[log]` table. Command line and environment go before it.
+/// The `[log]` table. Command line and environment take precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     /// A level, or `target=level` pairs.

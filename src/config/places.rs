@@ -1,4 +1,4 @@
-//! Where files are: the configuration, the state directory, the programs of upstreams.
+//! Places of files: the configuration, the state directory, the programs of upstreams.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,24 +10,24 @@ use super::model::{Config, Target};
 /// The configuration of the whole machine.
 const SYSTEM: &str = "/etc/headend/headend.toml";
 
-/// What is searched when the environment has no `PATH`.
+/// Search path where the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Where the configuration is.
+/// Place of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
     File(PathBuf),
-    /// There is none; the embedded default is to be used.
+    /// No file found: the embedded default applies.
     Embedded,
 }
 
 /// Finds the configuration: `explicit`, `$HEADEND_CONFIG`, `$XDG_CONFIG_HOME/headend/headend.toml`
 /// (`~/.config/..`), `/etc/headend/headend.toml`.
 ///
-/// A path that was named is not checked for existence, so that a typing error never leads to
-/// another configuration.
+/// A path that the user named is not checked for existence, so that a typing error never leads to another
+/// configuration.
 pub(crate) fn locate(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Located {
-    // A file that cannot be looked at is there: loading it tells why.
+    // A file that cannot be examined counts as present: loading it reports why.
     locate_among(explicit, env, &|path| path.try_exists().unwrap_or(true))
 }
 
@@ -45,8 +45,8 @@ fn locate_among(
     found.map_or(Located::Embedded, Located::File)
 }
 
-/// Where state is kept: `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/headend`
-/// (`~/.local/state/headend`). None when the environment names no place.
+/// The state directory: `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/headend` (`~/.local/state/headend`). `None` when the
+/// environment names no directory.
 pub(crate) fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     if let Some(dirs) = variable(env, "STATE_DIRECTORY") {
         // systemd separates several with colons; the first is ours.
@@ -59,7 +59,7 @@ fn variable(env: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<String> 
     env(name).filter(|value| !value.is_empty())
 }
 
-/// An XDG base directory; a relative one is to be ignored, says its specification.
+/// An XDG base directory. The specification says to ignore a relative one.
 fn base_dir(env: &dyn Fn(&str) -> Option<String>, name: &str, below_home: &str) -> Option<PathBuf> {
     let stated = variable(env, name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     stated.or_else(|| variable(env, "HOME").map(|home| Path::new(&home).join(below_home)))
@@ -69,19 +69,19 @@ pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Reads a configuration file, but none that others may change: it says which programs run as us.
+/// Reads a configuration file that no other user may change: it decides which programs run as our user.
 ///
 /// # Errors
-/// Why it was not read, to stand behind its name.
+/// Why it was not read, to follow its name in a message.
 pub(super) fn read_guarded(path: &Path) -> Result<String, String> {
-    // Ours is a sentence already; the system's is two words.
+    // Errors of `guard` are sentences already; the system's are not.
     let is_ours = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none();
     let told = |error: io::Error| if is_ours(&error) { error.to_string() } else { format!("cannot be read: {error}") };
     guard::read(path).map_err(told)
 }
 
-/// What `check` says beyond the text of the configuration: programs and directories that are not
-/// there. The machine that checks need not be the one that serves, so these are warnings.
+/// Warnings of `check` about programs and directories that do not exist. They are no problems: `check` may run on
+/// another machine than `serve`.
 pub(crate) fn preflight(config: &Config) -> Vec<String> {
     let path = environment("PATH").unwrap_or_else(|| DEFAULT_PATH.to_owned());
     let is_program = |path: &Path| {

@@ -1,4 +1,4 @@
-//! What a reload has to do: the difference of two configurations.
+//! Steps of a reload: the difference of two configurations.
 
 use std::fmt;
 
@@ -16,14 +16,14 @@ pub(crate) struct Plan {
     pub(crate) stop: Vec<UpstreamName>,
     /// Their launch identity changed: start the new one, then drain the old one.
     pub(crate) replace: Vec<UpstreamName>,
-    /// They go on as they are.
+    /// Upstreams that keep running.
     pub(crate) keep: Vec<UpstreamName>,
-    /// Those of `keep` with other settings (filters, limits, timeouts, header values).
+    /// Upstreams of `keep` with other settings (filters, limits, timeouts, header values).
     pub(crate) changed: Vec<UpstreamName>,
     pub(crate) policy_changed: bool,
-    /// Naming, profiles, or what one of the upstreams shows and in which order.
+    /// Naming, profiles, or the filters or order of upstreams.
     pub(crate) views_changed: bool,
-    /// Key paths that are read once at start.
+    /// Changed key paths that are read only at start.
     pub(crate) needs_restart: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
     plan
 }
 
-/// What decides the names that clients see, beside what the upstreams offer.
+/// Settings that decide the names clients see, apart from the upstreams' own lists.
 fn views(config: &Config) -> impl PartialEq + '_ {
     let shown = |upstream: &Upstream| {
         let Upstream { name, prefix, tools, prompts, resources, .. } = upstream.clone();
@@ -63,7 +63,7 @@ fn views(config: &Config) -> impl PartialEq + '_ {
     (config.naming, &config.profiles, config.upstreams.iter().map(shown).collect::<Vec<_>>())
 }
 
-/// Key paths whose values differ and are read at start only.
+/// Changed key paths that are read only at start.
 fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
     let (a, b) = (&old.server, &new.server);
     let keys = [
@@ -98,9 +98,9 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
 }
 
 impl Upstream {
-    /// A hash over what is launched or connected to: command, environment, directory, confinement; or URL,
-    /// transport and header names; the era, and what the server is told of its clients. Another identity is another process
-    /// or session.
+    /// A hash over everything that headend launches or connects to: command, environment, directory, confinement; or
+    /// URL, transport and header names; the era, and what the server learns of its clients. Another identity means
+    /// another process or session.
     ///
     /// The name is no part of it, nor are header values: they go with each request.
     pub(crate) fn launch_identity(&self) -> String {
@@ -113,7 +113,7 @@ impl Upstream {
                 env.sort_by_key(|(name, _)| name);
                 parts.extend(env.into_iter().flat_map(|(name, value)| [name.clone(), digest_of(&[value.expose()])]));
                 parts.extend(cwd.iter().map(|cwd| cwd.display().to_string()));
-                // What is kept of a launch is found by its identity, so the default adds nothing.
+                // The store finds launches by their identity, so the default must not change it.
                 if self.confinement != Confinement::default() {
                     parts.push(format!("{:?}", self.confinement));
                 }

@@ -1,13 +1,13 @@
-//! What is found in a configuration: problems, which refuse it, and warnings, which do not.
+//! Findings in a configuration: problems refuse it, warnings do not.
 
 use std::fmt;
 
-/// One thing to mend or to know, and where.
+/// One finding and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// File name, or what the text is.
+    /// File name, or a description of the text.
     pub(crate) origin: String,
-    /// From one; none when it is about the whole text.
+    /// Counted from 1; `None` when the finding is about the whole text.
     pub(crate) line: Option<usize>,
     /// Key path such as `upstreams.fs.command`; may be empty.
     pub(crate) path: String,
@@ -41,7 +41,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why a configuration is refused: never empty, in the order of the file.
+/// Why a configuration is refused: at least one problem, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 

@@ -12,7 +12,7 @@ pub(super) fn all(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Vec<P
     let Some(table) = table else { return Vec::new() };
     let mut profiles = Vec::new();
     for (name, node) in table.named() {
-        // It is a segment of a URL path; the rules of upstream names fit.
+        // The name is a segment of a URL path; the rules of upstream names fit.
         if let Err(error) = UpstreamName::parse(&name) {
             node.problem(format!("the name of a profile {error}"));
         }

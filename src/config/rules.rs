@@ -100,7 +100,7 @@ fn annotations(node: &Node<'_>) -> Hints {
     let hints = hints(&mut table);
     table.finish();
     if hints.is_empty() {
-        node.problem("says nothing; write for example { read-only = true }");
+        node.problem("has no hints; write for example { read-only = true }");
     }
     hints
 }
@@ -111,7 +111,7 @@ fn limit(mut table: Table<'_>) -> LimitSpec {
     }
     let wanted = table.take("rate");
     let has_rate = wanted.is_some();
-    // One that cannot be read has been complained of; the limit itself is complete with it.
+    // An invalid rate is a problem already; the stand-in only completes the limit.
     let rate = wanted.map(|node| rate(&node).unwrap_or(Rate { count: 1, per: Per::Second }));
     let key = table.take("key").and_then(|node| node.items("an array such as [\"caller\", \"tool\"]"));
     let key = key.map(|parts| parts.iter().filter_map(|part| part.choice()).collect());
@@ -145,7 +145,7 @@ fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
     patterns.unwrap_or_default()
 }
 
-/// Refuses patterns over names of which none is configured.
+/// Refuses patterns that match no configured name.
 fn check_names<'n, N: Iterator<Item = &'n str>>(
     path: &str,
     patterns: &[String],
@@ -154,7 +154,7 @@ fn check_names<'n, N: Iterator<Item = &'n str>>(
     at: &mut dyn FnMut(String, String),
 ) {
     for (index, pattern) in patterns.iter().enumerate() {
-        // What is no pattern is said elsewhere.
+        // Another check reports invalid patterns.
         if Policy::pattern(pattern).is_none_or(|matches| names().any(matches)) {
             continue;
         }

@@ -1,11 +1,11 @@
-//! Secrets: where they come from, and that they are not shown.
+//! Secrets: their sources and their redaction.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::file::{Node, Table};
 
-/// What stands in place of a secret.
+/// Shown in place of a secret.
 pub(super) const REDACTED: &str = "***";
 
 /// A value that is never shown. [`Secret::expose`] is the only way to it.
@@ -29,7 +29,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A secret and whether it stood in the file itself.
+/// A secret and whether the file itself contains it.
 pub(super) struct Found {
     pub(super) secret: Secret,
     pub(super) literal: bool,
@@ -107,7 +107,7 @@ fn from_file(node: &Node<'_>, path: &Path) -> Option<String> {
             return None;
         }
     };
-    // Editors and `echo` end the last line; no token does.
+    // Editors and `echo` end the last line with a newline; tokens contain none.
     let value = text.strip_suffix('\n').unwrap_or(&text);
     let value = value.strip_suffix('\r').unwrap_or(value);
     if value.is_empty() {
@@ -124,7 +124,7 @@ const SECRET_WORDS: &[&str] =
 /// Ends of names whose value only says where a secret is.
 const HARMLESS_ENDS: &[&str] = &["file", "path", "dir", "url", "id", "name", "env", "type"];
 
-/// Beginnings of well-known tokens.
+/// Prefixes of well-known tokens.
 const TOKENS: &[&str] = &[
     "ghp_",
     "gho_",

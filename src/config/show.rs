@@ -221,7 +221,7 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
     }
 }
 
-/// The URL without what seems to be a secret in its query.
+/// The URL without apparent secrets in its query.
 fn shown_url(url: &Url) -> String {
     if !url.query_pairs().any(|(name, _)| is_secret_name(&name)) {
         return url.to_string();

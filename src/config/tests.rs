@@ -1,4 +1,4 @@
-//! Texts to configurations and to problems. `examples` loads what is shipped.
+//! Texts to configurations and to problems. `examples` loads the shipped files.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) fn good(text: &str) -> (Config, Vec<Warning>) {
     parse(text, "test.toml", &every, &paths).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
-/// A configuration that says nothing about its policy but the default.
+/// A configuration whose policy is only the default.
 pub(super) fn with_policy(text: &str) -> Config {
     good(&format!("[policy]\ndefault = \"allow\"\n{text}")).0
 }
@@ -59,7 +59,7 @@ fn upstreams_keep_the_order_of_the_file() {
         "[upstreams.z]\nurl = \"https://z\"\n[upstreams.a.env]\nB = \"1\"\nA = \"2\"\n[upstreams.m]\ncommand = [\"/m\"]\n[upstreams.a]\ncommand = [\"/a\"]\n",
     );
     let names: Vec<&str> = config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
-    // The place of an upstream is that of its own table.
+    // The order is that of the upstreams' own tables.
     assert_eq!(names, ["z", "m", "a"]);
     let Target::Stdio { env, .. } = &config.upstreams[2].target else { panic!("not stdio") };
     assert_eq!(env.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["B", "A"]);
@@ -175,7 +175,7 @@ fn a_file_that_others_may_write_is_refused() {
     assert!(load(dir.path()).unwrap_err().to_string().contains("is not a file"));
 }
 
-/// Everything that can be said in this release.
+/// Every key of this release.
 pub(super) const FULL: &str = r#"
 [server]
 listen = ["127.0.0.1:0", "[::1]:8627"]
@@ -301,14 +301,14 @@ fn what_is_shown_reads_back_as_the_same_configuration() {
     for secret in ["abc", "value-of", "/b\""] {
         assert!(!shown.contains(secret), "{secret} in\n{shown}");
     }
-    // Stars are too short for what must not be guessed, so nobody makes them a token or a key by copying.
+    // `***` is too short for a token or a key, so a copied one is refused.
     let refused = parse(&shown, "test.toml", &every, &paths).unwrap_err().to_string();
     assert!(refused.contains("auth.tokens.ci: a token of") && refused.contains("secrets.key: a key of"), "{refused}");
     let long = "*".repeat(32);
     let [from, to] = ["***", &long].map(|stars| [format!("ci = \"{stars}\""), format!("key = \"{stars}\"")]);
     let (again, _) = good(&shown.replace(&from[0], &to[0]).replace(&from[1], &to[1]));
     assert_eq!(show::render(&again), shown);
-    // All but the secrets, which are stars by now.
+    // Everything but the secrets, which are `***` after the round trip.
     let stars = || Secret::new("***".to_owned());
     config.server.auth = Auth::Token { tokens: vec![("ci".to_owned(), Secret::new(long.clone()))] };
     config.secrets.key = Some(Secret::new(long));

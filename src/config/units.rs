@@ -1,4 +1,4 @@
-//! Durations and sizes as they are written: `"30s"`, `"4MiB"`.
+//! Durations and sizes as people write them: `"30s"`, `"4MiB"`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const TIMES: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), (
 /// Units of size, largest first, in bytes.
 const SIZES: &[(&str, usize)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// A day; written only where a time is meant that is long, see [`duration_text`].
+/// A day; only [`duration_text`] writes it.
 const DAY: u64 = 24 * 3_600_000;
 
 /// Reads `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"90d"`.
@@ -28,7 +28,7 @@ pub(super) fn duration(value: Duration) -> String {
     }
 }
 
-/// The same for times that are thought of in days.
+/// The same, in days where it is a whole number of them.
 pub(crate) fn duration_text(value: Duration) -> String {
     let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
     let days = millis / DAY;

@@ -19,7 +19,7 @@ use super::model::{Confinement, EraChoice, Instance, Start, Target, Transport, U
 use super::repeated::repeated;
 use super::secret::{self, Secret};
 
-/// Silence after which a call is given up; progress starts it again.
+/// Silence after which headend cancels a call; progress restarts the wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest call with all its progress.
 const CALL_MAX: Duration = Duration::from_secs(600);
@@ -36,7 +36,7 @@ const QUEUE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_se
 const IN_FLIGHT: RangeInclusive<usize> = 1..=4096;
 const QUEUES: RangeInclusive<usize> = 0..=65_536;
 
-/// Headers that each request sets itself.
+/// Headers that headend sets on every request.
 const RESERVED: &[&str] = &[
     "host",
     "content-length",
@@ -86,7 +86,7 @@ pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<Upstream> 
     upstreams
 }
 
-/// A name like the one written that is possible.
+/// A valid name close to the written one.
 fn suggestion(key: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = key.chars().map(fit).collect();
@@ -99,7 +99,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         "args",
         "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
     );
-    table.refuse("type", "is told by `command` or `url`; for HTTP, `transport` chooses");
+    table.refuse("type", "follows from `command` or `url`; for HTTP, write `transport`");
     let target = target(&mut table);
     let http = matches!(target, Some(Target::Http { .. }));
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
@@ -147,7 +147,7 @@ fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {
     era
 }
 
-/// The hard limit of a call, which is no shorter than its silence.
+/// The hard limit of a call, at least its `call-timeout`.
 fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
     let Some(node) = table.take("call-max") else { return CALL_MAX.max(call_timeout) };
     let Some(limit) = node.duration(&TIMES) else { return CALL_MAX };
@@ -157,7 +157,7 @@ fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
     limit
 }
 
-/// What the server learns of roots: `"client"` or a list of `file://` URIs.
+/// Which roots the server learns: `"client"` or a list of `file://` URIs.
 fn roots(node: &Node<'_>) -> Roots {
     if node.as_str() == Some("client") {
         return Roots::Client;
@@ -174,7 +174,7 @@ fn roots(node: &Node<'_>) -> Roots {
     Roots::Fixed(uris.collect())
 }
 
-/// The hosts whose pages the server may have opened.
+/// Hosts whose pages a URL elicitation of the server may open.
 fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
     let items = node.items("a list of hosts such as \"login.example.com\" and \"*.example.org\"")?;
     let hosts = items.iter().filter_map(|item| {
@@ -191,12 +191,12 @@ fn on_change(table: &mut Table<'_>) -> OnChange {
     let Some(node) = table.take("on-change") else { return OnChange::Quarantine };
     let chosen = node.choice();
     if chosen == Some(OnChange::Accept) {
-        node.warning("a server may change what its tools say and do, and nobody is asked");
+        node.warning("the server may change what its tools say and do without your approval");
     }
     chosen.unwrap_or(OnChange::Quarantine)
 }
 
-/// The operator's word on tools, by patterns over their original names.
+/// The operator's annotations, by patterns over original tool names.
 fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
     let mut all = Vec::new();
     for (pattern, node) in table.named() {
@@ -204,7 +204,7 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
         let hints = hints(&mut table);
         table.finish();
         if hints.is_empty() {
-            node.problem("says nothing; write for example { read-only = true }");
+            node.problem("has no hints; write for example { read-only = true }");
         }
         if (hints.read_only, hints.destructive) == (Some(true), Some(true)) {
             node.problem("what only reads is not destructive; write one of the two");
@@ -239,7 +239,7 @@ fn target(table: &mut Table<'_>) -> Option<Target> {
                 "needs `command` (a local program) or `url` (a remote server)"
             };
             table.problem(message);
-            // Which of the others belong here is not known; none is unknown.
+            // Without one target it is unclear which of these keys belong here, so none is reported as unknown.
             for key in ["env", "cwd", "transport", "headers", "no-new-privileges", "umask"] {
                 drop(table.take(key));
             }
@@ -258,7 +258,7 @@ fn stdio(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
     Some(Target::Stdio { command: command?, env, cwd })
 }
 
-/// What the processes of a local program may do. A remote server has none; its table has been refused these keys.
+/// Confinement of a local program. A remote server has none, and its table was refused these keys already.
 fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
     let default = Confinement::default();
     if http {
@@ -313,7 +313,7 @@ fn command(node: &Node<'_>) -> Option<Vec<String>> {
     words.first().is_some_and(|program| !program.is_empty()).then_some(words)
 }
 
-/// The package that a runner would fetch in whatever version is the newest.
+/// The package that a runner would fetch in its newest version.
 fn unpinned(command: &[String]) -> Option<&str> {
     let program = command.first()?.rsplit('/').next()?;
     let arguments = command.get(1..)?;
@@ -368,7 +368,7 @@ fn url(node: &Node<'_>) -> Option<Url> {
             return None;
         }
         Err(error) => {
-            node.problem(format!("is no URL ({error}); write for example \"https://docs.example.com/mcp\""));
+            node.problem(format!("is not a URL ({error}); write for example \"https://docs.example.com/mcp\""));
             return None;
         }
     };
@@ -396,9 +396,9 @@ fn headers(table: Table<'_>) -> Vec<(String, Secret)> {
     for (name, node) in table.named() {
         let lower = name.to_ascii_lowercase();
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            node.problem("is no name of an HTTP header");
+            node.problem("is not a valid name of an HTTP header");
         } else if RESERVED.contains(&lower.as_str()) || lower.starts_with("mcp-") {
-            node.problem("is set by the gateway itself");
+            node.problem("is set by headend; remove it");
         }
         if headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
             node.problem("stands here twice; case means nothing in header names");

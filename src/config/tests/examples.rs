@@ -1,4 +1,4 @@
-//! What is shipped: example configurations and systemd units.
+//! The shipped files: example configurations and systemd units.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn the_annotated_file_teaches_every_key() {
 
 #[test]
 fn systemd_waits_longer_than_the_drain_takes() {
-    // Ends of upstreams and last words, beside the drain.
+    // Time for upstreams to stop and for last messages, after the drain.
     let rest = Duration::from_secs(6 + 5);
     for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
         let text = shipped(unit);

@@ -1,4 +1,4 @@
-//! Tables of what is refused and what is warned of.
+//! Tables of refusals and warnings.
 
 use super::*;
 
@@ -186,21 +186,21 @@ fn upstreams_are_checked() {
         ("headers of a program", "[upstreams.x]\ncommand=[\"a\"]\nheaders={}\n", "x.headers: belongs to `url`"),
         ("environment of a URL", "[upstreams.x]\nurl=\"https://x\"\nenv={}\n", "x.env: belongs to `command`"),
         ("another scheme", "[upstreams.x]\nurl=\"ftp://x\"\n", "must begin with https:// or http://, not ftp:"),
-        ("no URL", "[upstreams.x]\nurl=\"x\"\n", "is no URL"),
+        ("no URL", "[upstreams.x]\nurl=\"x\"\n", "is not a URL"),
         ("plain http", "[upstreams.x]\nurl=\"http://x.example.com/\"\n", "plain http is possible to this machine only"),
         ("looks like loopback", "[upstreams.x]\nurl=\"http://127.0.0.1.example.com/\"\n", "plain http is possible"),
         ("a password", "[upstreams.x]\nurl=\"https://u:p@x/\"\n", "must not contain a user or password"),
         (
             "a reserved header",
             "[upstreams.x]\nurl=\"https://x\"\nheaders={Host=\"y\"}\n",
-            "is set by the gateway itself",
+            "is set by headend; remove it",
         ),
         (
             "our header",
             "[upstreams.x]\nurl=\"https://x\"\nheaders={Mcp-Method=\"y\"}\n",
-            "is set by the gateway itself",
+            "is set by headend; remove it",
         ),
-        ("a bad header", "[upstreams.x]\nurl=\"https://x\"\nheaders={\"a b\"=\"y\"}\n", "is no name of an HTTP header"),
+        ("a bad header", "[upstreams.x]\nurl=\"https://x\"\nheaders={\"a b\"=\"y\"}\n", "is not a valid name of an HTTP header"),
         (
             "a split header",
             "[upstreams.x]\nurl=\"https://x\"\nheaders={A=\"a\\r\\nB: c\"}\n",
@@ -263,7 +263,7 @@ fn upstreams_are_checked() {
             "[upstreams.x]\ncommand=[\"a\"]\nprefix=\"0123456789012345678901234567890123456789_\"\n",
             "must not be longer than 36",
         ),
-        ("a glob", "[upstreams.x]\ncommand=[\"a\"]\ntools={allow=[\"[\"]}\n", "tools.allow[0]: is no pattern"),
+        ("a glob", "[upstreams.x]\ncommand=[\"a\"]\ntools={allow=[\"[\"]}\n", "tools.allow[0]: is not a pattern"),
         ("an empty glob", "[upstreams.x]\ncommand=[\"a\"]\ntools={deny=[\"\"]}\n", "must not be empty; write \"*\""),
         (
             "one name for two",
@@ -321,7 +321,7 @@ fn the_policy_is_checked() {
         (
             "annotations",
             "[policy]\ndefault=\"deny\"\n[[policy.rules]]\nid=\"r\"\neffect=\"deny\"\nannotations={}\n",
-            "rules[0].annotations: says nothing",
+            "rules[0].annotations: has no hints",
         ),
         ("no effect", "[policy]\ndefault=\"deny\"\n[[policy.rules]]\nid=\"r\"\n", "policy.rules[0]: needs `effect`"),
         (
@@ -460,7 +460,7 @@ fn the_words_on_tools_are_checked() {
     let rows = [
         ("trust", "trust=\"full\"", "t:3: upstreams.x.trust: must be one of \"untrusted\", \"standard\", \"trusted\""),
         ("a change", "on-change=\"ask\"", "upstreams.x.on-change: must be one of \"quarantine\", \"accept\""),
-        ("nothing said", "annotations={a={}}", "upstreams.x.annotations.a: says nothing"),
+        ("nothing said", "annotations={a={}}", "upstreams.x.annotations.a: has no hints"),
         (
             "an unknown hint",
             "annotations={a={readonly=true}}",
