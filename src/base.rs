@@ -1,4 +1,4 @@
-//! Time, tasks, queues and the byte budget, which every layer of the shell uses.
+//! Time, tasks, queues and the byte budget, for every layer of the shell.
 
 pub(crate) mod budget;
 pub(crate) mod clock;

@@ -1,4 +1,4 @@
-//! What operators see: logs and metrics.
+//! Logs and metrics for operators.
 
 pub(crate) mod logs;
 pub(crate) mod metrics;

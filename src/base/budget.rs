@@ -1,11 +1,12 @@
-//! The bytes that wait in this process, under one limit: for the rest of their message, for a call's turn, for a slow reader.
+//! The byte budget: one limit for all messages that wait in this process, be it for their rest, for their call's turn
+//! or for a slow reader.
 //!
-//! Room is taken before bytes are read, and given back when the last slice of them is dropped, which is when the kernel has
-//! them. A message that finds no room is refused; its call ends and says so. Messages below [`COUNTED_FROM`] are not counted
-//! where their number is bounded: one for each call and notice of a call in flight.
+//! A reader takes room before it reads bytes; dropping the last slice of them gives it back, which is when the kernel
+//! has them. A message without room is refused, and its call ends with that reason. Messages below [`COUNTED_FROM`] are
+//! not counted where their number is bounded: one for each call in flight and one for each of its notices.
 //!
-//! A reader that holds nothing may wait for room, since it keeps nobody else from getting on. Of those that hold a part of
-//! their message only one may wait, which gets what the others give back: no two ever wait for each other.
+//! A reader that holds nothing may wait for room: it blocks no other. Among readers that hold a part of their message
+//! only one may wait, and it gets the room that the others give back, so no two wait for each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,41 +18,41 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::engine::call::{Executed, Failure, Reason};
 
-/// Smaller messages, in bytes, are bounded by their number.
+/// Smaller messages, in bytes, are bounded by their number instead.
 pub(crate) const COUNTED_FROM: usize = 16 * 1024;
 
-/// The part of the limit, its inverse, by which messages that cannot be refused may exceed it before calls are.
+/// Messages that cannot be refused may exceed the limit by one part in so many before calls are refused.
 const OVERDRAFT: usize = 16;
 
 /// How long a message may wait for room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a message that others wait behind may wait while no room is given back at all.
+/// How long a message that blocks others may wait while no room at all is given back.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// There is no room for a message.
+/// The budget has no room for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
 impl NoRoom {
-    /// The failure of a call that this happens to.
+    /// The failure of the message's call.
     pub(crate) fn failure(self, executed: Executed) -> Failure {
-        let text = "The gateway holds as many bytes for clients that read slowly as it may.";
+        let text = "The gateway's memory for messages is used up (`max-buffered`), so this one had no room.";
         Failure::new(Reason::Busy, executed, text).retry_after(Duration::from_secs(1))
     }
 }
 
-/// Bytes in all large messages that are alive or being read.
+/// Counts the bytes of all large messages that are alive or being read.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicUsize,
     limit: usize,
     /// How often room was given back.
     freed: AtomicUsize,
-    /// Messages that wait for room.
+    /// How many messages wait for room.
     waiting: AtomicUsize,
     changed: Notify,
-    /// A message of which a part is here waits for room.
+    /// A partly read message waits for room.
     partial: AtomicBool,
 }
 
@@ -76,19 +77,19 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether so much is held beyond the limit that no call can be taken. A budget that is merely used up refuses large
-    /// messages alone: clients that read nothing must not keep others from small ones.
+    /// Whether messages exceed the limit so far that no call can be taken. A budget that is merely used up refuses only
+    /// large messages: clients that read nothing must not block the small ones of others.
     pub(crate) fn is_overdrawn(&self) -> bool {
         self.used() > self.limit.saturating_add(self.limit / OVERDRAFT)
     }
 
-    /// Whether room is so short that those who hold it must use it: clients that read nothing are not waited for.
+    /// Whether room is so short that its holders must use it: slow clients are disconnected.
     pub(crate) fn is_short(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0 || self.used() > self.limit / 4 * 3
     }
 
-    /// The same bytes, counted until the last slice of them is dropped, whether there is room or not. For bytes that must not
-    /// be lost, whose number something else bounds.
+    /// Counts the bytes until their last slice is dropped, with or without room. For bytes that must not be lost and
+    /// whose number another bound limits.
     pub(crate) fn count(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         if bytes.len() < COUNTED_FROM {
             return bytes;
@@ -97,7 +98,7 @@ impl Budget {
         Bytes::from_owner(Counted { bytes, _room: room })
     }
 
-    /// The same bytes, counted, where there is room for them.
+    /// Counts the bytes if there is room for them.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -107,14 +108,14 @@ impl Budget {
         Ok(room.keep(bytes))
     }
 
-    /// Room for so many bytes, whether there is any or not.
+    /// Takes room for so many bytes, available or not.
     pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Room {
         let mut room = Room::new(self);
         room.set(bytes);
         room
     }
 
-    /// Room for so many bytes of small messages, whether there is any or not.
+    /// Takes room for so many bytes of small messages, available or not.
     pub(crate) fn hold_small(self: &Arc<Self>, bytes: usize) -> Room {
         let mut room = Room::new(self);
         self.used.fetch_add(bytes, Ordering::SeqCst);
@@ -124,7 +125,7 @@ impl Budget {
 
     fn try_take(&self, bytes: usize) -> Result<(), NoRoom> {
         let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
-        // The look that fails is ordered too: `give_back` counts on it.
+        // The failing load is ordered too: `give_back` relies on it.
         self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).map(drop).map_err(|_| NoRoom)
     }
 
@@ -139,7 +140,7 @@ impl Budget {
         }
         self.used.fetch_sub(bytes, Ordering::SeqCst);
         self.freed.fetch_add(1, Ordering::Relaxed);
-        // Who waits has said so before its last look at `used`.
+        // A waiter registers before its last look at `used`.
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.changed.notify_waiters();
         }
@@ -166,11 +167,11 @@ pub(crate) struct Room {
     /// Other messages wait behind this one.
     shared: bool,
     wait: Option<Wait>,
-    /// Of how much room given back a wait was in vain.
+    /// The value of `freed` when a wait of this message ended in vain.
     stuck: Option<usize>,
 }
 
-/// A wait for room; kept beside the future that waits, which may be dropped and made anew.
+/// A wait for room; kept outside the waiting future, which may be dropped and made anew.
 #[derive(Debug)]
 struct Wait {
     until: Instant,
@@ -179,7 +180,7 @@ struct Wait {
     _turn: Option<Turn>,
 }
 
-/// The right to wait with a part of a message.
+/// The right to wait while holding a part of a message.
 #[derive(Debug)]
 struct Turn(Arc<Budget>);
 
@@ -198,22 +199,22 @@ impl Drop for Waiting<'_> {
 }
 
 impl Room {
-    /// None yet, for one message.
+    /// No room yet, for one message.
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0, shared: false, wait: None, stuck: None }
     }
 
-    /// None yet, for a connection on which other messages wait behind the one that is read.
+    /// No room yet, for a connection whose next messages wait behind the one being read.
     pub(crate) fn shared(budget: &Arc<Budget>) -> Self {
         let mut room = Self::new(budget);
         room.shared = true;
         room
     }
 
-    /// Takes room until there is enough for so many bytes; small messages need none.
+    /// Takes room until it suffices for so many bytes; small messages need none.
     ///
     /// # Errors
-    /// [`NoRoom`]; what was held before is held still.
+    /// [`NoRoom`]; room taken earlier stays.
     pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if bytes < COUNTED_FROM || bytes <= self.bytes {
             return Ok(());
@@ -224,15 +225,15 @@ impl Room {
         Ok(())
     }
 
-    /// The same, and waits for it. Cancel-safe: a wait that is taken up again is not longer for it.
+    /// Like `try_grow_to`, and waits for room. Cancel-safe: resuming a wait does not extend it.
     ///
     /// # Errors
-    /// [`NoRoom`] when there was none in time.
+    /// [`NoRoom`] when the wait was in vain.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if self.try_grow_to(bytes).is_ok() {
             return Ok(());
         }
-        // Seldom, and it must not make every reader's future larger.
+        // Rare, and must not enlarge every reader's future.
         let grown = Box::pin(self.wait_for(bytes)).await;
         self.wait = None;
         grown
@@ -276,7 +277,7 @@ impl Room {
         }
     }
 
-    /// Holds room for so many bytes from now on, whether there is more or not; small messages need none.
+    /// Holds room for exactly so many bytes from here on, available or not; small messages need none.
     pub(crate) fn set(&mut self, bytes: usize) {
         let bytes = if bytes < COUNTED_FROM { 0 } else { bytes };
         if bytes > self.bytes {
@@ -287,7 +288,7 @@ impl Room {
         self.bytes = bytes;
     }
 
-    /// Gives these bytes their part of the room, for as long as a slice of them lives.
+    /// Moves room into these bytes, for as long as a slice of them lives.
     pub(crate) fn keep(&mut self, bytes: Bytes) -> Bytes {
         let length = bytes.len();
         if length < COUNTED_FROM {

@@ -14,7 +14,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Time since the process first asked.
+/// Time since the first call of this function.
 pub(crate) fn uptime() -> Duration {
     now().duration_since(*START)
 }
@@ -25,19 +25,19 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Wall time in milliseconds, for what people read; never for a decision about access.
+/// Wall time in milliseconds, for people; never for a decision about access.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub(crate) fn unix_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What `uptime` is ahead of 1970, in nanoseconds, by the latest that was ever read of the wall clock.
+/// Offset from `uptime` to time since 1970 in nanoseconds, by the latest wall clock ever read.
 static SINCE_1970: AtomicU64 = AtomicU64::new(0);
 
-/// Time since 1970 on a clock that never goes back; what limits count in.
+/// Time since 1970 on a clock that never goes back; limits count in it.
 ///
-/// It follows the wall clock where that is ahead, so a machine that slept has its time; where the wall clock was set back, it
-/// goes on from where it was.
+/// It follows a wall clock that is ahead, so time asleep counts. When the wall clock is set back, it continues from
+/// where it was.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub(crate) fn since_1970() -> Duration {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn since_1970() -> Duration {
     uptime + Duration::from_nanos(SINCE_1970.fetch_max(ahead, Ordering::Relaxed).max(ahead))
 }
 
-/// It is at least that late since 1970, as was seen before a restart.
+/// Sets a lower bound: a time since 1970 that was seen before a restart.
 pub(crate) fn not_before(seen: Duration) {
     SINCE_1970.fetch_max(nanos(seen.saturating_sub(uptime())), Ordering::Relaxed);
 }
@@ -57,10 +57,10 @@ fn nanos(time: Duration) -> u64 {
 
 /// How often the clocks are compared.
 const COMPARE: Duration = Duration::from_secs(10);
-/// The largest difference between them, in one such time, that is no news.
+/// The largest difference within [`COMPARE`] that is not logged.
 const STEP: Duration = Duration::from_secs(30);
 
-/// The wall clock was set, or the machine slept: the monotonic clock says that it is `expected`. Both are times since 1970.
+/// The wall clock was set, or the machine slept. `expected` is the monotonic clock's time. Both are times since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stepped {
     expected: Duration,
@@ -73,11 +73,11 @@ fn stepped(before: (Duration, Duration), now: (Duration, Duration)) -> Option<St
     (expected.abs_diff(now.0) > STEP).then_some(Stepped { expected, found: now.0 })
 }
 
-/// Says so in the log when the wall clock steps, until `stop` fires.
+/// Logs steps of the wall clock until `stop` fires.
 ///
-/// Nothing has to be done about it. States, sign-ins, sessions and deadlines go by the monotonic clock; grants and limits by clocks
-/// that follow the wall clock forward and never go back, so a step back keeps nothing alive. The dates in the audit log are the wall
-/// clock's, and this line explains them.
+/// A step needs no other action. States, sign-ins, sessions and deadlines use the monotonic clock; grants and limits
+/// use clocks that follow the wall clock forward and never go back, so a step back keeps nothing alive. Dates in the
+/// audit log are the wall clock's, and this line explains them.
 pub(crate) async fn watch_steps(stop: CancellationToken) {
     let read = || (Duration::from_millis(unix_millis()), uptime());
     let mut before = read();
@@ -98,14 +98,14 @@ fn date(since_1970: Duration) -> String {
 /// `N` random bytes.
 ///
 /// # Panics
-/// When the operating system has no randomness: nothing secret could be made then.
+/// When the operating system has no randomness: headend could make no secret then.
 #[expect(
     clippy::expect_used,
     reason = "without randomness no token and no session id can be made; going on would be unsafe"
 )]
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // Straight from the kernel: a generator of our own would cost milliseconds at every start.
+    // Directly from the kernel: a generator of our own would cost milliseconds at every start.
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         let flags = rustix::rand::GetRandomFlags::empty();
@@ -119,7 +119,7 @@ pub(crate) fn jitter() -> f64 {
     f64::from(u32::from_be_bytes(random())) / f64::from(u32::MAX)
 }
 
-/// Waits until then; for ever where there is no time to wait for.
+/// Waits until then; for ever if there is no such time.
 pub(crate) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,

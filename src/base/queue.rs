@@ -1,9 +1,9 @@
-//! A bounded queue of which only the length is kept: who waits waits on its own.
+//! A bounded queue that only counts its waiters; each waits on its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many wait, and how many may.
+/// Number of waiters and its limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     waiting: Arc<AtomicUsize>,
@@ -15,7 +15,7 @@ impl Queue {
         Self { waiting: Arc::default(), limit: Arc::new(AtomicUsize::new(limit)) }
     }
 
-    /// Who waits already goes on waiting.
+    /// Waiters beyond a lower limit stay.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -28,9 +28,9 @@ impl Queue {
         self.len() >= self.limit.load(Ordering::Relaxed)
     }
 
-    /// One more waits, for as long as the value lives; `None` when the queue is full.
+    /// Adds a waiter for as long as the value lives; `None` when the queue is full.
     pub(crate) fn enter(&self) -> Option<Queued> {
-        // The value takes back what this adds, also when there is no room.
+        // Dropping the value subtracts again, also when the queue is full.
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let queued = Queued(Arc::clone(&self.waiting));
         (before < self.limit.load(Ordering::Relaxed)).then_some(queued)

@@ -1,8 +1,8 @@
-//! A future that wakes itself while it is polled is polled again at once.
+//! A future that wakes itself during its poll is polled again at once.
 //!
-//! A connection of hyper does that with every request: its service asks the connection for the body, and both are one task. To the
-//! runtime this is a task that yields: it goes to the end of the queue, and another thread is woken that may take it to another
-//! core. That took longer than the call.
+//! A hyper connection does that with every request: its service asks the connection for the body, and both are one
+//! task. For the runtime the task yields: it goes to the end of the queue, and another thread wakes that may take it to
+//! another core. That took longer than the call.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Polls in a row, after which others have their turn.
+/// Polls in a row before other tasks have their turn.
 const ROUNDS: usize = 4;
 
-/// It is being polled. Else, to wake it is the task's business.
+/// The future is being polled. Without this bit, waking it means waking the task.
 const POLLED: u8 = 1;
-/// It was woken since its poll began.
+/// The future was woken since its poll began.
 const WOKEN: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -31,14 +31,14 @@ impl Wake for State {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Both sides swap or set bits in one step: whichever of this and the next poll's beginning comes second sees the other.
+        // Both sides swap or set bits in one step, so whichever of this and the next poll comes second sees the other.
         if self.phase.fetch_or(WOKEN, Ordering::AcqRel) & POLLED == 0 {
             self.task.wake();
         }
     }
 }
 
-/// The future, polled as the module says. It is boxed: in a future of its own it would stand twice.
+/// Polls the future as the module describes. It is boxed: an async block would hold it twice.
 pub(crate) fn repolled<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut future = Box::pin(future);
     let state = Arc::new(State::default());
@@ -54,7 +54,7 @@ pub(crate) fn repolled<F: Future>(future: F) -> impl Future<Output = F::Output> 
                 return Poll::Pending;
             }
         }
-        // Others have their turn; whoever wakes it from here on wakes the task.
+        // Other tasks have their turn; a wake-up from here on wakes the task.
         state.phase.swap(0, Ordering::AcqRel);
         cx.waker().wake_by_ref();
         Poll::Pending

@@ -1,4 +1,4 @@
-//! Log lines that a stranger can cause: the first at once, then one a minute with the number of those in between.
+//! Log lines that strangers can cause: the first at once, then one a minute with the number in between.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Tally {
-    /// Counts one event. The number of events since the last line, this one included, where a line is due.
+    /// Counts one event. Returns the number of events since the last line, this one included, when a line is due.
     pub(crate) fn count(&self, now: Duration) -> Option<u64> {
         let mut state = self.0.lock();
         state.since += 1;

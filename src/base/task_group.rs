@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-/// A set of tasks that is stopped and waited for together.
+/// A set of tasks that are stopped and awaited together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskGroup {
     tracker: TaskTracker,

@@ -1,6 +1,7 @@
 //! Logs: to stderr as text or JSON, or to the journal when stderr is connected to it.
 //!
-//! Writing never holds a call up: lines go through a bounded buffer to a thread of their own, and what does not fit is dropped.
+//! Logging never delays a call: lines go through a bounded buffer to a thread of their own, and a line that finds the
+//! buffer full is dropped.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
@@ -20,7 +21,7 @@ use crate::wire::foreign;
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// To the journal where stderr is the journal, else text.
+    /// To the journal if stderr is connected to it, else text.
     Auto,
     Text,
     Json,
@@ -34,7 +35,7 @@ pub(crate) struct LogOptions {
     pub(crate) filter: String,
 }
 
-/// Writes what is still queued when it is dropped.
+/// Writes the queued lines when it is dropped.
 #[derive(Debug)]
 pub(crate) struct LogGuard {
     _flusher: Option<Flusher>,
@@ -56,7 +57,7 @@ pub(crate) fn init(options: &LogOptions) -> Result<LogGuard, String> {
         LogFormat::Text => to_stderr(false),
         LogFormat::Json => to_stderr(true),
     };
-    // A second subscriber, in tests of the command line, is no reason to stop.
+    // A second subscriber, in tests of the command line, must not stop the process.
     drop(tracing_subscriber::registry().with(layer.with_filter(filter)).try_init());
     Ok(LogGuard { _flusher: flusher })
 }
@@ -90,10 +91,10 @@ fn journal() -> Option<Boxed> {
     Some(layer.with_syslog_identifier("headend".to_owned()).boxed())
 }
 
-/// Writes lines of which only the end is hidden: what a peer sent cannot forge a line or move a cursor.
+/// Writes lines with hidden characters escaped: bytes of a peer cannot forge a line or move a cursor.
 struct Escaping {
     sink: Sink,
-    /// Our own colours are escape sequences, which a terminal is meant to see.
+    /// Escape sequences of our own colours pass.
     colours: bool,
 }
 
@@ -109,7 +110,7 @@ impl Write for Escaping {
     }
 }
 
-/// A line without hidden characters but the newline at its end. Most lines have none and are not copied.
+/// A line with hidden characters escaped, except the newline at its end. Most lines have none and are not copied.
 fn escaped(line: &[u8], colours: bool) -> Cow<'_, [u8]> {
     let body = line.strip_suffix(b"\n").unwrap_or(line);
     if body.iter().all(|byte| (b' '..=b'~').contains(byte)) {

@@ -1,7 +1,7 @@
 //! Every metric, in one place.
 //!
-//! Labels come from the configuration and from closed sets, never from clients or upstreams. A call touches only handles that
-//! were resolved before: no look-up by label on its path.
+//! Label values come from the configuration and from closed sets, never from clients or upstreams. A call touches only
+//! handles that were resolved before: its path has no look-up by label.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::policy::Event;
 const CALL_BUCKETS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-/// What the gateway itself adds is tens of microseconds, unless it waits. In seconds.
+/// The gateway itself adds tens of microseconds, unless a call waits. In seconds.
 const OVERHEAD_BUCKETS: &[f64] =
     &[0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
 
@@ -33,7 +33,7 @@ const STATES: [&str; 5] = ["idle", "starting", "ready", "down", "stopped"];
 /// The kinds of catalog items, in the order of [`crate::mcp::method::List::ALL`].
 const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];
 
-/// What of an upstream was the gateway's, in the order of the members of [`Taken`].
+/// Kinds of gateway words that an upstream used, in the order of the members of [`Taken`].
 const RESERVED: [&str; 2] = ["meta", "error"];
 
 /// The registry and everything in it. Clones share it.
@@ -108,7 +108,7 @@ impl Builder {
 
 impl Metrics {
     /// # Errors
-    /// A family that cannot be registered, which is a fault of this file.
+    /// A family that the registry refuses, which is a mistake in this file.
     pub(crate) fn new() -> Result<Self, prometheus::Error> {
         let b = Builder { registry: Registry::new() };
         #[cfg(target_os = "linux")]
@@ -227,7 +227,7 @@ impl Metrics {
         })))
     }
 
-    /// The handles of one upstream; asking again gives the same series.
+    /// The handles of one upstream. Every call returns the same series.
     pub(crate) fn upstream(&self, name: &str) -> UpstreamMetrics {
         let families = &self.0;
         UpstreamMetrics(Arc::new(OfUpstream {
@@ -248,7 +248,7 @@ impl Metrics {
     /// Drops the series of an upstream that is no longer configured.
     pub(crate) fn forget_upstream(&self, name: &str) {
         let f = &self.0;
-        // What has no series cannot be removed, which is as good.
+        // Removing a series that does not exist fails, and nothing is left to do then.
         for method in MethodLabel::VARIANTS.iter().map(MethodLabel::into_str) {
             drop(f.call_duration.remove_label_values(&[name, method]));
             drop(f.upstream_duration.remove_label_values(&[name, method]));
@@ -304,7 +304,7 @@ impl Metrics {
         self.0.auth_failures.inc();
     }
 
-    /// An attempt to load the configuration ended.
+    /// Records the end of an attempt to load the configuration.
     pub(crate) fn reloaded(&self, ok: bool, unix_seconds: u64) {
         self.0.reload_ok.set(i64::from(ok));
         if ok {
@@ -320,8 +320,8 @@ impl Metrics {
         self.0.withheld.set(signed(items));
     }
 
-    /// Sets what is counted elsewhere, just before a scrape: sessions, calls that wait for a place, and the bytes that are
-    /// buffered and may be.
+    /// Sets values that other places count, just before a scrape: sessions, calls that wait for a slot, and the bytes
+    /// that are buffered and may be.
     pub(crate) fn observe(&self, sessions: usize, waiting: usize, buffered: (usize, usize)) {
         self.0.sessions.set(signed(sessions));
         self.0.waiting.set(signed(waiting));
@@ -329,7 +329,7 @@ impl Metrics {
         self.0.buffered_limit.set(signed(buffered.1));
     }
 
-    /// A client has connected over a transport, `http` or `stdio`.
+    /// A client connected over a transport, `http` or `stdio`.
     pub(crate) fn connected(&self, transport: &'static str) -> Connected {
         let counter = |direction| self.0.client_bytes.with_label_values(&[transport, direction]);
         let open = self.0.connections.with_label_values(&[transport]);
@@ -347,14 +347,14 @@ pub(crate) struct AuditMetrics {
 }
 
 impl AuditMetrics {
-    /// A record was written.
+    /// Counts a written record.
     pub(crate) fn recorded(&self, event: Event) {
         if let Some(counter) = self.records.get(event as usize) {
             counter.inc();
         }
     }
 
-    /// So many records could not be written.
+    /// Counts records that could not be written.
     pub(crate) fn failed(&self, records: usize) {
         self.failures.inc_by(u64::try_from(records).unwrap_or(u64::MAX));
     }
@@ -394,7 +394,7 @@ pub(crate) struct UpstreamMetrics(Arc<OfUpstream>);
 struct OfUpstream {
     name: String,
     families: Metrics,
-    /// Filled as outcomes occur, so that a scrape does not show hundreds of zeros.
+    /// Filled when an outcome first occurs, so that a scrape does not show hundreds of zeros.
     calls: [[OnceLock<IntCounter>; OutcomeLabel::VARIANTS.len()]; MethodLabel::VARIANTS.len()],
     call_duration: [OnceLock<Histogram>; MethodLabel::VARIANTS.len()],
     upstream_duration: [OnceLock<Histogram>; MethodLabel::VARIANTS.len()],
@@ -423,7 +423,7 @@ impl UpstreamMetrics {
         tracing::debug!(upstream.name = name, fault, "upstream misbehaved");
     }
 
-    /// It used words that are the gateway's own.
+    /// Counts gateway words that the upstream used.
     pub(crate) fn reserved(&self, taken: Taken) {
         for (kind, count) in RESERVED.into_iter().zip([taken.keys, taken.errors]).filter(|(_, count)| *count > 0) {
             let counter = self.0.families.0.reserved.with_label_values(&[self.0.name.as_str(), kind]);
@@ -431,12 +431,12 @@ impl UpstreamMetrics {
         }
     }
 
-    /// A call got its place after waiting that long.
+    /// A call got its slot after this wait.
     pub(crate) fn queued(&self, waited: Duration) {
         self.0.queue_wait.observe(waited.as_secs_f64());
     }
 
-    /// Calls that hold a place.
+    /// Calls that hold a slot.
     pub(crate) fn in_flight(&self) -> &IntGauge {
         &self.0.in_flight
     }
@@ -449,7 +449,7 @@ impl UpstreamMetrics {
         self.0.received.inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// Counts a call that was refused before it had a time worth measuring.
+    /// Counts a call that was refused too early to measure its time.
     pub(crate) fn count(&self, method: MethodLabel, outcome: OutcomeLabel) {
         let counter = || {
             let labels = [self.0.name.as_str(), method.into_str(), outcome.into_str()];
@@ -461,7 +461,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Counts a call and measures it: in all, and the upstream's part if it was reached.
+    /// Counts and times a call: as a whole, and the upstream's part if it was reached.
     pub(crate) fn finished(
         &self,
         method: MethodLabel,

@@ -1,4 +1,4 @@
-//! Log lines as plain text. There is one for each call, so they are made without the detour that colours need.
+//! Log lines as plain text. Each call logs one, so they skip the detour that colours need.
 
 use std::fmt;
 

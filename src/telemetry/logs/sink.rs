@@ -1,8 +1,8 @@
-//! Where log lines wait to be written. Whoever logs copies its line into a buffer and goes on; one thread writes the buffer
-//! out a few times in a hundred milliseconds. Lines that find the buffer full are dropped and counted.
+//! The buffer of log lines. A logging thread copies its line into the buffer and continues; one thread writes the
+//! buffer out every few milliseconds. Lines that find the buffer full are dropped and counted.
 //!
-//! Not `tracing-appender`: its queue is bounded by a number of lines and not by their bytes, each line is an allocation and often
-//! a wake-up, and the log itself does not say how many lines were dropped.
+//! Not `tracing-appender`: it bounds its queue by lines and not by bytes, allocates for each line, often wakes its
+//! thread for one, and does not log how many lines it dropped.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Bytes that may wait for a slow reader.
+/// Bytes that may wait for a slow reader of stderr.
 const CAPACITY: usize = 8 << 20;
-/// How long lines are gathered before they are written: one wake-up for many lines.
+/// How long the thread gathers lines before it writes them: one wake-up for many lines.
 const GATHER: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Shared {
     }
 }
 
-/// Ends the thread when dropped, after it has written what waits.
+/// Ends the thread when dropped, after the last write.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
@@ -97,7 +97,7 @@ fn drain(shared: &Shared, mut out: impl Write) {
             std::mem::swap(&mut waiting.bytes, &mut batch);
             (std::mem::take(&mut waiting.dropped), waiting.closed)
         };
-        // A reader that is gone takes nothing; the daemon goes on without its logs.
+        // If stderr is closed, the daemon continues without its logs.
         drop(out.write_all(&batch));
         if dropped > 0 {
             drop(writeln!(out, "headend: {dropped} log lines were dropped: the reader of the log is too slow"));
@@ -117,7 +117,7 @@ impl Drop for Flusher {
         self.shared.lock().closed = true;
         self.shared.news.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A reader that has stopped reading must not keep the daemon from ending.
+            // A reader that stopped reading must not keep the daemon from ending.
             for _ in 0..100 {
                 if thread.is_finished() {
                     return;
