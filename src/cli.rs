@@ -36,11 +36,11 @@ use crate::upstream::process;
 
 /// One MCP server in front of many.
 ///
-/// headend is a client of many Model Context Protocol servers and serves them as one, over HTTP and stdio, in every published
-/// revision of the protocol on both sides. Names never collide, every call is decided by a policy and recorded, and the
-/// daemon is scraped for metrics.
+/// headend is a client of many Model Context Protocol servers and serves them as one, over HTTP and stdio, in every
+/// published revision of the protocol on both sides. Names never collide, a policy decides every call and a log records
+/// it, and Prometheus can scrape the daemon.
 ///
-/// Without a configuration file it serves a few small demo servers that are built in.
+/// Without a configuration file it serves three small built-in demo servers.
 #[derive(Debug, Parser)]
 #[command(name = "headend", version, max_term_width = 100, after_help = AFTER)]
 struct Cli {
@@ -52,7 +52,7 @@ struct Cli {
 
 const AFTER: &str = "\
 Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG_HOME/headend/headend.toml
-(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last, consents) lives in
+(~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last, grants) lives in
 $STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
 
 Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
@@ -63,18 +63,18 @@ enum Command {
     Serve(ServeArgs),
     /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in this process.
     Stdio(StdioArgs),
-    /// Load and validate the configuration as `serve` does and print it resolved, secrets redacted.
+    /// Validate the configuration as `serve` does and print it resolved, secrets redacted.
     Check,
-    /// What the policy says, without a daemon.
+    /// Explain what the policy decides, without a daemon.
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
     },
-    /// Upstreams, clients and calls of the running daemon.
+    /// Show upstreams, clients and calls of the running daemon.
     Status(JsonArgs),
-    /// Print a link that signs in to the console of the running daemon, once and within 15 minutes.
+    /// Print a link that signs in to the console of the running daemon; it works once and within 15 minutes.
     Console(JsonArgs),
-    /// The merged catalog as a client sees it.
+    /// List the merged catalog as a client sees it.
     Tools(JsonArgs),
     /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
     Call {
@@ -84,41 +84,42 @@ enum Command {
         #[arg(value_name = "JSON")]
         arguments: Option<String>,
     },
-    /// What was approved of each upstream's definitions and launches, and what changed since.
+    /// Show the approved definitions and launches of upstreams and what changed since; approve or reject a change.
     Pins(pins::PinsArgs),
-    /// Questions for consent that are open; `approvals approve ID` and `approvals deny ID` answer one.
+    /// List open approvals; `approvals approve ID` and `approvals deny ID` answer one.
     ///
-    /// Asks the daemon, and without one the state directory: then the process that asked takes the answer from there.
+    /// Asks the daemon. Without a daemon it works on the state directory, and the process whose call waits takes the
+    /// answer from there.
     Approvals(approvals::ApprovalsArgs),
-    /// Allow what is asked for; the same as `approvals approve`.
+    /// Allow the call of an open approval; the same as `approvals approve`.
     Approve {
         #[command(flatten)]
         args: approvals::ApproveArgs,
         #[command(flatten)]
         json: JsonArgs,
     },
-    /// Refuse what is asked for; the same as `approvals deny`.
+    /// Deny the call of an open approval; the same as `approvals deny`.
     Deny {
         #[command(flatten)]
         args: approvals::DenyArgs,
         #[command(flatten)]
         json: JsonArgs,
     },
-    /// Consents that are remembered; `grants revoke ID` or `grants revoke --all` takes them back.
+    /// List grants; `grants revoke ID` or `grants revoke --all` takes them back.
     Grants(grants::GrantsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
-    /// Verify and read the audit log; needs no daemon.
+    /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
     ///
-    /// Reads the JSON of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
+    /// Reads the JSON files of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
     Import {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Run one of the small MCP servers that are built in, on stdin and stdout.
+    /// Run one of the small built-in MCP servers on stdin and stdout.
     Demo { name: String },
     /// Print the completion script of a shell.
     Completions { shell: clap_complete::Shell },
@@ -126,10 +127,11 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Decide one call that nobody makes: print the decision, the rule and why; exit 1 when it is not allowed.
+    /// Explain what would happen to a call (dry run): print the decision, the rule and why; exit 1 when it is not
+    /// allowed.
     ///
-    /// What tools are held to do is known of those that an earlier run has seen; for all others the protocol's defaults and the
-    /// configuration hold.
+    /// The annotations of a tool are known if an earlier run has seen it. For all other tools the protocol's defaults
+    /// and the configuration apply.
     Test(policy::TestArgs),
 }
 
@@ -149,7 +151,7 @@ pub(crate) fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers; everything else is a mistake of the user.
+            // Help and version are answers; any other error is wrong usage.
             let code = if error.use_stderr() { USAGE } else { OK };
             drop(error.print());
             return ExitCode::from(code);

@@ -1,4 +1,4 @@
-//! `headend approvals`, `headend approve`, `headend deny`: questions for consent that are open, and the operator's answers.
+//! `headend approvals`, `headend approve`, `headend deny`: open approvals and the operator's answers.
 
 use clap::{Args, Subcommand};
 
@@ -11,7 +11,7 @@ use crate::store::db::Db;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
-/// Shorter starts of an id are not taken for it.
+/// A shorter start of an id is refused.
 const MIN_PREFIX: usize = 4;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -25,26 +25,27 @@ pub(super) struct ApprovalsArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// List the questions that are open. The default.
+    /// List open approvals. The default.
     List,
-    /// Allow what is asked for.
+    /// Allow the call.
     Approve(ApproveArgs),
-    /// Refuse what is asked for.
+    /// Deny the call.
     Deny(DenyArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ApproveArgs {
-    /// The question's id, or enough of its start (4 characters or more).
+    /// The approval's id, or the start of it (4 characters or more).
     id: String,
-    /// How long: `once` for these very arguments, `session`, a time such as 8h or 30d, or `always`, until the tool changes.
+    /// How long: `once` with exactly the arguments shown, `session`, a time such as 8h or 30d, or `always`, until the
+    /// tool changes.
     #[arg(long = "for", value_name = "HOW-LONG", default_value = "once")]
     how_long: String,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct DenyArgs {
-    /// The question's id, or enough of its start (4 characters or more).
+    /// The approval's id, or the start of it (4 characters or more).
     id: String,
 }
 
@@ -69,16 +70,16 @@ pub(super) fn deny(common: &Common, args: &DenyArgs, json: bool) -> Result<u8, F
     answer(common, &args.id, Wish::Deny, json)
 }
 
-/// Where consents are: in the daemon, or in the store.
+/// Place of approvals and grants: the daemon or the store.
 pub(super) enum Place {
     Daemon(daemon::Daemon),
     Store(Db),
-    /// Nobody has ever been asked anything.
+    /// There is no store yet, so there are no approvals.
     Nowhere,
 }
 
 impl Place {
-    /// The daemon that answers, else the state directory.
+    /// Connects to the daemon, or opens the state directory without one.
     ///
     /// # Errors
     /// 69 when `--socket` names a daemon that does not answer, 78 for a store that cannot be used.
@@ -93,7 +94,7 @@ impl Place {
         store.db().map(Self::Store).map_err(|error| Failure::new(CONFIG, error))
     }
 
-    /// The objects of a list.
+    /// Reads a list of objects.
     pub(super) fn list(&mut self, method: &str, name: &str) -> Result<Vec<RawObject>, Failure> {
         let failed = |error| Failure::new(CONFIG, error);
         let answer = match self {
@@ -101,13 +102,13 @@ impl Place {
             Self::Nowhere => return Ok(Vec::new()),
             Self::Store(db) => {
                 let answer = match name {
-                    // Nothing of a grant is sealed.
+                    // Grants have no sealed columns.
                     "grants" => json::list(name, beside::grants(db).map_err(failed)?.iter().map(json::grant)),
                     _ => json::list(name, beside::prompts(db).map_err(failed)?.iter().map(json::prompt)),
                 };
                 if db.seals().has_lost() {
                     complain(
-                        "some questions are left out: the key that they are sealed with ([secrets] key) is not here",
+                        "some open approvals are left out: the key that seals them ([secrets] key) is missing; set it as the daemon has it",
                     );
                 }
                 RawObject::parse(&answer).map_err(|error| Failure::new(UNAVAILABLE, error))?
@@ -130,12 +131,12 @@ impl Place {
                 let by = format!("uid:{}", rustix::process::getuid().as_raw());
                 beside::answer(db, id, wish, &by).map_err(|why| Failure::new(NO, foreign::line(&why)))
             }
-            Self::Nowhere => Err(Failure::new(NO, "no question is open")),
+            Self::Nowhere => Err(Failure::new(NO, "no approval is open")),
         }
     }
 }
 
-/// The one object whose id is that text or starts with it.
+/// The one object whose id is this text or starts with it.
 pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<&'r RawObject, Failure> {
     let start = start.to_ascii_lowercase();
     if start.len() < MIN_PREFIX {
@@ -148,7 +149,7 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
         (Some(_), Some(_)) => {
             Err(Failure::new(NO, format!("more than one {what} starts with {start:?}; write more of its id")))
         }
-        (None, _) => Err(Failure::new(NO, format!("no {what} is there whose id starts with {start:?}"))),
+        (None, _) => Err(Failure::new(NO, format!("no {what} with an id starting with {start:?}; it has ended, or the id is wrong"))),
     }
 }
 
@@ -169,7 +170,7 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
         return print_json("approvals", &rows);
     }
     if rows.is_empty() {
-        return print("no question is open\n");
+        return print("no approval is open\n");
     }
     let mut text = String::new();
     for row in &rows {
@@ -187,7 +188,7 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
 fn answer(common: &Common, start: &str, wish: Wish, json: bool) -> Result<u8, Failure> {
     let mut place = Place::find(common)?;
     let rows = place.list("approvals.list", "approvals")?;
-    let row = one(&rows, start, "question")?;
+    let row = one(&rows, start, "open approval")?;
     let outcome = place.answer(&row.string("id").unwrap_or_default(), wish)?;
     let granted = outcome == "granted";
     if json {

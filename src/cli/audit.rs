@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) enum AuditCommand {
     /// Check that no record was changed, removed, added or moved; exit 1 names the first bad record.
     ///
-    /// The log may be written meanwhile. Beside the chain itself, the last record that the store knows of must be there.
+    /// The log may grow meanwhile. Apart from the chain itself, the last record that the store knows of must be in it.
     Verify(VerifyArgs),
     /// Print the last records.
     Tail(TailArgs),
@@ -34,10 +34,10 @@ pub(super) struct VerifyArgs {
     /// A record that must be in the log, from a checkpoint line in the journal. May be repeated.
     #[arg(long = "head", value_name = "CHAIN:SEQ:HASH")]
     heads: Vec<String>,
-    /// The oldest files of a chain may be elsewhere: begin with the first that is there.
+    /// Accept that the oldest files of a chain are archived: begin with the first one present.
     #[arg(long)]
     archived: bool,
-    /// Check a copy of the log in this folder; what the store knows is not asked.
+    /// Check a copy of the log in this folder, without the store.
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
     /// Print JSON, one object for each chain.
@@ -47,16 +47,16 @@ pub(super) struct VerifyArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct TailArgs {
-    /// How many records.
+    /// Number of records.
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20)]
     lines: usize,
-    /// Go on with records as they come.
+    /// Follow the log: print new records as they are written.
     #[arg(short, long)]
     follow: bool,
-    /// Only records about this caller.
+    /// Print only records about this caller.
     #[arg(long, value_name = "NAME")]
     caller: Option<String>,
-    /// Print the records as they are in the file.
+    /// Print the records unchanged, as JSON lines.
     #[arg(long)]
     json: bool,
 }
@@ -148,7 +148,7 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
         Some(caller) => member(line, "caller").as_ref() == Some(caller),
     };
     let (mut tail, mut lines) = Tail::begin(Folder::at(folder.clone()), args.lines, &wanted).map_err(failed)?;
-    // Chains run side by side.
+    // Several chains may be written at the same time.
     lines.sort_by_cached_key(|line| member(line, "ts"));
     let first = lines.len().saturating_sub(args.lines);
     let mut fresh = lines.split_off(first);
@@ -173,7 +173,7 @@ fn member(line: &str, name: &str) -> Option<String> {
     record.get(name)?.as_str().map(str::to_owned)
 }
 
-/// A record for people: when, what, how it was decided, and the rest by name.
+/// A record for people: time, event, result, and the other members by name.
 fn readable(line: &str) -> String {
     let Ok(mut record) = serde_json::from_str::<Map<String, Value>>(line) else {
         return format!("not a record: {}\n", foreign::line(line));
@@ -191,7 +191,7 @@ fn readable(line: &str) -> String {
     format!("{}\n", out.trim_end())
 }
 
-/// A value without anything that could pass for another member or line.
+/// A value that cannot pass for another member or line.
 fn shown(value: &Value) -> String {
     match value.as_str() {
         Some(text) if !text.is_empty() && !text.contains([' ', '"', '=', '\t', '\n', '\r']) => {

@@ -14,7 +14,7 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
     if !is_object {
         return Err(Failure::new(USAGE, "the arguments must be a JSON object, as in '{\"text\":\"hello\"}'"));
     }
-    // One line for the socket; line breaks stand between tokens only.
+    // The socket takes one line per request; in JSON, line breaks stand between tokens only.
     let arguments = arguments.replace(['\n', '\r'], " ");
     let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
     let result = daemon::connect(common, "admin", None)?.ask("call", Some(&params))?;

@@ -1,4 +1,4 @@
-//! `headend grants`: remembered consents.
+//! `headend grants`: remembered approvals.
 
 use clap::{Args, Subcommand};
 
@@ -22,14 +22,14 @@ pub(super) struct GrantsArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// List what is granted. The default.
+    /// List grants. The default.
     List,
-    /// Take grants back; what they allowed is asked for again.
+    /// Take grants back; the calls that they allowed need an approval again.
     Revoke {
-        /// The grant's id, or enough of its start (4 characters or more).
+        /// The grant's id, or the start of it (4 characters or more).
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         id: Option<String>,
-        /// Every grant.
+        /// Revoke every grant.
         #[arg(long)]
         all: bool,
     },
@@ -56,7 +56,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
 
 fn list(rows: &[RawObject]) -> Result<u8, Failure> {
     if rows.is_empty() {
-        return print("nothing is granted\n");
+        return print("there are no grants\n");
     }
     let mut lines: Vec<Vec<String>> =
         vec![["ID", "CALLER", "ITEM", "FOR", "ARGUMENTS", "EVIDENCE", "BY", "USES", "RULE"].map(String::from).to_vec()];
@@ -89,9 +89,9 @@ fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize,
             let ended = beside::revoke(db, id, &by).map_err(|error| Failure::new(CONFIG, error))?;
             let count = ended.len();
             if count > 0 {
-                // Nobody has to keep a consent because the disk is full.
+                // A full disk must not keep a grant alive: revoke first, then record.
                 let written = Journal::open(db, &source::audit(common)).and_then(|journal| journal.write(ended));
-                written.map_err(|why| Failure::new(CONFIG, format!("revoked {count}, but not recorded: {why}")))?;
+                written.map_err(|why| Failure::new(CONFIG, format!("revoked {count}, but the audit log could not record it: {why}")))?;
             }
             Ok(count)
         }

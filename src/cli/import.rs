@@ -1,8 +1,8 @@
 //! Import of the server lists of known hosts: Claude Desktop, Claude Code, Cursor, VS Code, Zed.
 //!
-//! Their JSON (with comments and trailing commas) becomes a configuration that `load` accepts: an
-//! entry that would be refused stands in the text as a comment with the reason. Values that look
-//! secret are not copied; the text names the variables to export.
+//! Their JSON (with comments and trailing commas) becomes a configuration that `load` accepts: an entry that `load`
+//! would refuse becomes a comment with the reason. Values that look secret are not copied; the text names the variables
+//! to export.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ pub(super) fn run(files: &[PathBuf]) -> Result<u8, Failure> {
     print(&convert(&texts).map_err(|error| Failure::new(CONFIG, error))?)
 }
 
-/// Turns the files of hosts, path and text each, into the text of one configuration.
+/// Converts the files of hosts, path and text each, to the text of one configuration.
 ///
 /// # Errors
 /// A file that is not JSON or has no list of servers.
@@ -41,7 +41,7 @@ pub(crate) fn convert(files: &[(PathBuf, String)]) -> Result<String, ImportError
     convert_for(files, home.as_deref())
 }
 
-/// As [`convert`], for the user of a home directory.
+/// Like [`convert`], for the user of a home directory.
 fn convert_for(files: &[(PathBuf, String)], home: Option<&str>) -> Result<String, ImportError> {
     let mut names = Names::default();
     let mut blocks = String::new();
@@ -69,17 +69,17 @@ fn convert_for(files: &[(PathBuf, String)], home: Option<&str>) -> Result<String
     }
     out.push('\n');
     out.push_str(&comment(
-        "A host has no policy of its own, so everything is allowed, as before. Consider \"deny\" and rules.",
+        "Hosts have no policy, so everything stays allowed. Consider \"ask\" or \"deny\", and rules.",
     ));
     out.push_str("[policy]\ndefault = \"allow\"\n");
     out.push_str(&blocks);
     Ok(out)
 }
 
-/// The block as it is, or as a comment with the reasons why it would be refused.
+/// The block unchanged, or as a comment with the reasons why `load` would refuse it.
 fn accepted(block: &Block) -> String {
     let text = format!("[policy]\ndefault = \"allow\"\n{}", block.text);
-    // Every secret is there: which ones the user has exported is told by `check`.
+    // Assume every secret: `check` reports which ones the user has not exported.
     let checked = config::parse(&text, "", &|_| Some("x".to_owned()), &|_| Ok("x".to_owned()));
     let mut reasons = block.reasons.clone();
     if let Err(problems) = checked {
@@ -94,12 +94,12 @@ fn accepted(block: &Block) -> String {
     out
 }
 
-/// One comment line. What stands in a host's file can never end it.
+/// One comment line. No text of a host's file can end it.
 fn comment(text: &str) -> String {
     format!("# {}\n", foreign::line(text).trim_end())
 }
 
-/// The directory that a project's file is about.
+/// The project directory of a host's file.
 fn project(path: &Path) -> Option<PathBuf> {
     let dir = path.parent()?;
     let own = dir.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor" || name == ".zed");

@@ -1,4 +1,4 @@
-//! Options that several commands take.
+//! Options that several commands share.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ pub(super) struct Common {
     /// The configuration file.
     #[arg(long, value_name = "PATH", env = "HEADEND_CONFIG", global = true)]
     pub(super) config: Option<PathBuf>,
-    /// The admin socket of the daemon.
+    /// The daemon's admin socket.
     #[arg(long, value_name = "PATH", env = "HEADEND_SOCKET", global = true)]
     pub(super) socket: Option<PathBuf>,
-    /// What to log: a level, or `target=level` pairs. Logs go to stderr. [default: info]
+    /// Log filter: a level, or `target=level` pairs. Logs go to stderr. [default: info]
     #[arg(long, value_name = "FILTER", env = "HEADEND_LOG", global = true)]
     pub(super) log: Option<String>,
-    /// How log lines look. [default: auto]
+    /// Log format. [default: auto]
     #[arg(long, value_name = "FORMAT", env = "HEADEND_LOG_FORMAT", global = true, value_enum)]
     pub(super) log_format: Option<LogFormat>,
 }

@@ -1,4 +1,4 @@
-//! What commands print: results on stdout, complaints on stderr, foreign text with what is hidden in it spelled out.
+//! Output of commands: results on stdout, errors on stderr, foreign text with hidden characters escaped.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::exit::{OK, SOFTWARE};
 use crate::wire::foreign;
 
-/// Why a command ends without doing its work.
+/// Why a command failed, and its exit code.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) code: u8,
@@ -27,19 +27,19 @@ pub(super) fn print(text: &str) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(OK),
-        // The reader had enough, as `head` has.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(OK),
         Err(error) => Err(Failure::new(SOFTWARE, format!("write to stdout: {error}"))),
     }
 }
 
-/// Writes a complaint to stderr. Complaints may quote foreign text, so nothing in them steers a terminal.
+/// Writes an error to stderr. Errors may quote foreign text, which must not steer a terminal.
 pub(super) fn complain(text: &str) {
-    // Nothing is left to do where stderr is closed.
+    // If stderr is closed, there is nobody to tell.
     drop(writeln!(std::io::stderr().lock(), "headend: {}", foreign::block(text)));
 }
 
-/// Rows as columns, each as wide as its widest cell is on a terminal. A row stays one row, whatever its cells hold.
+/// Rows as columns, each as wide as its widest cell on a terminal. A row stays one line, whatever its cells hold.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| foreign::line(cell)).collect()).collect();
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn columns_line_up_where_a_character_takes_two_cells_or_none() {
         let rows = |first: &[&str]| first.iter().map(|cell| vec![(*cell).into(), "x".into()]).collect::<Vec<_>>();
-        // Two cells each; an emoji of three characters in two cells; a letter and its accent in one.
+        // Two columns each; an emoji of three code points in two columns; a letter and its accent in one.
         assert_eq!(table(&rows(&["日本", "abcde"])), "日本   x\nabcde  x\n");
         assert_eq!(table(&rows(&["👩\u{200d}💻", "ab"])), "👩\u{200d}💻  x\nab  x\n");
         assert_eq!(table(&rows(&["e\u{301}", "ab"])), "e\u{301}   x\nab  x\n");

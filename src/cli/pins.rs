@@ -1,4 +1,4 @@
-//! `headend pins`: what was approved, what changed, and the operator's word on it.
+//! `headend pins`: approved definitions and launches, their changes, and the operator's decisions.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ pub(super) struct PinsArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Action {
-    /// Every pin and its state.
+    /// List every pin and its state.
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// What waits for approval beside what was approved, word by word.
+    /// Compare the waiting text with the approved one, word by word.
     Diff(Named),
-    /// Approve what `diff` shows: it is listed and can be called from then on.
+    /// Approve the text that `diff` shows: clients see and can call the item from then on.
     Approve(Decided),
-    /// Keep it away until it changes once more.
+    /// Reject the text: the item stays hidden until it changes once more.
     Reject(Decided),
 }
 
@@ -48,7 +48,7 @@ enum Action {
 struct Named {
     /// A canonical name as `headend pins` lists it, or an upstream's name for its launch.
     name: String,
-    /// Which of several with that name: tool, prompt, resource, template or launch.
+    /// Kind, if several items have that name: tool, prompt, resource, template or launch.
     #[arg(long)]
     kind: Option<String>,
 }
@@ -58,10 +58,10 @@ struct Decided {
     /// Canonical names as `headend pins` lists them, or an upstream's name for its launch.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Which of several with that name: tool, prompt, resource, template or launch.
+    /// Kind, if several items have that name: tool, prompt, resource, template or launch.
     #[arg(long)]
     kind: Option<String>,
-    /// Only if it is still this: the digest that `diff` printed, or its beginning.
+    /// Decide only if the text still has this digest, as `diff` printed it, or its beginning.
     #[arg(long)]
     digest: Option<String>,
 }
@@ -102,10 +102,10 @@ fn decide(book: &mut Book, decided: &Decided, approve: bool) -> Result<u8, Failu
         if let Some(wanted) = &decided.digest
             && (wanted.len() < 8 || !shown.digest.starts_with(wanted.as_str()))
         {
-            let text = format!("{}: it is {} now; look at it again", foreign::line(name), shown.digest);
+            let text = format!("{}: it changed meanwhile, its digest is now {}; see `headend pins diff` again", foreign::line(name), shown.digest);
             return Err(Failure::new(NO, text));
         }
-        // What is decided about is what is printed here: its digest goes along.
+        // The decision is about the text printed here: its digest goes along.
         print(&shown.text(colour))?;
         book.decide(word, &shown)?;
         print(&format!("{done}: {}\n", foreign::line(name)))?;
@@ -113,7 +113,7 @@ fn decide(book: &mut Book, decided: &Decided, approve: bool) -> Result<u8, Failu
     Ok(OK)
 }
 
-/// A pin as it is shown.
+/// A pin for display.
 struct Shown {
     name: String,
     kind: String,
@@ -121,7 +121,7 @@ struct Shown {
     why: String,
     approved: Option<String>,
     waiting: Option<String>,
-    /// Of what waits, else of what is approved.
+    /// Of the waiting text, else of the approved one.
     digest: String,
 }
 
@@ -139,7 +139,7 @@ impl Shown {
         }
     }
 
-    /// For people: every foreign character that could steer a terminal is made visible.
+    /// For people: foreign characters that could steer a terminal are visible.
     fn text(&self, colour: bool) -> String {
         let (old, new) = (readable(self.approved.as_deref()), readable(self.waiting.as_deref()));
         let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
@@ -162,7 +162,7 @@ fn readable(canonical: Option<&str>) -> String {
     foreign::block(&text).into_owned()
 }
 
-/// A difference word by word: `-[old]-` and `+[new]+`, coloured on a terminal.
+/// A difference by words: `-[old]-` and `+[new]+`, coloured on a terminal.
 fn words(old: &str, new: &str, colour: bool) -> String {
     let diff = TextDiff::from_words(old, new);
     let mut parts: Vec<(ChangeTag, String)> = Vec::new();
@@ -184,19 +184,19 @@ fn words(old: &str, new: &str, colour: bool) -> String {
     told.collect()
 }
 
-/// The book: the running daemon's, else the one on disk.
+/// The pins of the running daemon, else those on disk.
 enum Book {
     Daemon(daemon::Daemon),
     Disk(Disk),
 }
 
-/// The book of a store without a daemon.
+/// The pins of a store without a daemon.
 struct Disk {
     common: Common,
     db: Db,
     pins: Pins,
     runtime: tokio::runtime::Runtime,
-    /// What changed and is not recorded yet.
+    /// Changes that are not recorded yet.
     news: Arc<Mutex<Vec<PinChange>>>,
 }
 
@@ -255,8 +255,8 @@ impl Disk {
         let kind = parse(Some(&shown.kind))?;
         let digest =
             Digest::from_hex(&shown.digest).ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))?;
-        let unrecorded = |why| Failure::new(CONFIG, format!("it cannot be recorded in the audit log: {why}"));
-        // Before anything is decided: what nobody could record is not approved.
+        let unrecorded = |why| Failure::new(CONFIG, format!("nothing was decided, since the audit log cannot record it: {why}"));
+        // Before the decision: a change that cannot be recorded is not approved.
         let journal = Journal::open(&self.db, &source::audit(&self.common)).map_err(unrecorded)?;
         let decided = self.runtime.block_on(async {
             if method == "pins.approve" {

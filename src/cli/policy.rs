@@ -1,4 +1,4 @@
-//! `headend policy test`.
+//! `headend policy test`: a dry run of one call.
 
 use clap::Args;
 
@@ -13,16 +13,16 @@ use crate::policy::LOCAL;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// What stands in place of a rule's id, and what that means.
+/// Stand-ins for a rule's id and their meanings.
 const STAND_INS: [(&str, &str); 2] =
     [("default", "no rule matches"), ("doubt", "caller, kind, upstream and name do not fit together")];
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct TestArgs {
-    /// Who calls.
+    /// The caller.
     #[arg(long, value_name = "NAME", default_value = LOCAL)]
     caller: String,
-    /// The view through which the client looks.
+    /// The client's profile.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     #[command(flatten)]
@@ -33,22 +33,22 @@ pub(super) struct TestArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Decide so often and say how long one decision takes, as a median.
+    /// Decide this often and print the median time of one decision.
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     repeat: usize,
 }
 
-/// What is called.
+/// The item that is called.
 #[derive(Clone, Debug, Args)]
 #[group(required = true, multiple = false)]
 struct ItemArgs {
     /// The tool, by its canonical or its exposed name.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// A prompt instead.
+    /// A prompt instead of a tool.
     #[arg(long, value_name = "NAME")]
     prompt: Option<String>,
-    /// A resource instead.
+    /// A resource instead of a tool.
     #[arg(long, value_name = "URI")]
     resource: Option<String>,
 }
@@ -82,14 +82,14 @@ fn arguments(text: &str) -> Result<RawJson, Failure> {
     Ok(raw)
 }
 
-/// Why it was decided so.
+/// Why the decision is so.
 fn why(verdict: &Verdict) -> String {
     if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &*verdict.rule) {
         return (*why).to_owned();
     }
     let deciding = verdict.rules.iter().find(|rule| rule.id == verdict.rule);
     match deciding.map(|rule| rule.matches) {
-        Some("unknown") => "the rule may match: readers differ over these arguments".to_owned(),
+        Some("unknown") => "the rule may match: programs read these arguments differently".to_owned(),
         _ => "the rule matches".to_owned(),
     }
 }

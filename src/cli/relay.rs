@@ -1,7 +1,7 @@
-//! `headend stdio` attached to a daemon: lines in, lines out, and a handshake that is remembered.
+//! `headend stdio` attached to a daemon: passes lines both ways and remembers the handshake.
 //!
-//! When the daemon goes away, what was in flight is answered with an error, the connection is made again and the handshake
-//! repeated, so that the host notices no more than failed calls.
+//! When the daemon goes away, headend answers the calls in flight with an error, connects again and repeats the
+//! handshake. The host notices nothing but failed calls.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,23 +21,23 @@ use crate::wire::id::{ClientId, IdKey};
 use crate::wire::lines::{Line, LineDecoder};
 use crate::wire::message::{self, Message};
 
-/// Longest line in either direction.
+/// Longest line in either direction, in bytes.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// How long the daemon may be away, and how often it is looked for.
+/// How long to look for a daemon that went away, and how often.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// Requests that are remembered as unanswered; more are not answered when the daemon goes away.
+/// Unanswered requests to remember; requests beyond that get no answer when the daemon goes away.
 const MAX_OPEN: usize = 4096;
 
 struct Relay<'a> {
     common: &'a Common,
     profile: Option<&'a str>,
     stdout: Stdout,
-    /// The client's `initialize` and `initialized`, to be said again to a new daemon.
+    /// The client's `initialize` and `initialized`, to be repeated to a new daemon.
     initialize: Option<Bytes>,
     initialized: Option<Bytes>,
     open: HashMap<IdKey, ClientId>,
-    /// The answer to a repeated `initialize` is not the client's business.
+    /// Id of a repeated `initialize`, whose answer the client must not see.
     swallow: Option<IdKey>,
 }
 
@@ -86,7 +86,7 @@ fn halves(stream: std::os::unix::net::UnixStream) -> Result<(OwnedReadHalf, Owne
 }
 
 impl Relay<'_> {
-    /// Passes the client's lines on. `false` when the daemon is gone.
+    /// Passes the client's lines on. `false` when the daemon went away.
     async fn upstream(&mut self, lines: &mut LineDecoder, write: &mut OwnedWriteHalf) -> bool {
         let mut out = BytesMut::new();
         while let Some(line) = lines.next_line() {
@@ -116,7 +116,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Passes the daemon's lines on. `false` when nobody reads them.
+    /// Passes the daemon's lines on. `false` when the client closed stdout.
     async fn downstream(&mut self, lines: &mut LineDecoder) -> bool {
         let mut out = BytesMut::new();
         while let Some(line) = lines.next_line() {
@@ -138,7 +138,7 @@ impl Relay<'_> {
         self.stdout.write_all(&out).await.is_ok() && self.stdout.flush().await.is_ok()
     }
 
-    /// Answers what the daemon took with it; whether it was executed is not known.
+    /// Answers every open request with an error; the daemon may have executed it.
     async fn fail_open(&mut self) {
         let data =
             crate::wire::raw::RawJson::trusted(r#"{"reason":"shutting_down","executed":"unknown","retryable":false}"#);
@@ -148,7 +148,7 @@ impl Relay<'_> {
         for (_, id) in std::mem::take(&mut self.open) {
             let mut line = message::encode_error(Some(id.raw()), &error).to_vec();
             line.push(b'\n');
-            // A client that does not read any more ends the loop by closing stdin.
+            // A client that no longer reads closes stdin, which ends the loop.
             drop(self.stdout.write_all(&line).await);
         }
         drop(self.stdout.flush().await);

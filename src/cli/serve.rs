@@ -35,10 +35,10 @@ pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
     runtime.block_on(serve(common, loaded, !args.upstreams.is_empty()))
 }
 
-/// Starts logging: the command line and the environment go before the file.
+/// Starts logging. The command line and the environment take precedence over the file.
 ///
 /// # Errors
-/// 64 for a filter that cannot be read.
+/// 64 for an invalid filter.
 pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<logs::LogGuard, Failure> {
     let format = match (common.log_format, configured.format) {
         (Some(LogFormat::Auto), _) | (None, config::LogFormat::Auto) => logs::LogFormat::Auto,
@@ -50,7 +50,7 @@ pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<lo
 }
 
 /// # Errors
-/// 70 when the system gives no threads.
+/// 70 when the system refuses threads.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -58,7 +58,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::new(SOFTWARE, format!("start the runtime: {error}")))
 }
 
-/// Logs what `check` would print, and what a missing policy means.
+/// Logs the warnings of `check` and the meaning of a missing policy.
 pub(super) fn warn(loaded: &Loaded, inline: bool) {
     for warning in &loaded.warnings {
         tracing::warn!(warning = %warning, "configuration");
@@ -67,7 +67,7 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
         tracing::info!("upstreams of the command line are served with policy default \"allow\"");
     } else if !loaded.config.policy_stated {
         tracing::warn!(
-            "the configuration has no [policy]: every call asks for a consent; write default = \"allow\" to allow what no rule denies"
+            "the configuration has no [policy]: every call needs an approval; write default = \"allow\" to allow what no rule denies"
         );
     }
 }
@@ -79,7 +79,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
     let store = source::store(&loaded.config)?;
     let _lock = store.lock().map_err(|error| Failure::new(CONFIG, error))?;
-    // Upstreams of the command line keep nothing on disk, but the token must survive a restart all the same.
+    // Upstreams of the command line keep nothing on disk, but the token must survive a restart.
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
@@ -100,7 +100,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     Ok(OK)
 }
 
-/// A configuration or a state directory to mend, or a fault of ours.
+/// Maps the error to an exit code: a configuration or state directory to mend, or a defect of ours.
 pub(super) fn start_failure(error: StartError) -> Failure {
     let code = match error {
         StartError::Config(_)
@@ -113,7 +113,7 @@ pub(super) fn start_failure(error: StartError) -> Failure {
     Failure::new(code, error)
 }
 
-/// Tells people and scripts where the gateway is. The token is shown on a terminal only.
+/// Prints the gateway's address for people and scripts. The token appears on a terminal only.
 fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<(), Failure> {
     let mut text = String::new();
     let metrics = addresses.metrics.map(|address| format!(" metrics http://{address}/metrics")).unwrap_or_default();
@@ -158,14 +158,14 @@ fn curl(endpoint: &str, authorization: &str, method: &str, name: Option<&str>, p
     )
 }
 
-/// Reloads on SIGHUP and on changes of the file, ends on SIGTERM and SIGINT; a second one hurries.
+/// Reloads on SIGHUP and on file changes, shuts down on SIGTERM and SIGINT; a second one hurries.
 async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
     let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
     let (mut hangup, mut terminate) = (on(SignalKind::hangup())?, on(SignalKind::terminate())?);
     let mut interrupt = on(SignalKind::interrupt())?;
     let watch = gateway.source.path.as_deref().and_then(|path| {
         let started = FileWatch::start(path);
-        started.inspect_err(|error| tracing::warn!(error = %error, "the configuration file is not watched")).ok()
+        started.inspect_err(|error| tracing::warn!(error = %error, "the configuration file cannot be watched; reload with SIGHUP or `headend reload`")).ok()
     });
     let mut content = read_content(gateway);
     loop {
@@ -178,13 +178,13 @@ async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
         tokio::select! {
             _ = hangup.recv() => {
                 content = read_content(gateway);
-                // The verdict is logged.
+                // `reload` logs its outcome.
                 drop(gateway.reload().await);
             }
             () = dirty => {
                 tokio::time::sleep(QUIET).await;
                 let now = read_content(gateway);
-                // A file that is being replaced may be missing for a moment.
+                // A file may be absent for a moment while it is replaced.
                 if now.is_some() && now != content {
                     content = now;
                     drop(gateway.reload().await);
@@ -206,7 +206,7 @@ async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
             _ = interrupt.recv() => hurry.cancel(),
         }
         if hurry.is_cancelled() {
-            // What is left gets a moment to kill its children.
+            // Remaining tasks get a moment to kill their children.
             drop(tokio::time::timeout(Duration::from_secs(1), &mut finish).await);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Where the configuration comes from: a file, upstreams on the command line, or what is built in.
+//! Sources of the configuration: a file, upstreams on the command line, or the embedded default.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::daemon::gateway::ConfigSource;
 use crate::store::directory::Store;
 use crate::store::seal::KeySource;
 
-/// The configuration that is built in.
+/// The embedded default.
 const EMBEDDED: &str = include_str!("../../config/embedded.toml");
 
-/// A configuration and how to read it again.
+/// A configuration and the way to read it again.
 pub(super) struct Loaded {
     pub(super) config: Config,
     pub(super) warnings: Vec<Warning>,
@@ -25,7 +25,7 @@ fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Loads what the command line and the environment point to. Problems are all told at once.
+/// Loads the configuration that the command line and the environment name. Reports all problems at once.
 ///
 /// # Errors
 /// 78 with every problem; 64 for a bad `--upstream`.
@@ -63,7 +63,7 @@ fn parse(text: &str, origin: &str) -> Result<(Config, Vec<Warning>), String> {
     config::parse(text, origin, &environment, &guard::read).map_err(|problems| problems.to_string())
 }
 
-/// The embedded default: the demo servers are this very program.
+/// The embedded default, whose demo servers are this very program.
 fn embedded() -> Result<(Config, Vec<Warning>), String> {
     let (mut config, warnings) = parse(EMBEDDED, "the embedded default")?;
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
@@ -77,14 +77,14 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
     Ok((config, warnings))
 }
 
-/// A file's configuration with upstreams of the command line added, or those alone under `default = "allow"`.
+/// A file's configuration plus upstreams of the command line, or the latter alone under `default = "allow"`.
 fn with_upstreams(path: Option<&Path>, added: &str) -> Result<(Config, Vec<Warning>), String> {
     match path {
         Some(path) => {
             let text = guard::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             parse(&format!("{text}\n{added}"), &path.display().to_string())
         }
-        // Whoever types the server's command is its one user, and nothing is kept of it.
+        // The user who types a server's command is its only client, and nothing is kept on disk.
         None => parse(&format!("[policy]\ndefault = \"allow\"\n{added}"), "the command line"),
     }
 }
@@ -104,7 +104,7 @@ fn inline(text: &str) -> Result<String, Failure> {
     Ok(format!("[upstreams.{}]\n{line}\n", quoted(name)))
 }
 
-/// The configuration where it loads without trouble, for commands that need one key of it.
+/// The configuration if it loads without problems, for commands that need one key of it.
 pub(super) fn quiet(common: &Common) -> Option<Config> {
     match config::locate(common.config.as_deref(), &environment) {
         Located::File(path) => from_file(&path).ok().map(|(config, _)| config),
@@ -112,15 +112,15 @@ pub(super) fn quiet(common: &Common) -> Option<Config> {
     }
 }
 
-/// How the audit log is kept, for commands that work without a daemon.
+/// Settings of the audit log, for commands that work without a daemon.
 pub(super) fn audit(common: &Common) -> config::Audit {
     quiet(common).map_or_else(config::Audit::default, |config| config.audit)
 }
 
-/// The state directory, made if it is missing.
+/// The state directory, created if missing.
 ///
 /// # Errors
-/// 78 when it cannot be made, or others may write it.
+/// 78 when it cannot be created, or other users may write it.
 pub(super) fn store(config: &Config) -> Result<Store, Failure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
@@ -128,25 +128,25 @@ pub(super) fn store(config: &Config) -> Result<Store, Failure> {
     Store::open(dir, key).map_err(|error| Failure::new(CONFIG, error))
 }
 
-/// The state directory, if an earlier run has made it, for commands that work without a daemon. They make no key: one that is
-/// given to the daemon alone is not theirs to replace.
+/// The state directory if an earlier run created it, for commands that work without a daemon. They create no key: the
+/// daemon may have one that this command cannot see.
 ///
 /// # Errors
-/// 78 when others may write it.
+/// 78 when other users may write it.
 pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> {
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
     let key = KeySource { given: quiet(common).and_then(|config| config.secrets.key), make: false };
     Store::open(dir, key).map(Some).map_err(|error| Failure::new(CONFIG, error))
 }
 
-/// Where the admin socket is looked for when nothing names it.
+/// Default places of the admin socket.
 pub(super) fn default_sockets() -> Vec<PathBuf> {
     let runtime = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(environment).map(PathBuf::from);
     let state = config::state_dir(&environment);
     runtime.chain(state).map(|dir| dir.join("headend.sock")).collect()
 }
 
-/// The socket that the daemon serves.
+/// The socket of the daemon itself.
 pub(super) fn own_socket(common: &Common, config: &Config) -> Option<PathBuf> {
     common.socket.clone().or_else(|| config.admin.socket.clone()).or_else(|| default_sockets().into_iter().next())
 }

@@ -17,7 +17,7 @@ use crate::policy::LOCAL;
 use crate::serve::lines;
 use crate::store::audit::chain_of_its_own;
 
-/// The view that `--transparent` makes.
+/// Name of the profile that `--transparent` makes.
 const TRANSPARENT: &str = "transparent";
 
 #[derive(Clone, Debug, Default, Args)]
@@ -25,13 +25,13 @@ pub(super) struct StdioArgs {
     /// Serve this upstream without a file: a URL, or a command line. May be repeated; never attaches to a daemon.
     #[arg(long = "upstream", value_name = "NAME=TARGET")]
     upstreams: Vec<String>,
-    /// With exactly one upstream: its names and URIs as they are, nothing prefixed.
+    /// Expose names and URIs of the one upstream unchanged, without a prefix.
     #[arg(long)]
     transparent: bool,
     /// Never attach to a running daemon.
     #[arg(long)]
     no_daemon: bool,
-    /// Serve the view of this profile.
+    /// Serve this profile.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
 }
@@ -51,7 +51,7 @@ pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     runtime.block_on(alone(loaded, profile, !args.upstreams.is_empty()))
 }
 
-/// The running daemon, if it serves the same file.
+/// The running daemon, if it serves the same configuration file.
 fn same_daemon(common: &Common, loaded: &Loaded, profile: Option<&str>) -> Option<daemon::Daemon> {
     let own = loaded.source.path.as_ref()?.display().to_string();
     let daemon = daemon::connect(common, "mcp", profile).ok()?;
@@ -80,14 +80,14 @@ fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
     Ok(TRANSPARENT.to_owned())
 }
 
-/// The whole gateway in this process; it opens no port and no socket.
+/// Runs the whole gateway in this process, without a port or socket.
 async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<u8, Failure> {
     serve::warn(&loaded, inline);
     if let Some(name) = profile.as_ref().filter(|name| !loaded.config.profiles.iter().any(|p| p.name == **name)) {
         return Err(Failure::new(CONFIG, format!("there is no profile {name:?}")));
     }
-    // Upstreams of the command line keep nothing on disk. Those of a configuration need a record: without a place for it nothing
-    // is served.
+    // Upstreams of the command line keep nothing on disk. Those of a file need an audit log, so without a state
+    // directory headend serves nothing.
     let store = if inline { None } else { Some(source::store(&loaded.config)?) };
     let gateway =
         Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own()).map_err(serve::start_failure)?;

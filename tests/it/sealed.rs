@@ -206,7 +206,7 @@ fn with_the_key_lost_open_questions_vanish_and_nothing_else() {
     // Without a daemon too, and without making a key.
     let shown = world.run(&["approvals", "--config", config.to_str().unwrap()]);
     assert!(shown.status.success(), "{}", said(&shown));
-    assert!(String::from_utf8_lossy(&shown.stdout).contains("no question is open"), "{}", said(&shown));
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("no approval is open"), "{}", said(&shown));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("the key that they are sealed with"), "{}", said(&shown));
     assert!(!world.path("state/headend/secrets.key").exists());
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);

@@ -7,7 +7,7 @@ use super::host::{Json, Server};
 use super::names::Names;
 use super::template::{Piece, Place, pieces, plain};
 
-/// Keys that are read, or mean nothing here.
+/// Keys that the import reads, and keys without a meaning here.
 const KNOWN: &[&str] = &[
     "command",
     "args",
@@ -27,7 +27,7 @@ const KNOWN: &[&str] = &[
     "name",
 ];
 
-/// A table, what to say about it, and why it cannot be used as it is.
+/// A table, remarks about it, and the reasons why it cannot be used unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) text: String,
@@ -35,7 +35,7 @@ pub(super) struct Block {
     pub(super) reasons: Vec<String>,
 }
 
-/// What turns the values of one server.
+/// Writes the values of one server.
 struct Writer<'a> {
     upstream: String,
     names: &'a mut Names,
@@ -57,7 +57,7 @@ impl Writer<'_> {
     fn write(&mut self, body: &Json) {
         self.block.text = format!("[upstreams.{}]\n", self.upstream);
         if body.get("disabled") == Some(&Json::Bool(true)) || body.get("enabled") == Some(&Json::Bool(false)) {
-            self.block.reasons.push("it is disabled in the host".to_owned());
+            self.block.reasons.push("the host has disabled it".to_owned());
         }
         let url = ["url", "httpUrl", "serverUrl"].iter().find_map(|key| body.get(key)?.as_str());
         match (body.get("command"), url) {
@@ -98,7 +98,7 @@ impl Writer<'_> {
         self.line("url", &quoted(&url));
         match body.get("type").or(body.get("transport")).and_then(Json::as_str) {
             Some("sse") => self.line("transport", &quoted("sse")),
-            Some("ws" | "websocket") => self.block.reasons.push("WebSocket is no transport of this program".to_owned()),
+            Some("ws" | "websocket") => self.block.reasons.push("headend does not speak WebSocket".to_owned()),
             _ => {}
         }
         let headers = self.secrets(body.get("headers").map(Json::members).unwrap_or_default().iter(), true);
@@ -118,7 +118,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Names with values as TOML; of two with one name the last.
+    /// Writes names with their values as TOML; of equal names, the last counts.
     fn secrets<'j>(
         &mut self,
         members: impl Iterator<Item = &'j (String, Json)>,
@@ -180,12 +180,12 @@ impl Writer<'_> {
     }
 }
 
-/// One variable of the environment or header.
+/// One environment variable or header.
 struct Value<'a> {
     name: &'a str,
     text: &'a str,
-    /// What to call the variable that holds it, should it be secret.
+    /// Name of the variable that holds the value if it is secret.
     variable: String,
-    /// What it is, for the user.
+    /// Description for the user.
     about: String,
 }

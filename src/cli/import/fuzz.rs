@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::convert_for;
 use crate::config;
 
-/// The import of any file is a configuration; everything else in it is a comment.
+/// The import of any file is a valid configuration; everything else in it is a comment.
 pub(crate) fn import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let path = PathBuf::from("/home/a/project/.vscode/mcp.json");

@@ -1,4 +1,4 @@
-//! The JSON of hosts, in the order it is written.
+//! The JSON of hosts, in the order of the file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{CollectOptions, ParseOptions, Scanner, parse_to_ast};
 
-/// Why nothing could be imported.
+/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImportError {
     #[error("{}:{line}: not JSON: {message}", path.display())]
     Json { path: PathBuf, line: usize, message: String },
-    #[error("{}: neither `mcpServers` nor `servers` nor `context_servers` is in it", path.display())]
+    #[error("{}: neither `mcpServers` nor `servers` nor `context_servers` is in it; name a file with an MCP server list", path.display())]
     NoServers { path: PathBuf },
 }
 
@@ -45,7 +45,7 @@ impl Json {
         }
     }
 
-    /// A member of an object; of two with one name the last, as hosts read it.
+    /// A member of an object; of equal names, the last counts, as in hosts.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         self.members().iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
@@ -77,22 +77,22 @@ impl Json {
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) body: Json,
-    /// Which of several lists it is from, to stand behind the file's name.
+    /// Name of the list that contains it, to follow the file's name in a message.
     pub(super) scope: String,
 }
 
-/// What one file has.
+/// Content of one file.
 #[derive(Debug)]
 pub(super) struct HostFile {
     pub(super) servers: Vec<Server>,
-    /// What VS Code asks for: id and description.
+    /// Inputs that VS Code prompts for: id and description.
     pub(super) inputs: Vec<(String, String)>,
 }
 
-/// Nesting of brackets; real files stay below ten. The library reads nested ones by recursion.
+/// Nesting of brackets. Real files stay below ten, and the library parses nested ones by recursion.
 const MAX_DEPTH: usize = 100;
 
-/// The line on which brackets are nested too deeply. What is no JSON is left to the parser.
+/// The line with too many nested brackets. Invalid JSON is left to the parser.
 fn too_deep(text: &str) -> Option<usize> {
     let mut scanner = Scanner::new(text);
     let mut depth = 0_usize;
@@ -109,7 +109,7 @@ fn too_deep(text: &str) -> Option<usize> {
     None
 }
 
-/// Reads a file, whichever host it is of.
+/// Reads a file of any host.
 pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some(line) = too_deep(text) {
@@ -137,7 +137,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     }
     let mut servers: Vec<Server> = Vec::new();
     for (list, scope) in lists {
-        // Of servers with one name the last counts, as in the hosts.
+        // Of servers with equal names, the last counts, as in hosts.
         let last: HashMap<&str, usize> =
             list.members().iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
         for (at, (name, body)) in list.members().iter().enumerate() {

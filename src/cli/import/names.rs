@@ -1,19 +1,19 @@
-//! Names that an import gives: to upstreams, and to the variables that hold secrets.
+//! Names chosen by an import: of upstreams, and of the variables that hold secrets.
 
 use std::collections::HashMap;
 
-/// Names given so far: of upstreams, and of the variables that hold secrets.
+/// Names chosen so far: of upstreams, and of the variables that hold secrets.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     upstreams: Vec<String>,
     /// Variable and the secret it stands for.
     secrets: HashMap<String, String>,
-    /// Variable and what it is, in order.
+    /// Variables and their descriptions, in order.
     pub(super) exports: Vec<(String, String)>,
 }
 
 impl Names {
-    /// A name for an upstream: possible and not given before.
+    /// A valid and new name for an upstream.
     pub(super) fn upstream(&mut self, wanted: &str) -> String {
         let mut name = String::new();
         for c in wanted.chars().map(|c| c.to_ascii_lowercase()) {
@@ -39,7 +39,7 @@ impl Names {
         name
     }
 
-    /// A variable for a secret of an upstream. Two secrets never share one.
+    /// A variable for a secret of an upstream. Different secrets never share one.
     pub(super) fn variable(&mut self, upstream: &str, wanted: &str, secret: &str, about: &str) -> String {
         let long = variable_name(&format!("{upstream}_{wanted}"));
         let numbered = (2..).map(|number| format!("{long}_{number}"));
@@ -58,7 +58,7 @@ impl Names {
     }
 }
 
-/// Leaves room for `-` and a number below the 31 characters of an upstream's name.
+/// An upstream's name has 31 characters; this leaves room for `-` and a number.
 const MAX_NAME: usize = 27;
 
 /// A name that shells can export.

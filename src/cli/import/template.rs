@@ -3,15 +3,15 @@
 
 use std::path::Path;
 
-/// Where the host's file stands, for the variables that are about places.
+/// Place of the host's file, for variables that are directories.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
-    /// Directory of the project, where it is known.
+    /// Directory of the project, if known.
     pub(super) folder: Option<&'a Path>,
     pub(super) home: Option<&'a str>,
 }
 
-/// A text in pieces.
+/// One piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Text(String),
@@ -20,13 +20,13 @@ pub(super) enum Piece {
         name: String,
         default: Option<String>,
     },
-    /// What the host asks its user for.
+    /// An input that the host prompts its user for.
     Input(String),
     /// Anything else in `${..}`.
     Unknown(String),
 }
 
-/// Cuts a text at its variables; places are put in.
+/// Splits a text at its variables; directories are replaced.
 pub(super) fn pieces(text: &str, place: &Place<'_>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -44,7 +44,7 @@ pub(super) fn pieces(text: &str, place: &Place<'_>) -> Vec<Piece> {
     pieces
 }
 
-/// What stands before, in and after the first `${..}`.
+/// The text before, in and after the first `${..}`.
 fn next(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once("${")?;
     let (inside, after) = rest.split_once('}')?;
@@ -84,10 +84,10 @@ fn piece(inside: &str, place: &Place<'_>) -> Piece {
     Piece::Variable { name: name.to_owned(), default }
 }
 
-/// The text for a key that cannot refer to variables; defaults are put in.
+/// The text for a key that cannot hold variables; defaults are replaced.
 ///
 /// # Errors
-/// What the user has to write instead.
+/// What the user has to write in their place.
 pub(super) fn plain(text: &str, place: &Place<'_>) -> Result<String, String> {
     let mut out = String::new();
     for piece in pieces(text, place) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::catalog::name::UpstreamName;
 use crate::config::{Config, Target};
 
-/// What the user of the samples has exported.
+/// The environment of the samples' user.
 fn exported(name: &str) -> Option<String> {
     Some(format!("value-of-{name}"))
 }
@@ -43,7 +43,7 @@ fn claude_desktop_is_imported_without_its_secrets() {
     let key = "GITHUB_PERSONAL_ACCESS_TOKEN";
     assert_eq!(secret(&config, "github-server", key), format!("value-of-{key}"));
     assert_eq!(secret(&config, "github-server", "GITHUB_TOOLSETS"), "repos,issues");
-    // Another secret under the same name has a variable of its own.
+    // Another secret of the same name gets its own variable.
     assert_eq!(secret(&config, "github-server-2", key), format!("value-of-GITHUB_SERVER_2_{key}"));
 }
 
