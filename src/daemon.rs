@@ -1,4 +1,5 @@
-//! The running program: it builds the gateway, opens its faces, takes the operator's commands and ends everything in order.
+//! The running program: builds the gateway, opens its listeners, takes the operator's commands and shuts everything
+//! down in order.
 
 pub(crate) mod admin;
 pub(crate) mod file_watch;

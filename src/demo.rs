@@ -1,6 +1,6 @@
-//! The small MCP servers that are built in: upstreams of the embedded default, run as real children of the gateway.
+//! Small built-in MCP servers: the upstreams of the embedded default, run as real children of the gateway.
 //!
-//! They depend on nothing of the gateway but its vocabulary, so they show a newcomer what any server of his would.
+//! They use only the gateway's vocabulary, so they show what any server of a newcomer would.
 
 mod lab;
 mod notes;
@@ -9,10 +9,10 @@ mod time;
 
 use self::server::Demo;
 
-/// The names that `headend demo` takes.
+/// Names for `headend demo`.
 const NAMES: [&str; 3] = ["time", "notes", "lab"];
 
-/// Why a demo server did not run.
+/// Why a demo server failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
     #[error("there is no demo server {name:?}; there are {}", NAMES.join(", "))]

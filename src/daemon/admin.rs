@@ -1,4 +1,5 @@
-//! The admin socket: a hello in each direction, then MCP itself or the operator's methods. No method carries a command line.
+//! The admin socket: a hello in each direction, then MCP itself or the operator's methods. No method takes a command
+//! line.
 
 use std::future::poll_fn;
 use std::io;
@@ -50,29 +51,29 @@ pub(crate) use self::pins::listed;
 use self::access::operator;
 use self::json::{number, object};
 
-/// Version of the hello; a newer major one is refused.
+/// Version of the hello; a newer major version is refused.
 const HELLO: u64 = 1;
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
-/// One request of the operator.
+/// Longest request of the operator, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
-/// From the connection to the end of the hello.
+/// Time from the connection to the end of the hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);
-/// Connections that have not said their hello, by user.
+/// Connections before their hello, in all and of one user.
 const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
-/// File descriptors of connections before their hello. Those of our own user afterwards are not limited, and other users have
-/// the share of their caller.
+/// File descriptors of connections before their hello. Afterwards our own user's connections are unlimited, and other
+/// users have their caller's share.
 pub(crate) const DESCRIPTORS: usize = UNGREETED.descriptors();
 
-/// What users of the socket may do who are not the operator: what its clients may.
+/// Methods for socket users who are not the operator: those that any client has.
 const FOR_EVERYBODY: [&str; 2] = ["tools", "call"];
 
-/// Binds the socket, replacing one that nobody answers.
+/// Binds the socket and replaces one without a daemon.
 ///
 /// # Errors
-/// When another daemon answers there, or the directory cannot be written, or others could replace the socket.
+/// When another daemon answers there, the directory is not writable, or other users could replace the socket.
 pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
-        // A bare name is in the working directory.
+        // A bare file name is in the working directory.
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         let foul = |why| {
@@ -82,10 +83,10 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
     }
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket is in the way; remove it, or set [admin] socket"));
         }
         if UnixStream::connect(path).await.is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another headend daemon answers there"));
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another headend daemon answers there; stop it, or set [admin] socket"));
         }
         std::fs::remove_file(path)?;
     }
@@ -109,10 +110,10 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
         let known = user.and_then(|user| Some((user, access.caller(user)?)));
         let Some((user, caller)) = known else {
             if let Some(count) = foreign.count(clock::uptime()) {
-                tracing::warn!(count, "admin connection of a foreign user refused");
+                tracing::warn!(count, "admin connection refused: the user is not allowed; see [admin] users and group");
             }
             let why = "this user may not connect; see `[admin] users` and `group`";
-            // A peer that takes no answer gets none.
+            // A client that does not read its refusal gets none.
             drop(stream.try_write(hello_line("", None, None, Some(why)).as_bytes()));
             continue;
         };
@@ -124,11 +125,11 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
             }
         });
     }
-    // The path may be gone already.
+    // Another process may have removed the path already.
     drop(std::fs::remove_file(path));
 }
 
-/// The next connection, `None` where there is none to be had just now.
+/// The next connection; `None` when `accept` failed for the moment.
 async fn accept(listener: &UnixListener, lobby: &Lobby<u32>) -> Option<(UnixStream, OwnedSemaphorePermit)> {
     let room = lobby.room().await?;
     match listener.accept().await {
@@ -140,7 +141,7 @@ async fn accept(listener: &UnixListener, lobby: &Lobby<u32>) -> Option<(UnixStre
     }
 }
 
-/// The first line of either side.
+/// First line of either side.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Hello {
     pub(crate) headend: u64,
@@ -176,13 +177,13 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     let mut first = String::new();
     let mut limited = (&mut read).take(MAX_HELLO_BYTES);
     let refused = tokio::select! {
-        // A hello that has come goes before the end of its connection.
+        // A hello that arrived is served before the connection's dismissal.
         biased;
         read = limited.read_line(&mut first) => {
             read?;
             None
         }
-        () = poll_fn(|cx| phase.poll_dismissed(cx)) => Some("too many connections that say no hello; try again"),
+        () = poll_fn(|cx| phase.poll_dismissed(cx)) => Some("too many connections without a hello; try again"),
         () = tokio::time::sleep(HELLO_TIME) => Some("the hello did not come in time"),
     };
     phase.known();
@@ -190,7 +191,7 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     let share = gateway.service.quota.take(&caller, Good::Connection);
     let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
     if let Some(why) = refused.or_else(full) {
-        // A peer that takes no answer gets none.
+        // A client that does not read its refusal gets none.
         drop(write.try_write(hello_line("", None, None, Some(why)).as_bytes()));
         return Ok(());
     }
@@ -205,7 +206,7 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     }
     let unknown_profile = |name: &String| !gateway.service.snapshots.load().profiles.contains_key(name);
     if hello.profile.as_ref().is_some_and(unknown_profile) {
-        return write.write_all(refuse("there is no profile of that name").as_bytes()).await;
+        return write.write_all(refuse("there is no profile with that name").as_bytes()).await;
     }
     match hello.want.as_str() {
         "mcp" | "admin" => {
@@ -226,10 +227,10 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     admin(gateway, read, write, &caller).await
 }
 
-/// The next request line without its end, with room for it; `None` at the end of the connection.
+/// The next request line without its end, together with room for it; `None` at the end of the connection.
 ///
 /// # Errors
-/// [`io::ErrorKind::QuotaExceeded`] where there is no room for the line, or it is too large.
+/// [`io::ErrorKind::QuotaExceeded`] when the line is too large or finds no room.
 async fn next_line(read: &mut (impl AsyncBufRead + Unpin), budget: &Arc<Budget>) -> io::Result<Option<Bytes>> {
     let mut room = Room::new(budget);
     let mut line = BytesMut::new();
@@ -253,10 +254,10 @@ async fn next_line(read: &mut (impl AsyncBufRead + Unpin), budget: &Arc<Budget>)
     }
 }
 
-/// Writes one answer from where its bytes are.
+/// Writes one answer without copying it.
 ///
 /// # Errors
-/// The client takes nothing for [`Limits::write_timeout`](crate::config::Limits), or too little while room is short.
+/// The client reads nothing for [`Limits::write_timeout`](crate::config::Limits), or too little while room is short.
 async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Duration) -> io::Result<()> {
     for slice in answer.slices().chain([Bytes::from_static(b"\n")]) {
         let mut left = slice;
@@ -284,7 +285,7 @@ async fn admin(
             Ok(Some(line)) => line,
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
-                let text = "the request is too large, or finds no room";
+                let text = "the request is too large, or headend's memory for messages is used up; try again";
                 let error = message::error_object(crate::wire::code::INVALID_REQUEST, text, None);
                 return answer(&mut write, message::encode_error(None, &error).into(), limit).await;
             }
@@ -308,7 +309,7 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
     let by = match operator(caller) {
         Some(by) => by,
         None if FOR_EVERYBODY.contains(&request.method.as_str()) => String::new(),
-        None => return Err((1, "only the user that headend runs as, and root, may do that".to_owned())),
+        None => return Err((1, "only root and the user that runs headend may do that".to_owned())),
     };
     if let Some(outcome) = consents::operate(gateway, &by, request).await {
         return outcome;
@@ -377,7 +378,7 @@ fn status(gateway: &Gateway) -> RawJson {
     out.encode()
 }
 
-/// The tools, and for users who are not the operator those that they may know of.
+/// The tools; for users other than the operator, those that their caller may see.
 fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
     let snapshot = gateway.service.snapshots.load_full();
     let view = &snapshot.whole;
@@ -397,7 +398,7 @@ fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
                 ("upstream", entry.upstream_name.as_str()),
                 ("original", &entry.original),
                 ("canonical", &entry.canonical),
-                // What is not pinned is not in the catalog.
+                // The catalog contains pinned items only.
                 ("pin", "pinned"),
                 ("effect", effect.into_str()),
             ])
@@ -408,7 +409,7 @@ fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
     RawJson::trusted(format!(r#"{{"tools":[{}]}}"#, rows.join(",")))
 }
 
-/// A link that signs in to the console. Whoever has it is the operator.
+/// A link that signs in to the console. Its holder is the operator.
 fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let off = || (1, "the console is off; see `[console] listen`".to_owned());
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
@@ -418,7 +419,7 @@ fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     Ok(out.encode())
 }
 
-/// One tool call through the same service as any client's.
+/// One tool call, through the same path as a client's.
 async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
     let mut settled = gateway.supervised.settled.clone();
     // The sender lives as long as the gateway.

@@ -1,4 +1,4 @@
-//! Tells when the configuration file has changed: its directory is watched, so that replaced files are seen too.
+//! Watches the configuration file for changes, by its directory, since editors replace files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-/// Editors write in several steps; the file is looked at when it has been quiet for so long.
+/// Editors write in several steps: the file is read when it has been quiet for so long.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
 
-/// Watches as long as it lives.
+/// Watches until dropped.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
     _watcher: RecommendedWatcher,
@@ -21,7 +21,7 @@ impl FileWatch {
     /// Watches the directory of `path`.
     ///
     /// # Errors
-    /// When the system has no watch left or the directory is missing; reload by signal still works.
+    /// When the system has no inotify watch left or the directory is missing; reload by signal still works.
     pub(crate) fn start(path: &Path) -> notify::Result<Self> {
         let dirty = Arc::new(Notify::new());
         let flag = Arc::clone(&dirty);

@@ -1,4 +1,4 @@
-//! Composition root: builds the gateway from a configuration, runs its faces, ends it in order.
+//! Composition root: builds the gateway from a configuration, runs its faces and shuts it down in order.
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,19 +41,19 @@ use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
 
-/// After the drain: how long what was given up may take to say so.
+/// Time after the drain for cancelled calls to send their last message.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Where the configuration came from, and how to read it again.
+/// Source of the configuration, and the way to read it again.
 pub(crate) struct ConfigSource {
     /// `None` for the embedded default and for upstreams given on the command line.
     pub(crate) path: Option<PathBuf>,
     pub(crate) load: Loader,
-    /// Grants and pins are kept; not those of upstreams that the command line names.
+    /// Whether grants and pins are kept on disk: not for upstreams of the command line.
     pub(crate) remembers: bool,
 }
 
-/// Reads the configuration anew; the error is every problem, as text.
+/// Reads the configuration again; the error holds every problem, as text.
 pub(crate) type Loader = Box<dyn Fn() -> Result<(Config, Vec<Warning>), String> + Send + Sync>;
 
 impl std::fmt::Debug for ConfigSource {
@@ -62,7 +62,7 @@ impl std::fmt::Debug for ConfigSource {
     }
 }
 
-/// Why the gateway could not be built. Each is a configuration to mend.
+/// Why the gateway could not be built; the operator mends the configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("{0}")]
@@ -94,7 +94,7 @@ pub(crate) struct Gateway {
     pub(crate) supervised: Supervised,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) source: ConfigSource,
-    /// Set when it listens.
+    /// Set when the console listens.
     pub(crate) console: OnceLock<Arc<Console>>,
     pub(crate) pins: Pins,
     pub(super) store: Option<Store>,
@@ -103,7 +103,8 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the upstreams. Nothing listens yet. `chain` is that of the audit log, [`audit::MAIN`] for the daemon.
+    /// Starts the upstreams; no listener is open yet. `chain` names the chain in the audit log, [`audit::MAIN`] for the
+    /// daemon.
     ///
     /// # Errors
     /// [`StartError`].
@@ -119,7 +120,7 @@ impl Gateway {
             (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
             _ => Audit::none(),
         };
-        // Without a disk that takes it the gateway starts too, and calls are refused.
+        // Without a writable audit log the gateway starts too, and refuses calls.
         drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = SessionLimits {
@@ -230,7 +231,7 @@ impl Gateway {
         }
     }
 
-    /// Reads the configuration again and puts it in force, all or nothing. Returns what changed.
+    /// Reads the configuration again and applies it, all or nothing. Returns what changed.
     ///
     /// # Errors
     /// Why it was refused; nothing has changed then.
@@ -243,7 +244,7 @@ impl Gateway {
             Ok(plan) => tracing::info!(plan = %plan, "configuration reloaded"),
             Err(why) => {
                 self.service.metrics.reloaded(false, clock::unix_seconds());
-                tracing::error!(error = %why, "configuration refused, the old one stays in force");
+                tracing::error!(error = %why, "configuration refused, the old one stays in force; mend the file and reload");
             }
         }
         outcome
@@ -258,23 +259,23 @@ impl Gateway {
         let order = Order::Apply { config: Box::new(config), reply };
         self.supervised.orders.send(order).await.map_err(|_| "the gateway is shutting down".to_owned())?;
         let plan = answer.await.map_err(|_| "the gateway is shutting down".to_owned())??;
-        // What was agreed to for an upstream that is gone is over, even if one of the same name comes.
+        // Grants end with their upstream, even if one of the same name is added later.
         self.service.approvals.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));
         Ok(plan.to_string())
     }
 
-    /// Ends everything in order; every step has its own limit. A second signal (`hurry`) skips the waiting.
+    /// Shuts everything down in order; every step has its own time limit. A second signal (`hurry`) skips the waiting.
     pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
         systemd::stopping();
         self.service.draining.cancel();
         tokio::select! {
             () = self.service.tasks.join() => {}
-            () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("calls in flight are given up"),
+            () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("drain-timeout is over: calls in flight are cancelled"),
             () = hurry.cancelled() => {}
         }
         self.service.giving_up.cancel();
         self.service.tasks.stop();
-        // Bounded: whoever does not take its answer now does not get it.
+        // Bounded: a client that does not read its answer in time loses it.
         drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
         self.service.leases.keep(&self.service.snapshots.load_full().limiter).await;
         self.supervised.stop.cancel();
@@ -282,15 +283,15 @@ impl Gateway {
             () = self.supervised.tasks.join() => {}
             () = hurry.cancelled() => {}
         }
-        // The log says for itself when it takes nothing more.
+        // The audit log reports its own failures.
         drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
         self.service.audit.flush().await;
     }
 }
 
-/// Records what became of a pin, and ends the consents to what was pinned before.
+/// Records the change of a pin and ends grants for the definition that was pinned before.
 fn pin_changed(change: &PinChange, approvals: &Approvals, audit: &Audit) {
-    // The pin itself is kept in the store; no call waits for this record.
+    // The store keeps the pin itself, and no call waits for this record.
     drop(audit.record(change.entry(), false));
     let is_launch = change.key.kind == PinKind::Launch;
     let Some(over) = change.over else { return };
@@ -300,7 +301,7 @@ fn pin_changed(change: &PinChange, approvals: &Approvals, audit: &Audit) {
     });
 }
 
-/// Whether callers other than the local user can exist.
+/// Whether there can be callers other than the local user.
 pub(crate) fn many_callers(config: &Config) -> bool {
     let named = matches!(&config.server.auth, Auth::Token { tokens } if !tokens.is_empty());
     named || !config.admin.users.is_empty() || config.admin.group.is_some()

@@ -27,14 +27,14 @@ use crate::serve::pages::{self, Served};
 use crate::store::directory::Store;
 use crate::wire::frame::Bounds;
 
-/// Where the gateway can be reached.
+/// Addresses of the gateway.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) endpoints: Vec<String>,
     pub(crate) metrics: Option<SocketAddr>,
-    /// The console's own address, where it is on.
+    /// The console's address, if it is on.
     pub(crate) console: Option<Arc<str>>,
-    /// The file that holds the access token, where one is asked for.
+    /// File with the access token, if clients need one.
     pub(crate) token_file: Option<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl Gateway {
     /// Opens the HTTP listeners of the configuration.
     ///
     /// # Errors
-    /// [`StartError`]; nothing listens then.
+    /// [`StartError`]; no listener is open then.
     pub(crate) async fn listen(&self) -> Result<Addresses, StartError> {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let mut addresses = Addresses::default();
@@ -112,7 +112,7 @@ impl Gateway {
             let mut begun = clock::now();
             while tokio::time::timeout(Duration::from_secs(60), draining.cancelled()).await.is_err() {
                 sessions.sweep();
-                // What was allowed for the session of a client without one lasts no longer than a session may.
+                // Session grants of clients without a session last no longer than a session may.
                 if clock::now().duration_since(begun) >= life {
                     begun = clock::now();
                     approvals.session_ended(STATELESS);
@@ -144,7 +144,7 @@ impl Gateway {
                 let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
                 store.console_token().map_err(failed)?
             }
-            // Nobody can know it: links are the only way in.
+            // A token that is never shown: links are the only way in.
             None => Store::fresh_token(),
         };
         let desk =
@@ -181,7 +181,7 @@ impl Gateway {
             None,
             &config.server.limits,
         );
-        // The pages outlive the drain, so that a scraper sees it.
+        // The pages stay until after the drain, so that a scraper sees it.
         let stop = self.service.giving_up.clone();
         let tasks = self.supervised.tasks.clone();
         let lobby = Lobby::new("metrics", pages::CONNECTIONS, Some(self.service.metrics.clone()));

@@ -2,12 +2,12 @@
 
 use sd_notify::NotifyState;
 
-/// The daemon serves.
+/// The daemon is ready.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// A new configuration is being read; [`ready`] ends this.
+/// The daemon reads a new configuration; [`ready`] ends this.
 pub(crate) fn reloading() {
     // Without the time, `Type=notify-reload` would ignore the message.
     match NotifyState::monotonic_usec_now() {
@@ -22,7 +22,7 @@ pub(crate) fn stopping() {
 }
 
 fn tell(state: &[NotifyState<'_>]) {
-    // Without a service manager this does nothing; with a deaf one there is nothing to be done.
+    // Without a service manager `notify` does nothing; if it fails, the daemon runs on.
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(error = %error, "service manager not notified");
     }

@@ -1,4 +1,4 @@
-//! The demo server `lab`: tools that behave in the ways tools do, to see how the gateway treats each.
+//! The demo server `lab`: tools that show how the gateway treats slow, failing and large ones.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Demo for Lab {
         json!([
             {
                 "name": "echo",
-                "description": "Answers with the text that it is given.",
+                "description": "Returns the given text.",
                 "inputSchema": schema(json!({"text": {"type": "string", "description": "Any text."}})),
                 "annotations": read_only,
             },
@@ -47,13 +47,13 @@ impl Demo for Lab {
             },
             {
                 "name": "fail",
-                "description": "Fails, as tools do.",
-                "inputSchema": schema(json!({"message": {"type": "string", "description": "What to fail with."}})),
+                "description": "Fails with an error result.",
+                "inputSchema": schema(json!({"message": {"type": "string", "description": "Text of the error."}})),
                 "annotations": read_only,
             },
             {
                 "name": "big",
-                "description": "Answers with a long text.",
+                "description": "Returns a long text.",
                 "inputSchema": schema(json!({"kib": whole("Length in KiB.", 64, MAX_KIB)})),
                 "annotations": read_only,
             },

@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::server::{Call, Demo, Refused};
 
-/// Notes that are kept at most.
+/// Most notes in memory.
 const MAX_NOTES: usize = 1000;
-/// Bytes of one note.
+/// Longest note, in bytes.
 const MAX_BYTES: usize = 16 << 10;
-/// Values of one completion. Source: MCP server/utilities/completion.
+/// Most values of one completion. Source: MCP server/utilities/completion.
 const MAX_VALUES: usize = 100;
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What the demo servers share: lines in, lines out, both eras.
 //!
-//! Threads instead of a runtime: one for each tool call that is running, so that a slow one holds nothing up.
+//! Threads instead of a runtime: each running tool call has one, so a slow call delays no other.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _, Write};
@@ -16,14 +16,14 @@ use crate::mcp::meta::{PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 
-/// The longest line that is read, in bytes.
+/// Longest line, in bytes.
 const MAX_LINE: u64 = 4 << 20;
-/// Tool calls that run at the same time.
+/// Most tool calls at once.
 const MAX_RUNNING: usize = 64;
-/// How often a waiting tool looks whether it was cancelled.
+/// How often a waiting tool checks for cancellation.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// An error that is answered as a JSON-RPC error.
+/// An error for a JSON-RPC error response.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) code: i64,
@@ -42,7 +42,7 @@ pub(super) trait Demo: Send + Sync + 'static {
 
     fn tools(&self) -> Value;
 
-    /// The text of a tool's result; `Err` is a result with `isError`. `None` is an unknown tool.
+    /// Text of a tool's result; `Err` becomes a result with `isError`. `None`: there is no such tool.
     fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &Call) -> Option<Result<String, String>>;
 
     fn prompts(&self) -> Option<Value> {
@@ -55,7 +55,7 @@ pub(super) trait Demo: Send + Sync + 'static {
         Err(Refused::params(format!("Unknown prompt: {name}")))
     }
 
-    /// Values for an argument of a prompt or a template.
+    /// Values for an argument of a prompt or template.
     fn complete(&self, _so_far: &str) -> Vec<String> {
         Vec::new()
     }
@@ -68,18 +68,18 @@ pub(super) trait Demo: Send + Sync + 'static {
         json!([])
     }
 
-    /// The text of a resource.
+    /// Text of a resource.
     fn read(&self, _uri: &str) -> Option<String> {
         None
     }
 }
 
-/// What a running tool may do besides returning.
+/// A running tool's access to its connection.
 pub(super) struct Call {
     out: Out,
     token: Option<Value>,
     cancelled: Arc<AtomicBool>,
-    /// Stdin has ended: nobody waits any more.
+    /// Stdin has ended, so no client waits any more.
     ending: Arc<AtomicBool>,
 }
 
@@ -91,7 +91,7 @@ impl Call {
         }
     }
 
-    /// Waits; `false` when nobody waits for the answer any more.
+    /// Waits; `false` when no client waits for the answer any more.
     pub(super) fn wait(&self, time: Duration) -> bool {
         let mut left = time;
         loop {
@@ -106,7 +106,7 @@ impl Call {
         }
     }
 
-    /// The list of resources has changed; told to whoever listens.
+    /// Announces a change of the list of resources to subscribed clients.
     pub(super) fn resources_changed(&self) {
         self.out.resources_changed();
     }
@@ -118,7 +118,7 @@ struct Out(Arc<Mutex<Sink>>);
 
 struct Sink {
     to: Box<dyn Write + Send>,
-    /// The legacy handshake took place, so changes are told without being asked for.
+    /// A legacy client gets changes without a subscription, after its handshake.
     initialized: bool,
     /// Ids of open `subscriptions/listen` requests that want changes of the resources.
     listening: Vec<Value>,
@@ -131,7 +131,7 @@ impl Out {
 
     fn send(&self, message: &Value) {
         let mut sink = self.lock();
-        // A client that does not read any more will close stdin, which ends the server.
+        // A client that no longer reads closes stdin, which ends the server.
         drop(writeln!(sink.to, "{message}").and_then(|()| sink.to.flush()));
     }
 
@@ -161,7 +161,7 @@ impl Out {
     }
 }
 
-/// A connection with its running calls.
+/// A connection and its running calls.
 struct Server<D> {
     demo: Arc<D>,
     out: Out,
@@ -169,10 +169,10 @@ struct Server<D> {
     ending: Arc<AtomicBool>,
 }
 
-/// Serves until `input` ends; calls that wait are cut short then.
+/// Serves until `input` ends; waiting calls end early then.
 ///
 /// # Errors
-/// What reading `input` fails with.
+/// The error of reading `input`.
 pub(super) fn serve<D: Demo>(demo: D, input: &mut impl BufRead, output: impl Write + Send + 'static) -> io::Result<()> {
     let sink = Sink { to: Box::new(output), initialized: false, listening: Vec::new() };
     let out = Out(Arc::new(Mutex::new(sink)));
@@ -195,7 +195,7 @@ pub(super) fn serve<D: Demo>(demo: D, input: &mut impl BufRead, output: impl Wri
         }
     }
     server.ending.store(true, Ordering::Relaxed);
-    // A thread that panicked has printed why.
+    // A panicked thread has printed its message already.
     threads.into_iter().for_each(|thread| drop(thread.join()));
     Ok(())
 }
@@ -352,7 +352,7 @@ fn tool_result(result: Result<String, String>) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": is_error})
 }
 
-/// Adds what the modern era wants on results.
+/// Adds the members that the modern era requires on results.
 fn dressed(mut result: Value, method: &str, era: Era) -> Value {
     if let (Era::Modern, Some(result)) = (era, result.as_object_mut()) {
         result.insert("resultType".to_owned(), json!("complete"));
@@ -368,7 +368,7 @@ fn object(value: Option<&Value>) -> Map<String, Value> {
     value.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// The `_meta` of a modern request, for tests.
+/// The `_meta` of a modern request.
 #[cfg(test)]
 pub(super) fn envelope() -> Value {
     json!({PROTOCOL_VERSION: Revision::preferred(Era::Modern).as_str(), crate::mcp::meta::CLIENT_CAPABILITIES: {}})

@@ -20,7 +20,7 @@ impl Write for Page {
     }
 }
 
-/// What a server writes for these messages, sorted by arrival.
+/// The server's answers to these messages, in order of arrival.
 fn talk(demo: impl Demo, messages: &[Value]) -> Vec<Value> {
     let page = Page::default();
     let text: String = messages.iter().map(|message| format!("{message}\n")).collect();

@@ -1,4 +1,4 @@
-//! Who may connect to the admin socket, and who of them is the operator.
+//! Access to the admin socket: who may connect, and who is the operator.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,22 +10,22 @@ use nix::unistd::{Gid, Group, User};
 use crate::config::Admin;
 use crate::policy::LOCAL;
 
-/// The uid that may do everything anyway.
+/// Root may do everything anyway.
 const ROOT: &str = "uid:0";
 
-/// Who may connect besides our own user and root.
+/// Users who may connect, in addition to our own and root.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
     uids: Vec<u32>,
-    /// The group of the socket, whose members may connect.
+    /// Group of the socket, whose members may connect.
     gid: Option<u32>,
 }
 
 impl Access {
-    /// Looks up the users and the group of the configuration; numbers need no entry.
+    /// Looks up users and group of the configuration; numbers need no entry.
     ///
     /// # Errors
-    /// A name that the system does not know.
+    /// A name unknown to the system.
     pub(crate) fn of(admin: &Admin) -> Result<Self, String> {
         let uid = |name: &String| {
             let known = || User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
@@ -39,7 +39,7 @@ impl Access {
         Ok(Self { uids, gid: admin.group.as_ref().map(gid).transpose()? })
     }
 
-    /// Opens the socket's file to those who may connect, and to nobody else.
+    /// Gives the socket's file the mode and group that let these users connect, and no others.
     pub(super) fn open(&self, socket: &Path) -> io::Result<()> {
         let mode = match self.gid {
             None => 0o600,
@@ -51,7 +51,7 @@ impl Access {
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(mode))
     }
 
-    /// The caller that a user is; `None` for one who may not connect. Of groups the socket's file has judged.
+    /// The caller of a user; `None` for one who may not connect. The kernel checked groups by the socket's mode.
     pub(super) fn caller(&self, uid: u32) -> Option<Arc<str>> {
         if uid == rustix::process::getuid().as_raw() {
             return Some(Arc::from(LOCAL));
@@ -60,7 +60,7 @@ impl Access {
     }
 }
 
-/// How an operator is named in grants and records; `None` for other users of the socket.
+/// Name of an operator in grants and records; `None` for other users of the socket.
 pub(super) fn operator(caller: &str) -> Option<String> {
     match caller {
         LOCAL => Some(format!("uid:{}", rustix::process::getuid().as_raw())),

@@ -1,4 +1,4 @@
-//! The operator's methods about consent: open prompts and grants.
+//! The operator's methods about open approvals and grants.
 
 use super::json::object;
 use crate::daemon::gateway::Gateway;
@@ -8,7 +8,7 @@ use crate::wire::code;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Does what the operator `by` asks for; `None` where that is nothing of ours.
+/// Runs a method for the operator `by`; `None` when the method belongs elsewhere.
 pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
     let method = request.method.as_str();
     if !["approvals.list", "approvals.answer", "grants.list", "grants.revoke"].contains(&method) {

@@ -50,10 +50,10 @@ pub(crate) fn listed(pins: &[PinView]) -> RawJson {
     RawJson::trusted(format!(r#"{{"pins":[{}]}}"#, rows.join(",")))
 }
 
-/// Waits until lists and calls go by what was decided.
+/// Waits until lists and calls reflect the decision.
 async fn show_what_may_be_shown(gateway: &Gateway) {
     let (reply, done) = oneshot::channel();
-    // Both fail only when the gateway ends.
+    // Both fail only when the gateway shuts down.
     drop(gateway.supervised.orders.send(Order::Review { reply }).await);
     let _ended = done.await;
 }
