@@ -1,5 +1,5 @@
-//! A TCP connection until a request can be read from it: who may connect, how slow it may be, what its head must say. Shared by
-//! all listeners.
+//! A TCP connection until its request can be read: who may connect, how slow it may be, what its head must contain. All
+//! listeners share it.
 
 pub(crate) mod address;
 pub(crate) mod body;

@@ -1,4 +1,4 @@
-//! Network addresses of clients, and the pace at which one may present wrong credentials where there are many callers.
+//! Network addresses of clients, and the rate of wrong credentials of each where there are many callers.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,7 +8,8 @@ use crate::base::tally::Tally;
 use crate::config::Limits;
 use crate::policy::CallerLimiter;
 
-/// Who is counted as one: an IPv4 address, or the 64 bits of an IPv6 address that its owner does not choose.
+/// The unit that counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address, since its owner
+/// chooses the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Network(IpAddr);
 
@@ -22,7 +23,7 @@ impl From<IpAddr> for Network {
 }
 
 impl Network {
-    /// Whether this is the machine itself. What is left of `::1` is the address of nobody else.
+    /// Whether this is the machine itself. The 64 bits of `::1` belong to no other address.
     pub(crate) fn is_loopback(self) -> bool {
         match self.0 {
             IpAddr::V4(address) => address.is_loopback(),
@@ -37,7 +38,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// The pace of wrong credentials, by address. It says how a wrong one is answered and never keeps a right one out.
+/// The rate of wrong credentials, by address. It decides how a wrong one is answered and never blocks a right one.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     limit: Option<CallerLimiter>,
@@ -45,14 +46,14 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// The limit of the configuration; none where all clients are the local user.
+    /// The limit of the configuration; none if every client is the local user.
     pub(crate) fn new(limits: &Limits, many_callers: bool) -> Self {
         let failures = limits.auth_failures;
         let limit = many_callers.then(|| CallerLimiter::new(failures, failures.count)).flatten();
         Self { limit, told: Tally::default() }
     }
 
-    /// Counts wrong credentials; the time to wait where there were too many before.
+    /// Counts wrong credentials. Returns the time to wait after too many.
     pub(crate) fn count(&self, network: Network, now: Duration) -> Option<Duration> {
         if let Some(count) = self.told.count(now) {
             tracing::warn!(client.address = %network, count, "wrong access tokens; the address is that of the latest");

@@ -1,4 +1,4 @@
-//! Response bodies: whole, in slices that are written without being joined, or a stream of events.
+//! Response bodies: one JSON text, as slices that are written without being joined, or a stream of events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use crate::listener::pieces::Pieces;
 pub(crate) enum ReplyBody {
     Slices(VecDeque<Bytes>),
     Whole(Option<Bytes>),
-    /// A stream, and what is left of its last event.
+    /// A stream, and the rest of its last event.
     Events(Pin<Box<dyn Stream<Item = Pieces> + Send>>, Pieces),
 }
 
@@ -110,7 +110,7 @@ impl Body for ReplyBody {
     }
 }
 
-/// A peer that never stops sending would keep a connection that has to give way.
+/// Closes a dismissed connection after this response: a peer that never stops sending would keep it open.
 pub(crate) fn close_if_dismissed(response: &mut Response<ReplyBody>, phase: &Phase) {
     if phase.is_dismissed() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

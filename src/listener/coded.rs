@@ -1,8 +1,9 @@
 //! The answer to request heads with transfer codings that the HTTP library itself refuses.
 //!
-//! `hyper` takes a list of codings that ends with `chunked`, and the guard refuses that with 501. Any other list it answers with 400
-//! before a service sees the request, and it has no hook for that answer. So the stream remembers the head that is being read, and
-//! where that has such codings, the library's 400 goes out as the 501 that all others get. Nothing else of the answer changes.
+//! `hyper` accepts a list of codings that ends with `chunked`, and the guard refuses that with 501. It answers any
+//! other list with 400 before a service sees the request, and has no hook for that answer. So this stream remembers the
+//! head that is being read, and turns the library's 400 into the 501 of all other codings. Nothing else of the answer
+//! changes.
 
 use std::io;
 use std::pin::Pin;
@@ -13,11 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::wire::coding;
 
-/// Bytes of a head that are remembered; a longer head gets the library's answer.
+/// Bytes of a head to remember; a longer head gets the library's answer.
 const MAX_HEAD: usize = 16 * 1024;
-/// What an idle connection may keep of that.
+/// Bytes of that buffer that an idle connection may keep.
 const IDLE: usize = 1024;
-/// As the library writes it, and in as many bytes what goes out instead: the words behind the number mean nothing.
+/// The library's status line, and one of the same length to replace it: clients ignore the reason phrase.
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
 const UNSUPPORTED: &[u8] = b"HTTP/1.1 501 Unsupported\r\n";
 
@@ -25,7 +26,7 @@ const UNSUPPORTED: &[u8] = b"HTTP/1.1 501 Unsupported\r\n";
 #[derive(Debug)]
 pub(crate) struct Coded<S> {
     stream: S,
-    /// What was read since the last answer began, up to the end of the head.
+    /// Bytes read since the last answer began, up to the end of the head.
     head: Vec<u8>,
     whole: bool,
 }
@@ -39,7 +40,7 @@ impl<S> Coded<S> {
         if self.whole {
             return;
         }
-        // The end may have come in two pieces.
+        // The blank line may have arrived in two reads.
         let from = self.head.len().saturating_sub(3);
         let room = MAX_HEAD.saturating_sub(self.head.len()).min(bytes.len());
         self.head.extend_from_slice(bytes.get(..room).unwrap_or_default());
@@ -50,7 +51,7 @@ impl<S> Coded<S> {
         self.whole = end.is_some() || self.head.len() == MAX_HEAD;
     }
 
-    /// The first bytes of an answer as they go out, where they are not the library's.
+    /// The answer's first bytes with our status line; `None` when the library's stands.
     fn instead(&self, answer: &[u8]) -> Option<Vec<u8>> {
         let rest = answer.strip_prefix(BAD_REQUEST)?;
         is_coded(&self.head).then(|| [UNSUPPORTED, rest].concat())
@@ -133,7 +134,7 @@ mod tests {
             ("POST / HTTP/1.1\r\nX-Transfer-Encoding: gzip\r\n\r\n", false),
             ("POST / HTTP/1.1\r\nHost: a\r\n\r\nTransfer-Encoding: gzip\r\n\r\n", false),
         ] {
-            // In one piece and byte by byte.
+            // In one piece, and byte by byte.
             for size in [head.len(), 1] {
                 let mut stream = Coded::new(());
                 head.as_bytes().chunks(size).for_each(|piece| stream.read(piece));

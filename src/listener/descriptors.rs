@@ -1,31 +1,31 @@
-//! File descriptors: what the listeners may hold together stays within what the process may open.
+//! File descriptors: all listeners together stay within the limit of the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
 use crate::listener::lobby::LEAVING;
 
-/// What everything else may need at once: the store, logs, timers, pipes of a few upstreams.
+/// Descriptors for everything else at once: the store, logs, timers, pipes of a few upstreams.
 const OTHERS: usize = 256;
-/// Sockets and pipes of one upstream: its pool, its event streams, its lanes.
+/// Sockets and pipes of one upstream: its pool, its event streams, its sessions.
 const PER_UPSTREAM: usize = 16;
-/// The fewest connections that a bound is cut to.
+/// Smallest bound that a cut leaves.
 const FEWEST: usize = 8;
 
-/// What the process may open, and how much of it the limits of the configuration may use.
+/// The process's limit of open files, and how much of it the configured limits may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Descriptors that the process may have open; `None` where there is no limit.
+    /// Descriptors that the process may have open; `None`: no limit.
     limit: Option<usize>,
-    /// Those that are not for connections with bounds in the configuration.
+    /// Descriptors reserved for everything without a configured bound.
     kept: usize,
-    /// Listeners whose connections the configuration bounds.
+    /// Number of listeners whose connections the configuration bounds.
     listeners: usize,
 }
 
 impl Room {
-    /// Raises the soft limit of the process as far as it is needed and allowed. `fixed` are the connections of listeners whose
-    /// bounds are not configured.
+    /// Raises the soft limit of the process as far as needed and allowed. `fixed`: connections of listeners without a
+    /// configured bound.
     pub(crate) fn make(limits: &Limits, listeners: usize, upstreams: usize, fixed: usize) -> Self {
         let kept = OTHERS + fixed + upstreams * PER_UPSTREAM + limits.in_flight;
         let room = Self { limit: None, kept, listeners };
@@ -37,17 +37,17 @@ impl Room {
         limits.connections.saturating_add(limits.anonymous_connections).saturating_add(LEAVING)
     }
 
-    /// The limits, with fewer connections where there are too few descriptors.
+    /// The limits, with fewer connections if descriptors are scarce.
     pub(crate) fn fit(self, limits: &Limits) -> Limits {
         let mut fitting = limits.clone();
         let Some(limit) = self.limit else { return fitting };
-        // All of what is kept is hardly ever used at once.
+        // The reserved descriptors are hardly ever all in use.
         let each = limit.saturating_sub(self.kept).max(limit / 4) / self.listeners.max(1);
         if self.of_one(limits) <= each {
             return fitting;
         }
         let each = each.saturating_sub(LEAVING);
-        // A third is room enough for those who are about to show a credential.
+        // A third suffices for connections that are about to show a credential.
         fitting.anonymous_connections = limits.anonymous_connections.min(each / 3).max(FEWEST);
         fitting.connections = limits.connections.min(each.saturating_sub(fitting.anonymous_connections)).max(FEWEST);
         tracing::warn!(
@@ -60,7 +60,7 @@ impl Room {
     }
 }
 
-/// The limit that is in force afterwards.
+/// Raises the limit and returns the one in force.
 fn raise(wanted: usize) -> Option<usize> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let current = current?;

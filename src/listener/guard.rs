@@ -1,4 +1,4 @@
-//! Who may speak at all: Host, Origin and credentials, judged before a byte of the body is read.
+//! Checks of a request's head: Host, Origin and credentials, before a byte of the body is read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::policy::LOCAL;
 use crate::wire::{code, coding};
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-/// Headers by which a proxy says that the request is another machine's.
+/// Headers of a proxy that forwards another machine's request.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
-/// Headers that decide something; sent twice they would let two readers see two truths. Those that repeat the body are
+/// Headers that decide something: sent twice, two readers could see two values. Headers that repeat the body are
 /// compared with it later.
 const SINGLE: [&str; 5] = ["authorization", "content-type", "mcp-session-id", "last-event-id", "origin"];
 
-/// Whether a request from a loopback address was made on this machine, as far as it says: it names a loopback host, and no proxy
-/// passed it on.
+/// Whether a request from a loopback address claims to come from this machine: it names a loopback host, and no proxy
+/// header is there.
 pub(crate) fn is_direct(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
     let names_loopback = host.is_some_and(|host| LOOPBACK.iter().any(|name| host.host().eq_ignore_ascii_case(name)));
@@ -32,12 +32,12 @@ pub(crate) fn is_direct(headers: &HeaderMap) -> bool {
 /// The rules of one listener.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// This listener's own names, as nearly every client writes them.
+    /// This listener's own host names, in the form that nearly every client writes.
     usual: [String; 3],
     hosts: Vec<String>,
     origins: Vec<String>,
     port: u16,
-    /// Digest of each accepted token and the caller that it names; none means that no token is asked for.
+    /// Digest of each accepted token and its caller; `None`: no token is required.
     tokens: Option<Vec<(aws_lc_rs::digest::Digest, Arc<str>)>>,
     local: Arc<str>,
     max_fields: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// `tokens` is `None` where no authentication is configured.
+    /// `tokens` is `None` if no authentication is configured.
     pub(crate) fn new(
         listen: SocketAddr,
         allowed_hosts: &[String],
@@ -69,7 +69,8 @@ impl Guard {
         self.tokens.is_some()
     }
 
-    /// Host, Origin and the shape of the head. Everything here happens before authentication and says nothing of what exists.
+    /// Checks Host, Origin and the shape of the head. All of this precedes authentication, so no answer reveals what
+    /// exists.
     ///
     /// # Errors
     /// The response to send.
@@ -97,18 +98,18 @@ impl Guard {
         if !is_usual || head.uri.authority().is_some() || head.headers.contains_key(ORIGIN) {
             self.admit_host(head, host)?;
         }
-        // Most requests repeat no header at all.
+        // Most requests repeat no header.
         if head.headers.len() != head.headers.keys_len() {
             for name in SINGLE {
                 if head.headers.get_all(name).iter().nth(1).is_some() {
-                    return Err(bad("a header that must stand once stands twice"));
+                    return Err(bad("a header that may occur once occurs twice"));
                 }
             }
         }
         Ok(())
     }
 
-    /// Judges a Host by its parts, and what has to agree with it.
+    /// Judges a Host by its parts, and the request target against it.
     fn admit_host(&self, head: &Parts, host: &str) -> Result<(), Box<Response<ReplyBody>>> {
         let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text));
         let authority: Authority = host.parse().map_err(|_| bad("bad Host header"))?;
@@ -116,7 +117,7 @@ impl Guard {
             return Err(bad("bad Host header"));
         }
         if let Some(target) = head.uri.authority() {
-            // An absolute target is this server's own or nobody's: the gateway is no proxy.
+            // An absolute target must be this server: the gateway is no proxy.
             if head.method == Method::CONNECT || !target.as_str().eq_ignore_ascii_case(authority.as_str()) {
                 return Err(bad("the request target is not this server"));
             }
@@ -136,7 +137,7 @@ impl Guard {
             || self.hosts.iter().any(|allowed| *allowed == name || *allowed == authority.as_str().to_ascii_lowercase())
     }
 
-    /// An Origin must be this server's own or a configured one. Programs send none.
+    /// An Origin must be this server's own or a configured one. Programs other than browsers send none.
     fn admit_origin(&self, headers: &HeaderMap, authority: &Authority) -> Result<(), Box<Response<ReplyBody>>> {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else { return Ok(()) };
@@ -149,10 +150,10 @@ impl Guard {
         Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)))
     }
 
-    /// Who the client is.
+    /// The caller of a request.
     ///
     /// # Errors
-    /// 401 with a challenge. Which part was wrong is not told.
+    /// 401 with a challenge. It does not say which part was wrong.
     pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -165,7 +166,7 @@ impl Guard {
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
         });
         if let Some(token) = token {
-            // Digests of equal length are compared in constant time; all of them, whichever fits.
+            // Constant-time comparison of equally long digests, over all tokens, whichever fits.
             let given = digest(token);
             let mut found = None;
             for (known, caller) in tokens {
@@ -189,12 +190,13 @@ impl Guard {
     }
 }
 
-/// The port of a Host without user info. The `http` crate takes anything for one, and what is not a number for none.
+/// The port of a Host without user info. The `http` crate accepts any text as a port and returns `None` for text that
+/// is not a number.
 ///
-/// RFC 3986, 3.2.3, allows an empty port, which no client sends; of a sender that does, something else may be odd too.
+/// RFC 3986, 3.2.3, allows an empty port. No client sends one, so a sender of one may be odd in other ways too.
 ///
 /// # Errors
-/// It is not digits alone, or not between 1 and 65535.
+/// The port has characters other than digits, or is not between 1 and 65535.
 fn port(authority: &Authority) -> Result<Option<u16>, ()> {
     let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return Err(()) };
     if rest.is_empty() {

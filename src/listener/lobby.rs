@@ -21,7 +21,7 @@ use crate::listener::address::Network;
 use crate::listener::pace::Phase;
 use crate::telemetry::metrics::Metrics;
 
-/// Connections that were told to give way and have not ended yet; above it no more are accepted until some have.
+/// Dismissed connections that have not ended yet; at this number the listener accepts no more until some have.
 pub(crate) const LEAVING: usize = 16;
 
 /// Bounds of a lobby. A bound of zero counts as one.
@@ -29,12 +29,12 @@ pub(crate) const LEAVING: usize = 16;
 pub(crate) struct LobbyLimits {
     /// Connections in the lobby.
     pub(crate) all: usize,
-    /// Of those, the ones of one origin.
+    /// Those of one origin.
     pub(crate) per_origin: usize,
 }
 
 impl LobbyLimits {
-    /// File descriptors that the lobby takes at most.
+    /// Most file descriptors that the lobby uses.
     pub(crate) const fn descriptors(self) -> usize {
         self.all.saturating_add(LEAVING)
     }
@@ -59,7 +59,7 @@ struct Inner<K> {
     by_origin: HashMap<K, BTreeSet<u64>>,
 }
 
-/// A connection in the lobby; it leaves when this is dropped.
+/// A connection in the lobby; dropping this removes it.
 #[derive(Debug)]
 pub(crate) struct Guest<K: Copy + Eq + Hash> {
     lobby: Arc<Lobby<K>>,
@@ -69,7 +69,7 @@ pub(crate) struct Guest<K: Copy + Eq + Hash> {
 }
 
 impl<K: Copy + Eq + Hash> Lobby<K> {
-    /// The lobby of a listener that the log names so. Connections that give way are counted in `metrics`.
+    /// The lobby of a listener; `listener` is its name in the log. `metrics` counts the connections that give way.
     pub(crate) fn new(listener: &'static str, limits: LobbyLimits, metrics: Option<Metrics>) -> Arc<Self> {
         let room = limits.descriptors().clamp(1, Semaphore::MAX_PERMITS);
         let inner = Inner { next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
@@ -88,13 +88,13 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         self.inner.lock()
     }
 
-    /// Waits until one more connection may be accepted. That takes no longer than the end of connections that gave way.
+    /// Waits until the listener may accept one more connection: at most until dismissed connections have ended.
     pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         Arc::clone(&self.room).acquire_owned().await.ok()
     }
 
-    /// Takes a new connection in; others give way for it where there are too many.
+    /// Adds a new connection, and dismisses others if there are too many.
     pub(crate) fn enter(self: &Arc<Self>, origin: K, room: OwnedSemaphorePermit) -> Guest<K> {
         let phase = Phase::anonymous();
         let mut inner = self.lock();
@@ -127,7 +127,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         }
     }
 
-    /// The listener could not accept. Returns after a pause where that is for lack of resources: those in use are given back.
+    /// Logs a failed `accept`. Pauses when resources are scarce, so that connections can end.
     pub(crate) async fn not_accepted(&self, error: &std::io::Error) {
         if let Some(count) = self.failed.count(clock::uptime()) {
             tracing::warn!(listener = self.listener, error = %error, count, "connection not accepted");
@@ -150,7 +150,7 @@ impl Lobby<Network> {
 }
 
 impl<K: Copy + Eq + Hash> Inner<K> {
-    /// The connection that gives way to the newest, where a bound is passed, and the key of that bound.
+    /// The connection that gives way to the newest if a bound is passed, and the key of that bound.
     fn victim(&self, origin: K, newest: u64, limits: LobbyLimits) -> Option<(u64, &'static str)> {
         let own = self.by_origin.get(&origin)?;
         if own.len() > limits.per_origin.max(1) {
@@ -161,7 +161,7 @@ impl<K: Copy + Eq + Hash> Inner<K> {
         Some((oldest, "anonymous-connections"))
     }
 
-    /// The first that has no request in progress, else the first.
+    /// The first without a request in progress, else the first.
     fn oldest(&self, numbers: impl Iterator<Item = u64> + Clone, newest: u64) -> Option<u64> {
         let mut others = numbers.filter(|number| *number != newest);
         let is_idle = |number: &u64| self.guests.get(number).is_some_and(|(_, phase)| !phase.is_busy());
@@ -192,7 +192,7 @@ impl<K: Copy + Eq + Hash> Drop for Guest<K> {
     }
 }
 
-/// Where one connection stands: in the lobby, or with a place `P` among those that have shown a valid credential.
+/// State of one connection: in the lobby, or with a slot `P` among those with a valid credential.
 #[derive(Debug)]
 pub(crate) struct Standing<K: Copy + Eq + Hash, P> {
     guest: Mutex<Option<Guest<K>>>,
@@ -204,8 +204,8 @@ impl<K: Copy + Eq + Hash, P> Standing<K, P> {
         Self { guest: Mutex::new(Some(guest)), place: OnceLock::new() }
     }
 
-    /// A request with a valid credential was judged: takes the place that the connection keeps from then on. `false` where there
-    /// is none; the connection has to be closed then.
+    /// A valid credential was shown: takes the slot that the connection keeps from here on. `false` if no slot is free;
+    /// then the connection has to be closed.
     pub(crate) fn settle(&self, take: impl FnOnce() -> Option<P>) -> bool {
         let place = self.place.get_or_init(|| {
             let place = take()?;
@@ -266,7 +266,7 @@ mod tests {
         let guest = enter(&lobby, 1).await;
         let phase = guest.phase().clone();
         let standing = Standing::new(guest);
-        // It was told to give way while its request was read.
+        // The connection was dismissed while its request was read.
         let _next = enter(&lobby, 1).await;
         assert!(phase.is_dismissed());
         assert!(standing.settle(|| Some(())) && !phase.is_dismissed());

@@ -1,6 +1,6 @@
-//! Time limits of a client's connection: to its first byte, for a head, between requests, and for taking what is written.
+//! Time limits of a client's connection: for its first byte, for a head, between requests, and for reading our answer.
 //!
-//! The HTTP library has one limit for all of these; a pooled connection needs minutes where a slow head deserves seconds.
+//! The HTTP library has one limit for all of these. A pooled connection needs minutes; a slow head deserves seconds.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// The limits. Until a connection has shown a valid credential, `first_byte` holds between its requests too.
+/// The limits. `first_byte` also applies between requests, until a credential was valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub(crate) first_byte: Duration,
@@ -22,7 +22,7 @@ pub(crate) struct Patience {
     pub(crate) write: Duration,
 }
 
-/// Connected; nothing has come yet.
+/// Connected, without a byte so far.
 const FRESH: u8 = 0;
 /// Between two requests.
 const IDLE: u8 = 1;
@@ -31,19 +31,19 @@ const HEAD: u8 = 2;
 /// A request is being served; its body has a limit of its own.
 const BUSY: u8 = 3;
 
-/// A valid credential was shown, or none is asked for.
+/// A valid credential was shown, or none is required.
 const KNOWN: u8 = 0;
 const ANONYMOUS: u8 = 1;
-/// Anonymous, and in the way of others.
+/// Anonymous, and dismissed.
 const DISMISSED: u8 = 2;
 
-/// The answer to a connection that has to give way before it has sent a whole head (RFC 9110, 15.6.4).
+/// Answer to a connection that gives way before its head is complete (RFC 9110, 15.6.4).
 const GIVE_WAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
     content-type: text/plain\r\ncontent-length: 21\r\n\r\ntoo many connections\n";
-/// The answer to a head that did not come in time (RFC 9110, 15.5.9).
+/// Answer to a head that was too slow (RFC 9110, 15.5.9).
 const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// What a connection is doing, and whether a valid credential was shown on it.
+/// State of a connection, and whether a valid credential was shown on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phase(Arc<State>);
 
@@ -56,14 +56,14 @@ struct State {
 }
 
 impl Phase {
-    /// The phase of a connection that has to show a credential.
+    /// The phase of a connection without a credential so far.
     pub(crate) fn anonymous() -> Self {
         let phase = Self::default();
         phase.0.standing.store(ANONYMOUS, Ordering::Relaxed);
         phase
     }
 
-    /// A request has begun; the connection is idle again when the value is dropped.
+    /// Marks a request as begun; the connection is idle again when the value is dropped.
     pub(crate) fn busy(&self) -> Busy {
         self.0.doing.store(BUSY, Ordering::Relaxed);
         Busy(self.clone())
@@ -73,12 +73,12 @@ impl Phase {
         self.0.doing.load(Ordering::Relaxed) == BUSY
     }
 
-    /// A valid credential was shown. That goes before a dismissal which the connection has not seen yet.
+    /// Marks the connection as authenticated. This cancels a dismissal that the connection has not seen yet.
     pub(crate) fn known(&self) {
         self.0.standing.store(KNOWN, Ordering::Release);
     }
 
-    /// The connection has to give way: it ends when it waits for its peer, or with its next answer.
+    /// Dismisses the connection: it ends while it waits for its peer, or with its next answer.
     pub(crate) fn dismiss(&self) {
         let anonymous = self.0.standing.compare_exchange(ANONYMOUS, DISMISSED, Ordering::AcqRel, Ordering::Relaxed);
         if anonymous.is_ok() {
@@ -90,7 +90,7 @@ impl Phase {
         self.0.standing.load(Ordering::Acquire) == DISMISSED
     }
 
-    /// Ready once the connection is dismissed. A connection that is known is never woken for it.
+    /// Ready once the connection is dismissed. An authenticated connection is never woken for it.
     pub(crate) fn poll_dismissed(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self.0.standing.load(Ordering::Acquire) {
             KNOWN => return Poll::Pending,
@@ -101,7 +101,7 @@ impl Phase {
     }
 }
 
-/// One request that is being served.
+/// One request in progress.
 #[derive(Debug)]
 pub(crate) struct Busy(Phase);
 
@@ -121,7 +121,7 @@ pub(crate) struct Paced<S> {
     writing: Timer,
 }
 
-/// A timer that knows what it was set for.
+/// A timer that knows its purpose.
 #[derive(Debug, Default)]
 struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -129,7 +129,7 @@ struct Timer {
 }
 
 impl Timer {
-    /// Sets the timer unless it runs for this purpose already; ready when the time is over.
+    /// Sets the timer unless it runs for this purpose already. Ready when the time is over.
     fn poll(&mut self, purpose: u8, time: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let until = || Instant::now() + time;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until())));
@@ -140,10 +140,10 @@ impl Timer {
         sleep.as_mut().poll(cx)
     }
 
-    /// Wakes the task within that time, so that the timer is set then for whatever is waited for by that time.
+    /// Wakes the task within that time, so that the stream sets the timer for whatever it waits for by then.
     ///
-    /// hyper asks for bytes while a request is being served, and not again when that is over: without this an idle connection
-    /// would have no limit. A timer that runs already serves as well, which spares setting one with each request.
+    /// hyper polls for bytes while it serves a request, and not again afterwards: without this an idle connection would
+    /// have no limit. A running timer serves as well, which saves setting one with each request.
     fn watch(&mut self, time: Duration, cx: &mut Context<'_>) {
         self.armed_for = None;
         if self.sleep.as_ref().is_none_or(|sleep| sleep.is_elapsed()) {
@@ -176,12 +176,12 @@ impl<S> Paced<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Paced<S> {
-    /// Ends the connection. Before a whole head has come, an answer is written as far as it fits without waiting, unless an
-    /// earlier one is not out yet.
+    /// Ends the connection. Before a complete head it writes an answer as far as that fits without waiting, unless an
+    /// earlier answer is still being written.
     fn end(&mut self, answer: &[u8], why: io::ErrorKind, cx: &mut Context<'_>) -> io::Error {
         let before_head = matches!(self.phase.0.doing.load(Ordering::Relaxed), FRESH | HEAD);
         if before_head && self.writing.armed_for.is_none() {
-            // It is short, and the socket's buffer is empty. A peer that takes no answer gets none.
+            // The answer is short and the socket's buffer empty. A peer that does not read it gets none.
             drop(Pin::new(&mut self.stream).poll_write(cx, answer));
         }
         why.into()
@@ -267,7 +267,7 @@ mod tests {
         (Paced::new(ours, PATIENCE, phase.clone()), theirs, phase)
     }
 
-    /// How long a read takes until it fails.
+    /// Seconds until a read fails.
     async fn patience_of(paced: &mut Paced<DuplexStream>) -> u64 {
         let start = Instant::now();
         let error = paced.read_u8().await.map_err(|error| error.kind());
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// What the peer of a connection is told that is dismissed after these bytes, and how its next read ends.
+    /// The text that a peer gets when its connection is dismissed after these bytes, and the error of its next read.
     async fn farewell(phase: Phase, bytes: &[u8], busy: bool) -> (String, io::ErrorKind) {
         let (ours, mut theirs) = duplex(512);
         let mut paced = Paced::new(ours, PATIENCE, phase.clone());
@@ -387,7 +387,7 @@ mod tests {
             paced.read_u8().await.unwrap();
             let busy = phase.busy();
             let start = Instant::now();
-            // Polls it when it is woken and not when it is looked at.
+            // Polls the read only when it is woken.
             let mut read: FuturesUnordered<_> = [paced.read_u8()].into_iter().collect();
             tokio::select! {
                 biased;
@@ -395,7 +395,7 @@ mod tests {
                 () = std::future::ready(()) => drop(busy),
             }
             let error = read.next().await.unwrap().map_err(|error| error.kind());
-            // Once for the request, and once for what came after it.
+            // The timer starts twice: for the request, and for the wait after it.
             assert_eq!((error, start.elapsed().as_secs()), (Err(io::ErrorKind::TimedOut), 240));
         }
     }

@@ -1,5 +1,5 @@
-//! One message as slices that are written one after the other: a large result is never copied into its envelope, so the memory
-//! that it takes is the one that was counted when it was read.
+//! One message as slices that are written one after the other. A large result is never copied into its envelope, so it
+//! needs no memory beyond the bytes counted when they were read.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
@@ -11,10 +11,10 @@ use crate::wire::sse;
 
 use std::sync::Arc;
 
-/// From this size on a result is written beside its envelope, not copied into it.
+/// Results of this size and more are written beside their envelope, not copied into it.
 const APART_FROM: usize = COUNTED_FROM;
 
-/// The slices of a message or of an event; those that are empty are none.
+/// The slices of a message or an event; an empty slice counts as none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces([Bytes; 5]);
 
@@ -25,7 +25,7 @@ impl From<Bytes> for Pieces {
 }
 
 impl Pieces {
-    /// The answer to the request of that id.
+    /// The answer to the request with that id.
     pub(crate) fn answer(id: &RawJson, answer: Answer) -> Self {
         let end = Bytes::from_static(b"}");
         match answer.outcome {
@@ -36,7 +36,7 @@ impl Pieces {
         }
     }
 
-    /// The message, which has up to three slices, as an event.
+    /// The message, of up to three slices, as an event.
     pub(crate) fn event(self, id: Option<&str>, name: Option<&str>) -> Self {
         let Self([head, body, tail, ..]) = self;
         if head.len() + body.len() + tail.len() < APART_FROM {
@@ -45,12 +45,12 @@ impl Pieces {
         Self([sse::event_head(id, name), head, body, tail, Bytes::from_static(b"\n\n")])
     }
 
-    /// The number of bytes.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// The first slice, which is gone then.
+    /// Removes and returns the first slice.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         self.0.iter_mut().find(|slice| !slice.is_empty()).map(std::mem::take)
     }
@@ -60,14 +60,14 @@ impl Pieces {
         std::iter::from_fn(move || self.pop())
     }
 
-    /// Adds the bytes to a buffer.
+    /// Appends the bytes to a buffer.
     pub(crate) fn copy_to(&self, out: &mut BytesMut) {
         self.0.iter().for_each(|slice| out.put_slice(slice));
     }
 }
 
-/// A message in the queue of a client that may read slowly. Small ones, whose number is large there, take room of their own;
-/// large ones have it.
+/// A message in the queue of a client that may read slowly. Small messages, of which a queue has many, take room here;
+/// large ones have theirs.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) message: Pieces,

@@ -1,4 +1,4 @@
-//! Clients that read too slowly while room for messages is short: they are not waited for.
+//! Ends connections of slow readers while room for messages is short.
 
 use std::io;
 use std::pin::Pin;
@@ -11,19 +11,19 @@ use tokio::time::{Instant, Sleep};
 
 use crate::base::budget::Budget;
 
-/// In this time a client takes [`LEAST`] bytes of what waits for it, or its connection ends.
+/// A client must read [`LEAST`] bytes of what waits for it within this time.
 const TIME: Duration = Duration::from_secs(5);
-/// In bytes; what the kernel takes in for a client that reads does not come in smaller portions.
+/// In bytes. The kernel accepts bytes for a reading client in no smaller portions.
 const LEAST: usize = 64 * 1024;
 
-/// A stream of which a write fails with [`io::ErrorKind::TimedOut`] when the client does not keep up and room is short.
+/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] when the client is too slow and room is short.
 #[derive(Debug)]
 pub(crate) struct Pressed<S> {
     stream: S,
     budget: Arc<Budget>,
-    /// Runs while something waits for the client.
+    /// Runs while bytes wait for the client.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Bytes that were taken since the timer was set.
+    /// Bytes that the client took since the timer was set.
     taken: usize,
 }
 
@@ -56,7 +56,7 @@ impl<S> Pressed<S> {
             });
             std::task::ready!(timer.as_mut().poll(cx));
             if self.budget.is_short() {
-                tracing::debug!("a client that reads too slowly is not waited for");
+                tracing::debug!("connection ended: its client reads too slowly while memory for messages is short");
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             timer.as_mut().reset(Instant::now() + TIME);

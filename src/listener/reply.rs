@@ -1,4 +1,4 @@
-//! HTTP responses: the one table from answers and refusals to status, headers and body.
+//! HTTP responses: one table from answers and refusals to status, headers and body.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ use crate::wire::raw::RawJson;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A response before any JSON-RPC message could be read. Carries a JSON-RPC error without an id.
+/// A refusal before any JSON-RPC message was read: a JSON-RPC error without an id.
 pub(crate) fn refusal(status: StatusCode, code: i64, message: &str) -> Response<ReplyBody> {
     json(status, encode_error(None, &error_object(code, message, None)))
 }
 
-/// The same where the connection must not be used again.
+/// A refusal that also closes the connection.
 pub(crate) fn refusal_and_close(status: StatusCode, code: i64, message: &str) -> Response<ReplyBody> {
     let mut response = refusal(status, code, message);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -34,16 +34,16 @@ pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
     response
 }
 
-/// Abuse of the transport or no room; says when to come back.
+/// A refusal for abuse of the transport or lack of room, with the time to wait.
 pub(crate) fn retry_later(status: StatusCode, seconds: u64, message: &str) -> Response<ReplyBody> {
     let mut response = refusal(status, code::INVALID_REQUEST, message);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 
-/// No room for the body, the rest of which is not read.
+/// A refusal for lack of room; the rest of the body is not read.
 pub(crate) fn no_room() -> Response<ReplyBody> {
-    let text = "no room for a body of this size; clients that read slowly hold too much";
+    let text = "the gateway's memory for messages is used up; send the request again later";
     let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
