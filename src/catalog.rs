@@ -1,4 +1,4 @@
-//! The merged namespace: what each upstream offers, under which names clients see it, and the bytes of the lists. Pure.
+//! The merged namespace: the items of all upstreams, their names for clients, and the bytes of the lists. Pure.
 
 pub(crate) mod filter;
 #[cfg(any(test, fuzzing))]

@@ -1,4 +1,4 @@
-//! Which items of an upstream are offered at all, and under which local name.
+//! The operator's choice of an upstream's items, and their local names.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ impl Filter {
     /// Compiles the patterns; `["*"]` allows everything.
     ///
     /// # Errors
-    /// The first pattern that is no glob.
+    /// The first invalid pattern.
     pub(crate) fn build(allow: &[String], deny: &[String], rename: &[(String, String)]) -> Result<Self, String> {
         let everything = allow.iter().any(|pattern| pattern == "*");
         Ok(Self {
@@ -34,7 +34,7 @@ impl Filter {
         })
     }
 
-    /// Admits nothing: for patterns that cannot be compiled.
+    /// Admits no item: for patterns that cannot be compiled.
     pub(crate) fn nothing() -> Self {
         Self { allow: Some(GlobSet::empty()), ..Self::default() }
     }

@@ -9,7 +9,7 @@ use crate::mcp::method::List;
 use crate::wire::digest::Digest;
 use crate::wire::fuzz::{halves, spliced};
 
-/// A template matches what it matches step by step. The bytes are a template, a line feed and a URI.
+/// A template matches the same URIs as a step-by-step reference. The bytes are a template, a line feed and a URI.
 pub(crate) fn templates(data: &[u8]) {
     let (template, uri) = halves(data);
     let (Ok(text), Ok(uri)) = (std::str::from_utf8(template), std::str::from_utf8(uri)) else { return };
@@ -17,7 +17,7 @@ pub(crate) fn templates(data: &[u8]) {
     assert_eq!(template.matches(uri), reference(text, uri), "{text:?} and {uri:?}");
 }
 
-/// Follows the ends of everything that the parts of a template read so far may stand for.
+/// The reference: tracks every end that the template's parts read so far may have.
 fn reference(template: &str, uri: &str) -> bool {
     let mut parts = template.split('{');
     let Some(tail) = uri.strip_prefix(parts.next().unwrap()) else { return false };
@@ -40,14 +40,14 @@ fn reference(template: &str, uri: &str) -> bool {
     ends.contains(&tail.len())
 }
 
-/// Only a cursor that was sealed for a viewer opens for it.
+/// Only a cursor sealed for a viewer opens for it.
 pub(crate) fn cursors(data: &[u8]) {
     let key = CursorKey::new(Digest::of(data).bytes());
     let scope = CursorScope { list: List::Tools, generation: 3, caller: "a", view: "" };
     let sealed = key.seal(scope, 2);
     let Ok(text) = std::str::from_utf8(data) else { return };
     let opened = key.open(scope, text);
-    // The page may be read off the text; the seal under it cannot be guessed.
+    // The page can be read from the text; its seal cannot be guessed.
     assert!(opened.is_none() || key.seal(scope, opened.unwrap()) == text);
     let forged = spliced(&sealed, text);
     assert_eq!(key.open(scope, &forged), (forged == sealed).then_some(2), "{forged}");

@@ -1,16 +1,16 @@
-//! The patterns of the configuration: `*`, `?`, `[a-z]`, `{one,other}`, and `\` before a character that is meant as it is.
+//! Patterns of the configuration: `*`, `?`, `[a-z]`, `{one,other}`, and `\` before a literal character.
 
 use globset::{Glob, GlobBuilder};
 
 /// Names have up to 128 bytes, URIs rarely more than a thousand.
 const MAX_BYTES: usize = 4096;
-/// Braces in one pattern. The library reads nested ones by recursion.
+/// Most braces in one pattern. The library parses nested ones by recursion.
 const MAX_BRACES: usize = 64;
 
-/// Compiles a pattern. This is the only place that does.
+/// Compiles a pattern, for every caller in this program.
 ///
 /// # Errors
-/// A sentence about what is wrong with it.
+/// A sentence about the mistake.
 pub(crate) fn glob(pattern: &str) -> Result<Glob, String> {
     if pattern.len() > MAX_BYTES {
         return Err(format!("a pattern may have {MAX_BYTES} bytes, and this one has {}", pattern.len()));

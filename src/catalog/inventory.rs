@@ -1,4 +1,4 @@
-//! What one upstream offers: every page of its lists, and how that is kept on disk between starts.
+//! The items of one upstream: every page of its lists, and their form on disk between starts.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 /// Bounds of one upstream's lists, each with the fault it prevents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListBounds {
-    /// A server that always hands out another cursor.
+    /// Against a server that returns a new cursor for ever.
     pub(crate) pages: usize,
     pub(crate) items: usize,
     pub(crate) bytes: usize,
@@ -23,15 +23,15 @@ impl Default for ListBounds {
     }
 }
 
-/// Everything one upstream offers.
+/// Everything that one upstream offers.
 #[derive(Clone, Default)]
 pub(crate) struct Inventory {
     lists: [Vec<Definition>; 4],
-    /// The upstream answers `completion/complete`.
+    /// Whether the upstream answers `completion/complete`.
     pub(crate) completions: bool,
-    /// Tool calls may become tasks, in the way of its era.
+    /// Whether tool calls may become tasks, in the way of its era.
     pub(crate) tasks: bool,
-    /// Definitions that were left out, with the reason.
+    /// Definitions that were left out, with reasons.
     pub(crate) skipped: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Inventory {
         }
     }
 
-    /// The same upstream without anything in its lists.
+    /// The same upstream with empty lists.
     pub(crate) fn without_items(&self) -> Self {
         Self { completions: self.completions, tasks: self.tasks, ..Self::default() }
     }
@@ -71,7 +71,7 @@ impl Inventory {
         self.lists.iter().all(Vec::is_empty)
     }
 
-    /// Adds what another reading shows, for clients that can be asked for input.
+    /// Adds the items of a second listing, which only clients that can be asked for input see.
     pub(crate) fn add_needing_input(&mut self, list: List, items: Vec<Definition>) {
         let Some(place) = self.lists.get_mut(at(list)) else { return };
         let known: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
@@ -79,7 +79,7 @@ impl Inventory {
         place.extend(more.map(|item| Definition { needs_input: true, ..item }));
     }
 
-    /// The text kept on disk, with the revision that the upstream speaks.
+    /// The text on disk, with the upstream's revision.
     pub(crate) fn to_json(&self, revision: Revision) -> RawJson {
         let mut out = RawObject::default();
         out.set("version", RawJson::trusted("1"));
@@ -100,7 +100,7 @@ impl Inventory {
         out.encode()
     }
 
-    /// Reads back what [`Self::to_json`] wrote; `None` for anything else, which only costs a fresh listing.
+    /// Reads the text of [`Self::to_json`]; `None` for any other, which costs a fresh listing.
     pub(crate) fn from_json(text: &RawJson) -> Option<(Self, Revision)> {
         let object = RawObject::parse(text).ok()?;
         let revision = Revision::parse(&object.string("revision")?)?;
@@ -122,7 +122,7 @@ impl Inventory {
     }
 }
 
-/// Reads one list page by page within bounds. Ask, hand in the answer, until done.
+/// Reads one list page by page within bounds: the caller asks for a page and hands in the answer until done.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) list: List,
@@ -134,10 +134,10 @@ pub(crate) struct Reading {
     cursors: HashSet<String>,
 }
 
-/// What to do after a page.
+/// Next step after a page.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Ask for the page behind this cursor.
+    /// Ask for the page with this cursor.
     Page(String),
     /// The list is complete, or a bound ended it.
     Done { items: Vec<Definition>, skipped: Vec<String> },
@@ -157,7 +157,7 @@ impl Reading {
     /// Takes one page.
     ///
     /// # Errors
-    /// When the result is no page of this list.
+    /// When the result is not a page of this list.
     pub(crate) fn page(&mut self, result: &RawJson) -> Result<Next, serde_json::Error> {
         let page = ListPage::read(self.list, result)?;
         self.pages += 1;
@@ -166,7 +166,7 @@ impl Reading {
         self.skipped.extend(page.skipped);
         let name = self.list.member();
         let stop = if self.items.len() > self.bounds.items {
-            // Which of them to keep is not for us to choose.
+            // The gateway cannot choose which of too many to keep.
             self.items.clear();
             Some(format!("{name}: more than {} items, none is offered", self.bounds.items))
         } else if self.bytes > self.bounds.bytes {
@@ -185,7 +185,8 @@ impl Reading {
 
     fn done(&mut self, why: Option<String>) -> Next {
         self.skipped.extend(why);
-        // An item may stand twice where the list changed between two pages; two items of one name are none.
+        // A list that changed between two pages may repeat an item. Two different items with one name are both left
+        // out.
         let mut first: HashMap<String, RawObject> = HashMap::new();
         let mut twins = HashSet::new();
         self.items.retain(|item| match first.entry(item.key.clone()) {

@@ -1,4 +1,4 @@
-//! Many inventories into one catalog. Names are resolved by look-up here and nowhere else.
+//! Merges many inventories into one catalog. Names are resolved by look-up here and nowhere else.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawObject;
 
-/// Says what a tool is held to do.
+/// Decides the effective annotations of a tool.
 pub(crate) trait Annotate {
-    /// `original` is what its upstream calls it, `claims` what that says of it.
+    /// `original`: its name at the upstream. `claims`: the upstream's hints.
     fn annotate(&self, original: &str, claims: &Hints) -> Annotations;
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Source<'a> {
     pub(crate) inventory: &'a Inventory,
     pub(crate) filters: &'a Filters,
     pub(crate) annotate: &'a dyn Annotate,
-    /// Tools with broken header annotations must be dropped: the upstream would refuse their calls.
+    /// Drop tools with invalid header annotations: the upstream would refuse their calls.
     pub(crate) needs_headers: bool,
-    /// Place of the upstream in the table of handles.
+    /// Index of the upstream in the table of handles.
     pub(crate) index: usize,
-    /// Its resources that wait for approval: no template may lead to them.
+    /// Its resources that wait for approval: no template may reach them.
     pub(crate) withheld: Option<&'a HashSet<String>>,
 }
 
@@ -56,13 +56,13 @@ impl Filters {
     }
 }
 
-/// How names are made in one view.
+/// Naming rules of one view.
 #[derive(Clone, Copy)]
 pub(crate) struct NamingRules<'a> {
     pub(crate) max_length: usize,
-    /// URIs always carry their upstream's name.
+    /// Prefix every URI with its upstream's name.
     pub(crate) prefix_uris: bool,
-    /// Names and URIs as they are; one upstream only.
+    /// Names and URIs unchanged; one upstream only.
     pub(crate) transparent: bool,
     pub(crate) profile: Option<&'a Filters>,
 }
@@ -70,27 +70,27 @@ pub(crate) struct NamingRules<'a> {
 /// One item that clients can reach.
 pub(crate) struct Entry {
     pub(crate) list: List,
-    /// Place of its upstream in the table of handles.
+    /// Index of its upstream in the table of handles.
     pub(crate) upstream: usize,
     pub(crate) upstream_name: UpstreamName,
-    /// What the upstream calls it; the only name that is ever sent there.
+    /// Its name at the upstream, and the only one sent there.
     pub(crate) original: Arc<str>,
     pub(crate) exposed: Arc<str>,
-    /// What rules, limits, audit and metrics call it.
+    /// Its name in rules, limits, audit and metrics.
     pub(crate) canonical: Arc<str>,
-    /// As clients see it: with the effective annotations.
+    /// The definition for clients, with effective annotations.
     pub(crate) definition: RawObject,
-    /// What a tool is held to do; of no meaning for other items.
+    /// Effective annotations of a tool; meaningless for other items.
     pub(crate) annotations: Annotations,
-    /// Of the definition as the upstream has it.
+    /// Digest of the upstream's own definition.
     pub(crate) definition_digest: Digest,
     pub(crate) headers: ParamHeaders,
-    /// For clients that can be asked for input.
+    /// Visible only to clients that can be asked for input.
     pub(crate) needs_input: bool,
     template: Option<Template>,
 }
 
-/// An item that is not offered, and why; for the operator.
+/// A withheld item and the reason, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) upstream: UpstreamName,
@@ -104,11 +104,11 @@ type Names = HashMap<Arc<str>, usize, RandomState>;
 #[derive(Default)]
 pub(crate) struct Catalog {
     entries: Vec<Entry>,
-    /// Places by exposed name, for each list.
+    /// Indices by exposed name, for each list.
     by_name: HashMap<List, Names, RandomState>,
-    /// Whether any tool wants arguments repeated in headers; hardly any does.
+    /// Whether any tool repeats arguments in headers; hardly any does.
     pub(crate) mirrors_arguments: bool,
-    /// URIs of resources that wait for approval, as they are and with their upstream's name.
+    /// URIs of resources that wait for approval, unchanged and with their upstream's name.
     withheld: HashSet<String>,
 }
 
@@ -121,13 +121,13 @@ impl Catalog {
         self.entries.get(at)
     }
 
-    /// The tool or prompt of that exposed name, or the resource or template of exactly that URI.
+    /// The tool or prompt with that exposed name, or the resource or template with exactly that URI.
     pub(crate) fn find(&self, list: List, exposed: &str) -> Option<usize> {
         self.by_name.get(&list)?.get(exposed).copied()
     }
 
-    /// The one template that a URI matches. Several of one upstream are fine, several upstreams are none. A resource that
-    /// waits for approval is not reached this way either.
+    /// The one template that matches a URI. Several templates of one upstream are fine; templates of several upstreams
+    /// match nothing. A resource that waits for approval is not reached this way either.
     pub(crate) fn find_template(&self, uri: &str) -> Option<usize> {
         if self.withheld.contains(uri) {
             return None;
@@ -145,7 +145,7 @@ impl Catalog {
         found
     }
 
-    /// Whether clients would see the same.
+    /// Whether clients see no difference.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.entries.len() == other.entries.len()
             && self.withheld == other.withheld
@@ -161,8 +161,8 @@ impl Catalog {
     }
 }
 
-/// Joins the inventories. Nothing depends on which upstream answered first: the order is the configuration's, and items whose
-/// names collide are all withheld.
+/// Merges the inventories. The result does not depend on which upstream answered first: the order is the
+/// configuration's, and items with colliding names are all withheld.
 pub(crate) fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dropped>) {
     let mut dropped = Vec::new();
     let mut entries = Vec::new();
@@ -200,7 +200,7 @@ pub(crate) fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog,
     (Catalog { entries, by_name, mirrors_arguments, withheld }, dropped)
 }
 
-/// One item under its name in this view; `None` when the operator filtered it out.
+/// One item under its name in this view; `None` if the operator's filter hides it.
 fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<Option<Entry>, String> {
     let filter = source.filters.of(item.list);
     let is_uri = matches!(item.list, List::Resources | List::Templates);
@@ -228,7 +228,7 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         expose(prefix, source.upstream, kind, local, rules.max_length).map_err(|why| why.to_string())?
     };
     let template = if item.list == List::Templates {
-        Some(Template::parse(&item.key).ok_or("a URI template that is too large or whose braces do not close")?)
+        Some(Template::parse(&item.key).ok_or("its URI template is too large or has an unclosed brace")?)
     } else {
         None
     };
@@ -256,15 +256,15 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
 
 fn check_uri(uri: &str) -> Result<(), String> {
     if uri.is_empty() || uri.len() > 2048 {
-        return Err("a URI of no length or over 2048 bytes".to_owned());
+        return Err("its URI is empty or over 2048 bytes".to_owned());
     }
     if uri.chars().any(char::is_control) {
-        return Err("a URI with control characters".to_owned());
+        return Err("its URI contains control characters".to_owned());
     }
     Ok(())
 }
 
-/// A URI with two owners is exposed by both as `<upstream>+<original>`.
+/// If two upstreams own a URI, both expose it as `<upstream>+<original>`.
 fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
     let mut owners: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
     for entry in candidates.iter() {

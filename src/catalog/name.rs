@@ -1,10 +1,10 @@
-//! Names: what an upstream is called, what clients see, and the one canonical name that rules use.
+//! Names: of upstreams, of items as clients see them, and the one canonical name that rules use.
 //!
-//! Three names belong to an item. The *original* is the upstream's own and the only one sent to it. The *exposed* name is what clients see: prefixed, and
-//! mapped when language-model APIs would refuse it. The *canonical* name is `<upstream>__<original>` unshortened, whatever a view shows; rules, limits,
-//! grants, audit and metrics use it alone.
+//! An item has three names. The *original* is the upstream's own and the only one sent to it. The *exposed* name is the
+//! one that clients see: prefixed, and mapped when language-model APIs would refuse it. The *canonical* name is
+//! `<upstream>__<original>` unshortened, in every view; rules, limits, grants, audit and metrics use it alone.
 //!
-//! Nothing here splits a name that a client sent: resolution is a look-up in the catalog.
+//! No code splits a name that a client sent: resolution is a look-up in the catalog.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -39,10 +39,10 @@ const HASH_BYTES: usize = 5;
 pub(crate) struct UpstreamName(Arc<str>);
 
 impl UpstreamName {
-    /// Checks and takes over a name from the configuration.
+    /// Checks a name from the configuration.
     ///
     /// # Errors
-    /// [`NameError`] says which part of `[a-z0-9][a-z0-9-]{0,30}` does not hold.
+    /// [`NameError`] says which part of `[a-z0-9][a-z0-9-]{0,30}` is violated.
     pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
         let first = text.bytes().next().ok_or(NameError::Empty)?;
         if let Some(bad) = text.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-')) {
@@ -62,7 +62,7 @@ impl UpstreamName {
         &self.0
     }
 
-    /// The name as text that others may keep.
+    /// The name as shared text.
     pub(crate) fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
@@ -80,7 +80,7 @@ impl Borrow<str> for UpstreamName {
     }
 }
 
-/// Why a text is no upstream name.
+/// Why a text is not an upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
     #[error("must not be empty")]
@@ -103,7 +103,7 @@ pub(crate) enum ItemKind {
     Template,
 }
 
-/// Why an item is not offered at all. The text completes "tool `x` of `files` is withheld: ".
+/// Why an item is withheld. The text completes "tool `x` of `files` is withheld: ".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Withheld {
     #[error("its name is empty")]
@@ -118,9 +118,10 @@ pub(crate) enum Withheld {
 
 /// Exposed name of a tool or prompt: `<prefix><original>`.
 ///
-/// A name that does not fit `[A-Za-z0-9_-]{1,max_length}` is mapped: bad characters become `_`, an overlong name is cut, and `_` with eight base32
-/// characters of SHA-256 over upstream, kind and original follow, so it stays the same over restarts and start order. With an empty prefix (also the way
-/// to name things in a transparent view) nothing is mapped or cut. `max_length` is in bytes.
+/// A name outside `[A-Za-z0-9_-]{1,max_length}` is mapped: bad characters become `_`, an overlong name is cut, and `_`
+/// with eight base32 characters of SHA-256 over upstream, kind and original follows, so it is the same after every
+/// restart and in any start order. With an empty prefix, as in a transparent view, nothing is mapped or cut.
+/// `max_length` is in bytes.
 ///
 /// # Errors
 /// [`Withheld`] for an original that is empty, over 128 characters, not ASCII, or has control characters.
@@ -157,7 +158,8 @@ pub(crate) fn canonical_uri(upstream: &UpstreamName, uri: &str) -> String {
 
 /// Indices, ascending, of all items whose exposed name is also the name of another item in `names`.
 ///
-/// All of them are to be withheld: whoever started first never decides. Tools and prompts are separate namespaces; call once for each.
+/// The caller withholds all of them: start order never decides. Tools and prompts are separate namespaces; call once
+/// for each.
 pub(crate) fn collisions<'n>(names: impl Iterator<Item = (&'n str, usize)>) -> Vec<usize> {
     let mut by_name: HashMap<&str, Vec<usize>, foldhash::fast::RandomState> = HashMap::default();
     for (name, index) in names {
@@ -168,16 +170,16 @@ pub(crate) fn collisions<'n>(names: impl Iterator<Item = (&'n str, usize)>) -> V
     shared
 }
 
-/// Two upstreams whose prefixes let one take names that look like the other's.
+/// Two upstreams whose prefixes let one imitate the other's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PrefixWarning {
     /// Upstream with the longer prefix (or the later one, when they are equal).
     pub(crate) upstream: UpstreamName,
     /// Its prefix.
     pub(crate) prefix: String,
-    /// Upstream whose prefix the other begins with.
+    /// Upstream whose prefix is the start of the other.
     pub(crate) other: UpstreamName,
-    /// That prefix; may be empty.
+    /// Its prefix; may be empty.
     pub(crate) other_prefix: String,
 }
 
@@ -201,7 +203,7 @@ impl fmt::Display for PrefixWarning {
     }
 }
 
-/// Every pair of upstreams where one's prefix begins with the other's, each pair once.
+/// Every pair of upstreams where one prefix is the start of the other, each pair once.
 pub(crate) fn prefix_warnings(prefixes: &[(UpstreamName, String)]) -> Vec<PrefixWarning> {
     let mut warnings = Vec::new();
     for (position, first) in prefixes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Cursors of our own lists: a page of one generation for one viewer, authenticated, meaningless to anybody else.
+//! Cursors of our own lists: a page of one generation for one viewer, authenticated, useless for any other.
 
 use aws_lc_rs::hmac;
 use data_encoding::BASE64URL_NOPAD;
@@ -9,11 +9,11 @@ use crate::mcp::method::List;
 #[derive(Clone, Debug)]
 pub(crate) struct CursorKey(hmac::Key);
 
-/// What a cursor is bound to.
+/// The viewer and list that a cursor is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CursorScope<'a> {
     pub(crate) list: List,
-    /// Of the snapshot; a cursor dies with it, because offsets in another list mean nothing.
+    /// Of the snapshot. A cursor ends with it: offsets mean nothing in another list.
     pub(crate) generation: u64,
     pub(crate) caller: &'a str,
     /// Profile, or empty.
@@ -34,7 +34,7 @@ impl CursorKey {
         BASE64URL_NOPAD.encode(&bytes)
     }
 
-    /// The page that a cursor names; `None` when it was not sealed for this scope.
+    /// The page of a cursor; `None` when it was not sealed for this scope.
     pub(crate) fn open(&self, scope: CursorScope<'_>, cursor: &str) -> Option<u32> {
         let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
         let (page, tag) = bytes.split_first_chunk::<4>()?;

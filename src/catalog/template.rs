@@ -1,12 +1,13 @@
-//! Does a URI belong to a URI template? Enough of RFC 6570 to route by: literals must match, expressions match something.
+//! Whether a URI belongs to a URI template. Enough of RFC 6570 for routing: literals must match, expressions match any
+//! text.
 
 use regex::{Regex, RegexBuilder};
 
 /// Compiled size in bytes beyond which a template matches nothing; real ones take a few KiB.
 const MAX_COMPILED: usize = 256 * 1024;
 
-/// A template as an expression that matches its URIs. The time to match grows with the URI alone, however many expressions the
-/// template has.
+/// A template, compiled to match its URIs. Matching takes time linear in the URI, however many expressions the template
+/// has.
 #[derive(Clone, Debug)]
 pub(crate) struct Template(Regex);
 
@@ -31,8 +32,8 @@ impl Template {
     }
 }
 
-/// The texts that an expression between two braces matches. `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}` and exploded variables cross path
-/// segments; `{#x}`, `{.x}`, `{/x}`, `{;x}`, `{?x}` and `{&x}` may expand to nothing.
+/// The texts that an expression between two braces matches. `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}` and exploded
+/// variables cross path segments; `{#x}`, `{.x}`, `{/x}`, `{;x}`, `{?x}` and `{&x}` may expand to nothing.
 fn expression(inner: &str) -> &'static str {
     let operator = inner.chars().next().unwrap_or(' ');
     let spans_segments = matches!(operator, '+' | '#' | '/' | '?' | '&') || inner.ends_with('*');

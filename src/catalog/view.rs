@@ -1,4 +1,4 @@
-//! The bytes of a list as one kind of client sees it, made once and shared until the catalog changes.
+//! The bytes of a list for one kind of client, rendered once and shared until the catalog changes.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -11,21 +11,21 @@ use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::raw::RawJson;
 
-/// Items on a page. Some clients never ask for a second page, so one page holds what real catalogs hold.
+/// Items on a page. Some clients never ask for a second page, so one page holds real catalogs.
 pub(crate) const PAGE_ITEMS: usize = 1000;
 
 /// One list, rendered: whole results, page by page.
 #[derive(Debug)]
 pub(crate) struct Rendered {
     pub(crate) pages: Vec<RawJson>,
-    /// Equal for equal content, whatever the generation.
+    /// Equal for equal content, in any generation.
     pub(crate) digest: u64,
 }
 
 /// Renders one list for clients of one revision.
 ///
-/// `visible` says which entries (by place in the catalog) the caller may see, `cursor` seals a page number, `ttl_ms` is how
-/// long a modern client may keep the list.
+/// `visible`: the entries (by index in the catalog) that the caller may see. `cursor` seals a page number. `ttl_ms`:
+/// how long a modern client may keep the list.
 pub(crate) fn render(
     catalog: &Catalog,
     list: List,

@@ -15,7 +15,7 @@ fn inventory(list: List, keys: &[&str]) -> Inventory {
     inventory
 }
 
-/// Nobody says anything.
+/// No hints from upstream or operator.
 struct Assumed;
 
 impl Annotate for Assumed {
