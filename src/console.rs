@@ -1,21 +1,21 @@
 //! The console: server-rendered pages for the operator, on a loopback listener of their own.
 //!
 //! # Who gets in
-//! The file `console-token` in the state directory, or a link from `headend console`, which the daemon makes for the local
-//! user and root alone. Either shows the operator, so whoever is signed in may answer approvals (evidence L2) *and* approve
-//! pins and launches, which otherwise are the command line's. The token of MCP clients opens nothing here, and an address that
-//! a client is shown (`/approvals/<id>`) carries no authority: it leads to the door.
+//! The file `console-token` in the state directory, or a link from `headend console`, which the daemon makes for root
+//! and the local user alone. Either proves the operator, so a signed-in browser may answer approvals (evidence L2)
+//! *and* approve pins and launches, which the command line decides otherwise. The tokens of MCP clients sign nobody in,
+//! and an address that a client is shown (`/approvals/<id>`) carries no authority: it leads to the sign-in page.
 //!
 //! # What a page can do
-//! Reading changes nothing. Every change is a POST with the session's cookie, the CSRF token of that session, and, where the
-//! browser says it, from a page of this very origin. A one-time link is used up by the POST behind its button, not by looking
-//! at it, so programs that fetch links burn nothing.
+//! Reading changes nothing. Every change is a POST with the session's cookie, the CSRF token of that session, and, if
+//! the browser says where it comes from, from a page of this very origin. Only the POST behind its button uses a
+//! one-time link up, so programs that fetch links burn nothing.
 //!
-//! # What is shown
-//! Everything is escaped by the templates; of text that is not ours hidden characters are spelled out besides, and longer
-//! texts stand in a labelled block. Pages work without scripts; with scripts `console.js` follows `/events`.
+//! # Escaping
+//! Templates escape everything. In foreign text hidden characters are spelled out as well, and longer texts have a
+//! labelled block. Pages work without scripts; with scripts `console.js` follows `/events`.
 //!
-//! `desk` is the seam to the gateway, `live_desk` the gateway behind it.
+//! `desk` is the interface to the gateway, `live_desk` its implementation.
 
 use std::convert::Infallible;
 use std::io;
@@ -51,9 +51,9 @@ mod session;
 mod site;
 mod text;
 
-/// Connections that are not signed in.
+/// Bounds of connections that are not signed in.
 pub(crate) const ANONYMOUS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
-/// File descriptors that the console takes at most.
+/// Most file descriptors that the console uses.
 pub(crate) const DESCRIPTORS: usize = MAX_CONNECTIONS + ANONYMOUS.descriptors();
 const PATIENCE: Patience = Patience {
     first_byte: Duration::from_secs(10),
@@ -62,11 +62,11 @@ const PATIENCE: Patience = Patience {
     write: Duration::from_secs(30),
 };
 
-/// Binds the listener. Where the default address is taken, for one by the console of another user, any free port will do; an
-/// address that the operator chose (`chosen`) must be had.
+/// Binds the listener. If another program has the default address, for example the console of another user, any free
+/// port will do. An address that the operator wrote (`chosen`) must be free.
 ///
 /// # Errors
-/// When there is no address to be had.
+/// When no address is free.
 pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = match TcpListener::bind(address).await {
         Err(error) if !chosen && error.kind() == io::ErrorKind::AddrInUse => {
@@ -113,7 +113,7 @@ async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Netw
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(Coded::new(paced)), service);
     tokio::pin!(connection);
-    // A browser that goes away is no news.
+    // A browser that disconnects is not worth a log line.
     tokio::select! {
         ended = connection.as_mut() => drop(ended),
         () = console.stop.cancelled() => {

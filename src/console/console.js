@@ -1,5 +1,5 @@
-// Follows what happens: when the server says that a part has changed, the page is fetched again and that part is replaced.
-// Everything works without this file; it only saves the reload.
+// Keeps an open page current: when the server names a changed part, fetches the page again and replaces that part.
+// The pages work without this file; it only saves the reload.
 "use strict";
 (() => {
   const main = document.getElementById("main");
@@ -21,7 +21,7 @@
 
   function settle(section) {
     for (const form of section.querySelectorAll("form.answers")) {
-      // Whoever is inside with the keyboard stays there; nothing moves under a key.
+      // A form with the keyboard focus stays active.
       if (form.contains(document.activeElement)) continue;
       form.inert = true;
       form.closest(".card")?.classList.add("settling");
@@ -70,7 +70,7 @@
 
   async function refresh(parts) {
     const answer = await fetch(location.href, { headers: { "headend-refresh": "1" }, redirect: "manual" });
-    // Signed out, here or by time.
+    // The session has ended.
     if (answer.type === "opaqueredirect") return location.reload();
     if (!answer.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -90,7 +90,7 @@
     document.title = waiting > 0 ? `(${waiting}) ${title}` : title;
   }
 
-  // One refresh at a time; what changes meanwhile is fetched by the next.
+  // One refresh at a time; the next one fetches changes in between.
   let due = new Set();
   let running = false;
   async function run() {
@@ -101,7 +101,7 @@
     try {
       await refresh(parts);
     } catch {
-      // The gateway restarts, or the machine slept: the stream comes back and says what is new.
+      // The gateway restarted, or the machine slept: the stream reconnects and names the changes.
     } finally {
       running = false;
     }

@@ -1,4 +1,4 @@
-//! What the console shows and does, apart from how: plain values, and a trait that the gateway implements.
+//! The console's data and actions, apart from their pages: plain values, and a trait that the gateway implements.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use crate::store::recent::DecisionView;
 /// Unix seconds.
 pub(crate) type Wall = u64;
 
-/// Where the console gets what it shows, and who does what a person decides there.
+/// Source of the console's data, and the actions of a signed-in operator.
 ///
-/// Reading is quick and never waits for a disk. What changes something is durable when its future is ready; the error is a
-/// sentence for the person.
+/// Reading is quick and never waits for a disk. A change is durable when its future is ready; the error is a sentence
+/// for the operator.
 pub(crate) trait Desk: Send + Sync + 'static {
-    /// The clock that all times of the views are of.
+    /// The current time, on the clock of all times in the views.
     fn now(&self) -> Wall;
-    /// What waits for an answer, oldest first.
+    /// Open approvals, oldest first.
     fn approvals(&self) -> Vec<Approval>;
     fn approval(&self, id: &str) -> Found;
     fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>>;
-    /// Live ones, the latest first.
+    /// Live grants, latest first.
     fn grants(&self) -> Vec<GrantView>;
     /// Whether there was such a live grant.
     fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, String>>;
     fn pins(&self) -> BoxFuture<'_, Vec<PinView>>;
-    /// Approves what was shown, and nothing that came since: `digest` is that of the text that the person saw.
+    /// Approves the text that was shown and no later one: `digest` is that of the shown text.
     fn approve_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>>;
     fn reject_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>>;
     fn upstreams(&self) -> Vec<UpstreamView>;
-    /// The last ones, the latest first.
+    /// The last decisions, latest first.
     fn decisions(&self, at_most: usize) -> Vec<DecisionView>;
-    /// Each tells at once when a part has changed.
+    /// Channels that signal at once when a part has changed.
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)>;
-    /// Numbers of parts that change often or tell nobody; another number means that the part has changed. Looked at every
-    /// few seconds while a page is open.
+    /// Numbers for parts that change often or have no channel; another number means that the part has changed. An open
+    /// page checks them every few seconds.
     fn counts(&self) -> Vec<(Part, u64)>;
 }
 
@@ -51,37 +51,37 @@ pub(crate) enum Part {
     Decisions,
 }
 
-/// A question to a person, which is open.
+/// An open approval.
 #[derive(Clone, Debug)]
 pub(crate) struct Approval {
     pub(crate) id: String,
     pub(crate) caller: String,
     pub(crate) upstream: String,
-    /// The kind's word: tool, prompt, resource.
+    /// Word for the kind: tool, prompt, resource.
     pub(crate) kind: &'static str,
-    /// As clients see it.
+    /// Name for clients.
     pub(crate) exposed: String,
-    /// As rules see it.
+    /// Name in rules.
     pub(crate) canonical: String,
     pub(crate) rule: String,
     pub(crate) annotations: Annotations,
     /// JSON, indented; hidden characters may be escaped already.
     pub(crate) arguments: String,
-    /// The arguments are longer than what is shown.
+    /// The arguments are longer than the text shown.
     pub(crate) is_cut: bool,
-    /// How many characters in the arguments would not be seen or change what is seen.
+    /// Number of characters in the arguments that would be invisible or change the text around them.
     pub(crate) hidden_characters: usize,
-    /// The digests that the answer is bound to, in eight digits each.
+    /// First eight digits of the digests that the answer is bound to.
     pub(crate) arguments_digest: String,
     pub(crate) definition_digest: String,
-    /// A grant for the session makes sense: the caller has one.
+    /// Whether a session grant makes sense: the caller has a session.
     pub(crate) has_session: bool,
     pub(crate) need: Evidence,
     pub(crate) opened_at: Wall,
     pub(crate) until: Wall,
 }
 
-/// What is known of an approval.
+/// State of an approval.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     Open(Box<Approval>),
@@ -89,7 +89,7 @@ pub(crate) enum Found {
     Unknown,
 }
 
-/// What became of an approval.
+/// How an approval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Granted,
@@ -99,7 +99,7 @@ pub(crate) enum Ending {
     Superseded,
 }
 
-/// A person's answer.
+/// The operator's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Deny,
@@ -111,7 +111,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// As the form sends it.
+    /// Parses the word of the form.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "deny" => Self::Deny,
@@ -124,7 +124,7 @@ impl Reply {
     }
 }
 
-/// A permission that is in force.
+/// A grant in force.
 #[derive(Clone, Debug)]
 pub(crate) struct GrantView {
     pub(crate) id: String,
@@ -133,7 +133,7 @@ pub(crate) struct GrantView {
     pub(crate) item: String,
     pub(crate) rule: String,
     pub(crate) lifetime: LifetimeView,
-    /// Only these very arguments.
+    /// Only exactly these arguments.
     pub(crate) exact: bool,
     pub(crate) destructive: bool,
     pub(crate) evidence: Evidence,
@@ -143,7 +143,7 @@ pub(crate) struct GrantView {
     pub(crate) uses: u64,
 }
 
-/// How long a grant is good for.
+/// How long a grant lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LifetimeView {
     Once,
@@ -152,28 +152,28 @@ pub(crate) enum LifetimeView {
     UntilChanged,
 }
 
-/// What a pin is about.
+/// Subject of a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PinKey {
     pub(crate) upstream: String,
     /// `tool`, `prompt`, `resource`, `template` or `launch`.
     pub(crate) kind: String,
-    /// The canonical name; the upstream's for the launch.
+    /// Canonical name; for a launch the upstream's name.
     pub(crate) name: String,
 }
 
-/// A definition, or a launch, and what was approved of it.
+/// A definition or launch, with its approved text.
 #[derive(Clone, Debug)]
 pub(crate) struct PinView {
     pub(crate) key: PinKey,
     pub(crate) state: PinState,
-    /// The approved text, lines that a person can read.
+    /// The approved text, in readable lines.
     pub(crate) approved: Option<String>,
-    /// What the upstream says now, where that waits for a person.
+    /// The upstream's current text, if it waits for approval.
     pub(crate) waiting: Option<String>,
-    /// Who or what brought it there.
+    /// Reason for the state.
     pub(crate) why: String,
-    /// Digest of the waiting definition, all of it.
+    /// Digest of the whole waiting definition.
     pub(crate) waiting_digest: String,
     pub(crate) since: Wall,
 }
@@ -182,15 +182,15 @@ pub(crate) struct PinView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PinState {
     Pinned,
-    /// Never approved, so nobody sees it.
+    /// Never approved; hidden from clients.
     New,
-    /// Not what was approved, so nobody sees it.
+    /// Differs from the approved text; hidden from clients.
     Changed,
-    /// What waits was refused, until it changes again.
+    /// The operator rejected the waiting text, until it changes again.
     Rejected,
 }
 
-/// One server behind the gateway.
+/// One upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamView {
     pub(crate) name: String,
@@ -199,7 +199,7 @@ pub(crate) struct UpstreamView {
     pub(crate) revision: Option<&'static str>,
     pub(crate) tools: usize,
     pub(crate) prompts: usize,
-    /// With templates.
+    /// Including templates.
     pub(crate) resources: usize,
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,

@@ -1,4 +1,4 @@
-//! The stream that tells an open page which of its parts has changed.
+//! The event stream that tells an open page which of its parts have changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;
 
-/// Changes within this time are told together.
+/// Changes within this time become one event.
 const GATHER: Duration = Duration::from_millis(300);
-/// How often an idle stream shows that it lives. Times on the page are words that grow old, so each part is named then.
+/// Interval of keep-alives. They name every part, since times on the page ("3 min ago") grow old.
 const BEAT: Duration = Duration::from_secs(20);
 
-/// How often what has no watch is looked at.
+/// How often to check parts without a channel.
 const LOOK: Duration = Duration::from_secs(2);
 
 struct Follower {
     console: Arc<Console>,
     visitor: Visitor,
-    /// Those that wake us, with the number that was told last.
+    /// Parts with a channel, and the number last sent.
     watches: Vec<(Part, watch::Receiver<u64>, u64)>,
     counts: Vec<(Part, u64)>,
     greeted: bool,
     _place: OwnedSemaphorePermit,
 }
 
-/// The stream for one page; `None` when there are too many.
+/// The stream for one page; `None` when too many are open.
 pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Response<ReplyBody>> {
     let place = Arc::clone(&console.streams).try_acquire_owned().ok()?;
     let seen = |(part, mut watch): (Part, watch::Receiver<u64>)| {
@@ -55,7 +55,7 @@ pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Respon
 async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
     if !follower.greeted {
         follower.greeted = true;
-        // What changed between the page and the stream is not lost: the first event names everything that can.
+        // A change between the page and the stream is not lost: the first event names every part.
         let text = format!("retry: 3000\n\n{}", event(follower.all()));
         return Some((text.into(), follower));
     }
@@ -69,7 +69,7 @@ async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
 }
 
 impl Follower {
-    /// The next parts to tell; after a while without news all of them.
+    /// The next parts to announce; after [`BEAT`] without a change, all of them.
     async fn wait(&mut self) -> Vec<Part> {
         let start = clock::now();
         loop {
@@ -87,7 +87,7 @@ impl Follower {
         }
     }
 
-    /// Resolves when a watch changes.
+    /// Resolves when a channel signals.
     async fn woken(&mut self) {
         let mut changes: Vec<_> = self.watches.iter_mut().map(|(_, watch, _)| Box::pin(watch.changed())).collect();
         while !changes.is_empty() {
@@ -95,7 +95,7 @@ impl Follower {
             if change.is_ok() {
                 return;
             }
-            // Its sender is gone, and with it the changes.
+            // The sender is gone, so this channel never signals again.
             changes = rest;
         }
         std::future::pending().await

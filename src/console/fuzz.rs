@@ -1,4 +1,4 @@
-//! What has to hold for any text on a page of the console.
+//! Properties of the console's pages for any text.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use super::route::{is_id, is_link, own_page};
@@ -6,7 +6,7 @@ use super::text::{PieceKind, block, diff, indented, json, visible};
 use crate::wire::foreign::{hidden_in, turns_direction};
 use crate::wire::fuzz::{halves, value};
 
-/// Nothing on a page is hidden, and nothing leads away from it. The bytes are an old text, a line feed and a new one.
+/// Nothing on a page is hidden, and no link leads away from it. The bytes are an old text, a line feed and a new one.
 pub(crate) fn text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let line = visible(&text);

@@ -1,4 +1,4 @@
-//! The gateway as the console sees it.
+//! The console's view of the running gateway.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::store::pins::{self, PinKind, Pins};
 use crate::store::recent::DecisionView;
 use crate::upstream::link::LinkState;
 
-/// Who answers, in grants and in the audit log.
+/// Name of the console in grants and in the audit log.
 const BY: &str = "console";
 
-/// The desk of a running gateway.
+/// The console's data and actions, from a running gateway.
 #[derive(Debug)]
 pub(crate) struct LiveDesk {
     service: Arc<Service>,
@@ -33,16 +33,16 @@ pub(crate) struct LiveDesk {
 }
 
 impl LiveDesk {
-    /// `orders` are the supervisor's.
+    /// `orders` is the supervisor's queue.
     pub(crate) fn new(service: Arc<Service>, pins: Pins, orders: mpsc::Sender<Order>) -> Self {
         Self { service, pins, orders }
     }
 
-    /// Decides about a pin as it was shown, and waits until lists and calls go by it.
+    /// Decides about a pin as it was shown, and waits until lists and calls follow the decision.
     async fn judge(&self, pin: &PinKey, digest: &str, approve: bool) -> Result<(), String> {
         let kind = PinKind::parse(&pin.kind);
         let (Some(kind), Some(shown)) = (kind, Digest::from_hex(digest)) else {
-            return Err("The form is not of this page.".to_owned());
+            return Err("The form does not belong to this page. Reload it and try again.".to_owned());
         };
         let decided = if approve {
             self.pins.approve(&pin.name, Some(kind), shown, BY).await
@@ -51,7 +51,7 @@ impl LiveDesk {
         };
         decided.map_err(|error| sentence(&error))?;
         let (reply, done) = oneshot::channel();
-        // Both fail only when the gateway ends.
+        // Both fail only when the gateway shuts down.
         drop(self.orders.send(Order::Review { reply }).await);
         drop(done.await);
         Ok(())
@@ -75,7 +75,7 @@ impl Desk for LiveDesk {
         if let Some(prompt) = approvals.prompt(&id).filter(|prompt| prompt.until > self.now()) {
             return Found::Open(Box::new(approval(prompt)));
         }
-        // What is not open is settled at once.
+        // An approval that is not open settles at once.
         approvals.settled(&id).now_or_never().map_or(Found::Closed(Ending::TimedOut), |how| Found::Closed(ending(how)))
     }
 
@@ -165,7 +165,7 @@ impl Desk for LiveDesk {
     }
 
     fn counts(&self) -> Vec<(Part, u64)> {
-        // An upstream that goes down tells nobody but its own calls.
+        // An upstream that goes down signals only its own calls.
         let mut states = DefaultHasher::new();
         for handle in &self.service.snapshots.load_full().handles {
             (handle.name.as_str(), handle.main.state().as_str()).hash(&mut states);
@@ -174,7 +174,7 @@ impl Desk for LiveDesk {
     }
 }
 
-/// An error as a sentence for a person.
+/// An error as a sentence for the operator.
 fn sentence(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! The pages as values: what the templates in `pages/` show. Foreign text is made visible here and escaped there.
+//! The pages as values for the templates in `pages/`. Foreign text is made visible here and escaped there.
 
 use askama::Template;
 
@@ -9,7 +9,7 @@ use crate::policy::{Annotations, Evidence};
 use crate::store::recent::DecisionView;
 use crate::wire::foreign::hidden_in;
 
-/// The page that is looked at, for the navigation.
+/// The current page, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Overview,
@@ -20,13 +20,13 @@ pub(crate) enum Section {
     Other,
 }
 
-/// What all pages of somebody who is signed in have in common.
+/// Common parts of every page of a signed-in browser.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) section: Section,
     pub(crate) csrf: String,
     pub(crate) notice: Option<Notice>,
-    /// Approvals that wait, and pins.
+    /// Numbers of open approvals and of waiting pins.
     pub(crate) waiting: usize,
     pub(crate) pins_waiting: usize,
 }
@@ -45,7 +45,7 @@ impl Frame {
     }
 }
 
-/// A moment, as people and machines read it.
+/// A moment, for people and for machines.
 #[derive(Debug)]
 pub(crate) struct When {
     pub(crate) words: String,
@@ -58,7 +58,7 @@ impl When {
     }
 }
 
-/// What an item may do, in words, and how it is marked.
+/// An effect of an item in words, and its mark.
 #[derive(Debug)]
 pub(crate) struct Effect {
     pub(crate) tone: &'static str,
@@ -80,7 +80,7 @@ fn effects(annotations: Annotations) -> Vec<Effect> {
     out
 }
 
-/// An approval that is open.
+/// An open approval.
 #[derive(Debug)]
 pub(crate) struct Card {
     pub(crate) id: String,
@@ -100,7 +100,7 @@ pub(crate) struct Card {
     pub(crate) arguments_digest: String,
     pub(crate) definition_digest: String,
     pub(crate) has_session: bool,
-    /// Somebody who signed in here may allow it.
+    /// Whether the console's evidence suffices to allow it.
     pub(crate) answerable: bool,
     pub(crate) asked: When,
     pub(crate) left: String,
@@ -139,7 +139,7 @@ impl Card {
 pub(crate) struct Tile {
     pub(crate) name: String,
     pub(crate) state: &'static str,
-    /// How the state is marked.
+    /// Mark of the state.
     pub(crate) tone: &'static str,
     pub(crate) offers: String,
     pub(crate) revision: &'static str,
@@ -168,7 +168,7 @@ impl Tile {
             revision: upstream.revision.unwrap_or("–"),
             in_flight,
             restarts,
-            // What was wrong before it came up again is history.
+            // The last error matters only while the upstream is down.
             error: upstream.last_error.as_ref().filter(|_| down).map(|error| visible(error)),
         }
     }
@@ -260,13 +260,13 @@ impl Granted {
     }
 }
 
-/// A pin that waits for a person.
+/// A pin that waits for approval.
 #[derive(Debug)]
 pub(crate) struct Review {
     pub(crate) upstream: String,
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// As the form sends them back: unchanged.
+    /// As the form returns it: unchanged.
     pub(crate) key: super::desk::PinKey,
     pub(crate) digest: String,
     pub(crate) short: String,
@@ -281,12 +281,12 @@ pub(crate) struct Review {
 }
 
 impl Review {
-    /// Whether a person should look at it: what was rejected was looked at.
+    /// Whether the operator should review it: a rejected pin was reviewed.
     pub(crate) fn is_due(pin: &PinView) -> bool {
         pin.waiting.is_some() && pin.state != PinState::Rejected
     }
 
-    /// `None` where nothing waits.
+    /// `None` when nothing waits.
     pub(crate) fn new(pin: &PinView, now: Wall) -> Option<Self> {
         let waiting = pin.waiting.as_ref()?;
         let pieces = match &pin.approved {
@@ -314,7 +314,7 @@ impl Review {
     }
 }
 
-/// The pins of one upstream that are as approved.
+/// The pins of one upstream that match their approved text.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pub(crate) upstream: String,
@@ -340,20 +340,20 @@ impl Pinned {
 }
 
 impl Ending {
-    /// What became of an approval, as a heading and a sentence.
+    /// The end of an approval, as a heading and a sentence.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Granted => {
-                ("Allowed", "Somebody allowed it. The grant is on the page of grants as long as it is in force.")
+                ("Allowed", "The call was allowed. Its grant is listed under Grants as long as it is in force.")
             }
-            Self::Denied => ("Denied", "Somebody denied it. The call was not made."),
-            Self::Dismissed => ("Dismissed", "The question was closed without an answer. The call was not made."),
+            Self::Denied => ("Denied", "The call was denied. It was not made."),
+            Self::Dismissed => ("Dismissed", "The approval was closed without an answer. The call was not made."),
             Self::TimedOut => {
-                ("Timed out", "Nobody answered in time. The call was not made; the client may ask again.")
+                ("Timed out", "No answer came in time. The call was not made; the client may try it again.")
             }
             Self::Superseded => (
                 "Superseded",
-                "The tool, its upstream or the rule changed meanwhile, or the gateway was started again, so the question is void. The client may ask again.",
+                "The tool, its upstream or the rule changed meanwhile, or the gateway was restarted, so this approval is void. The client may try the call again.",
             ),
         }
     }
@@ -386,11 +386,11 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// `None` for an id that is not known.
+    /// `None`: an unknown id.
     pub(crate) fn new(frame: Frame, id: &str, ending: Option<Ending>) -> Self {
         let unknown = (
             "Not known",
-            "There is no open approval of this name. It may have been answered before the gateway was started again.",
+            "There is no open approval with this id. It may have ended before the gateway was restarted.",
         );
         let (title, text) = ending.map_or(unknown, Ending::words);
         Self { frame, title, text, id: id.to_owned() }
@@ -439,7 +439,7 @@ pub(crate) struct Open {
     pub(crate) link: String,
 }
 
-/// A page with a few words, for everybody.
+/// A page with a short text, for signed-in and other browsers.
 #[derive(Debug, Template)]
 #[template(path = "plain.html", config = "src/console/askama.toml")]
 pub(crate) struct Plain {

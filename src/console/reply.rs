@@ -1,4 +1,4 @@
-//! The console's responses. Each carries the same headers, whatever it is.
+//! The console's responses. All carry the same headers.
 
 use askama::Template;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, SET_COOKIE};
@@ -7,17 +7,17 @@ use http::{HeaderValue, Response, StatusCode};
 use super::page::Plain;
 use crate::listener::body::ReplyBody;
 
-/// The name of the session's cookie. `__Host-` needs TLS, which a loopback listener has not.
+/// Name of the session's cookie. `__Host-` needs TLS, which a loopback listener lacks.
 pub(crate) const COOKIE: &str = "headend-console";
 
-/// Nothing from elsewhere, nothing inline, framed by nobody.
+/// No content from elsewhere, none inline, and no frame around it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// What every response carries.
+/// Headers of every response.
 ///
-/// The referrer stays on this origin. It is not switched off altogether, because browsers then send `Origin: null` with forms,
-/// which is what a foreign page could send as well.
+/// The referrer stays on this origin. Without any referrer, browsers send `Origin: null` with forms, and so could a
+/// foreign page.
 const HEADERS: [(&str, &str); 8] = [
     ("content-security-policy", POLICY),
     ("x-content-type-options", "nosniff"),
@@ -29,7 +29,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
 ];
 
-/// Adds what every response carries.
+/// Adds the headers of every response.
 pub(crate) fn finish(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     for (name, value) in HEADERS {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -48,12 +48,12 @@ pub(crate) fn page(status: StatusCode, page: &impl Template) -> Response<ReplyBo
     }
 }
 
-/// A file of the program.
+/// A file embedded in the program.
 pub(crate) fn file(kind: &'static str, text: &'static str) -> Response<ReplyBody> {
     with(StatusCode::OK, kind, bytes::Bytes::from_static(text.as_bytes()))
 }
 
-/// A page that says what is wrong.
+/// A page with an error.
 pub(crate) fn wrong(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
     page(status, &Plain { title: title.to_owned(), text: text.to_owned() })
 }
@@ -78,13 +78,13 @@ pub(crate) fn retry_later(mut response: Response<ReplyBody>, seconds: u64) -> Re
     response
 }
 
-/// A response after which the connection is closed.
+/// Closes the connection after the response.
 pub(crate) fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// To another page of ours, with GET.
+/// Redirects to another page of the console, with GET.
 pub(crate) fn see(path: &str) -> Response<ReplyBody> {
     let mut response = with(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", bytes::Bytes::new());
     let location = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
@@ -92,7 +92,7 @@ pub(crate) fn see(path: &str) -> Response<ReplyBody> {
     response
 }
 
-/// Sets the session's cookie, or takes it away.
+/// Sets the session's cookie, or clears it.
 pub(crate) fn with_cookie(mut response: Response<ReplyBody>, value: Option<&str>) -> Response<ReplyBody> {
     let text = match value {
         Some(value) => format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/"),

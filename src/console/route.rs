@@ -1,4 +1,4 @@
-//! One request of a browser: who asks, which page, what it does.
+//! One request of a browser: its session, its page, its action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::wire::coding;
 
 const MAX_BODY: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// Decisions on the overview, and on their own page.
+/// Number of decisions on the overview, and on their own page.
 const FEW: usize = 8;
 const ALL: usize = 200;
-/// What the script sends with its own requests: they take no notice away from the page that a person sees.
+/// Header of the script's own requests: they leave a notice for the page that the operator sees next.
 const REFRESH: &str = "headend-refresh";
 
 /// Serves one request.
@@ -39,14 +39,14 @@ pub(super) async fn handle(
 ) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     if let Err(refused) = console.guard.admit(&head) {
-        let text = "This request did not come from a page of this console, or not to its address.";
+        let text = "This request did not come from a page of this console, or names another address. Open the console at the address that headend prints.";
         let mut response = reply::wrong(refused.status(), "Refused", text);
         response.headers_mut().extend(refused.headers().get(CONNECTION).map(|close| (CONNECTION, close.clone())));
         return response;
     }
     let visitor = visitor(console, &head.headers);
     if visitor.is_some() && !seat.settle(|| Arc::clone(&console.places).try_acquire_owned().ok()) {
-        let text = "Too many connections to the console are open.";
+        let text = "Too many connections to the console are open. Close some of its pages.";
         let busy = reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text);
         return reply::closing(reply::retry_later(busy, 10));
     }
@@ -82,22 +82,22 @@ fn file(path: &str) -> Option<Response<ReplyBody>> {
     })
 }
 
-/// Browsers say where a form comes from; programs say nothing, and have no cookie that is not theirs.
+/// Browsers say where a form comes from. Other programs say nothing, and have no cookie of another program.
 fn same_site(headers: &HeaderMap) -> bool {
     headers.get_all("sec-fetch-site").iter().all(|site| site == "same-origin" || site == "none")
 }
 
 /// The session of the request's cookie.
 ///
-/// A cookie is not bound to a port, so programs on other ports of this address may have left any number of that name, and others
-/// that are no text. All are tried; the size of a head bounds their number.
+/// A cookie is not bound to a port, so programs on other ports of this address may have set any number of that name,
+/// and some that are not text. All are tried; the bound on the head limits their number.
 fn visitor(console: &Console, headers: &HeaderMap) -> Option<Visitor> {
     let pairs = headers.get_all(COOKIES).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     let mut own = pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"="));
     own.find_map(|value| console.doors.visitor(str::from_utf8(value).ok()?, clock::uptime()))
 }
 
-/// The path of one of our pages, else that of the overview.
+/// The path if it is a page of the console, else that of the overview.
 pub(super) fn own_page(path: &str) -> &str {
     let known = matches!(path, "/" | "/grants" | "/pins" | "/upstreams" | "/decisions");
     let approval = path.strip_prefix("/approvals/").is_some_and(is_id);
@@ -108,7 +108,7 @@ pub(super) fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// What follows `/open/`: base64url, as long as a secret is.
+/// Whether a text after `/open/` is base64url of the length of a secret.
 pub(super) fn is_link(link: &str) -> bool {
     (20..=64).contains(&link.len()) && link.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
@@ -116,7 +116,7 @@ pub(super) fn is_link(link: &str) -> bool {
 async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) -> Response<ReplyBody> {
     let path = head.uri.path();
     if let Some(link) = path.strip_prefix("/open/") {
-        // Says the same of every link: looking at one tells nothing and uses nothing up.
+        // The same page for every link: opening it reveals nothing and uses nothing up.
         return if is_link(link) {
             reply::page(StatusCode::OK, &Open { link: link.to_owned() })
         } else {
@@ -138,7 +138,7 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
             return reply::method_not_allowed("GET");
         }
         return events::stream(console, &visitor).unwrap_or_else(|| {
-            let text = "Too many pages of the console are open.";
+            let text = "Too many pages of the console are open. Close some of them.";
             reply::retry_later(reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text), 10)
         });
     }
@@ -152,7 +152,7 @@ fn to_sign_in(path: &str) -> Response<ReplyBody> {
     }
 }
 
-/// A page for somebody who is signed in.
+/// A page for a signed-in browser.
 async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<ReplyBody> {
     let desk = &console.desk;
     let now = desk.now();
@@ -170,7 +170,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
     match head.uri.path() {
         "/" => {
             let mut tiles = tiles();
-            // What is in trouble stands first; the rest keeps the order of the configuration.
+            // Upstreams in trouble come first; the rest keeps the order of the configuration.
             tiles.sort_by_key(|tile| tile.tone != "danger");
             let page = Overview {
                 frame: frame(Section::Overview),
@@ -205,11 +205,11 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
     }
 }
 
-/// The fields of a form.
+/// Fields of a form.
 struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// The value of a field that stands once.
+    /// The value of a field that occurs once.
     fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
         let value = values.next()?;
@@ -222,13 +222,13 @@ async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
     if !plain || !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        let text = "Only forms of this console are taken.";
+        let text = "The console accepts only its own forms.";
         return Err(Box::new(reply::wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Refused", text)));
     }
     match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(Form(form_urlencoded::parse(&body.to_bytes()).into_owned().collect())),
         Ok(Err(_)) => Err(Box::new(reply::wrong(StatusCode::PAYLOAD_TOO_LARGE, "Refused", "The form is too large."))),
-        Err(_) => Err(Box::new(reply::wrong(StatusCode::REQUEST_TIMEOUT, "Refused", "The form did not come."))),
+        Err(_) => Err(Box::new(reply::wrong(StatusCode::REQUEST_TIMEOUT, "Refused", "The form did not arrive in time. Try again."))),
     }
 }
 
@@ -236,7 +236,7 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
     let path = head.uri.path();
     let now = clock::uptime();
     if let Some(link) = path.strip_prefix("/open/") {
-        return entered(console.doors.use_link(link, now), "/", "This link was used already, or is too old.");
+        return entered(console.doors.use_link(link, now), "/", "This link was used already, or is too old. Run headend console for another one.");
     }
     if path == "/sign-in" {
         let then = own_page(form.field("then").unwrap_or("/"));
@@ -261,18 +261,18 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
         },
     };
     let Some(notice) = done else {
-        return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks something. Reload the page.");
+        return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page and try again.");
     };
     console.doors.tell(&visitor, notice);
     reply::see(if path.starts_with("/approvals/") { "/" } else { path })
 }
 
-/// Into the console, or back to the door.
+/// Redirects into the console after sign-in, or shows the sign-in page with the error.
 fn entered(entry: Result<String, NoEntry>, then: &str, wrong: &str) -> Response<ReplyBody> {
     let page = |status, problem: String| reply::page(status, &SignIn { then: then.to_owned(), problem: Some(problem) });
     match entry {
         Ok(cookie) => {
-            tracing::info!("somebody signed in to the console");
+            tracing::info!("the operator signed in to the console");
             reply::with_cookie(reply::see(then), Some(&cookie))
         }
         Err(NoEntry::Wrong) => {
@@ -288,7 +288,7 @@ fn entered(entry: Result<String, NoEntry>, then: &str, wrong: &str) -> Response<
     }
 }
 
-/// `None` where the form makes no sense.
+/// `None` for a malformed form.
 async fn answer(console: &Console, id: &str, form: &Form) -> Option<Notice> {
     let reply = Reply::parse(form.field("answer")?)?;
     Some(match console.desk.answer(id, reply).await {
@@ -309,8 +309,8 @@ async fn answer(console: &Console, id: &str, form: &Form) -> Option<Notice> {
 
 async fn revoke(console: &Console, form: &Form) -> Option<Notice> {
     Some(match console.desk.revoke(form.field("id")?).await {
-        Ok(true) => Notice { good: true, text: "Revoked. The next such call asks again.".to_owned() },
-        Ok(false) => Notice { good: false, text: "This grant was not in force any more.".to_owned() },
+        Ok(true) => Notice { good: true, text: "Revoked. The next such call needs an approval.".to_owned() },
+        Ok(false) => Notice { good: false, text: "This grant had ended already.".to_owned() },
         Err(text) => Notice { good: false, text },
     })
 }

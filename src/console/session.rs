@@ -1,8 +1,8 @@
-//! Who is signed in: sessions, one-time links, and a pace for wrong guesses.
+//! Sign-in: sessions, one-time links, and a bound on wrong guesses.
 //!
-//! Nothing here holds a secret in the clear: cookies and links are kept as SHA-256 digests. A cookie is not bound to a port by
-//! any browser, so whatever else listens on the same loopback address and is visited by the same browser is sent it too; such
-//! a program already runs on this machine, and sign-out or 12 idle hours end what it could do.
+//! No secret is kept in the clear: cookies and links are stored as SHA-256 digests. Browsers do not bind a cookie to a
+//! port, so any other server on the same loopback address gets it too when the same browser visits it. Such a program
+//! already runs on this machine; sign-out or 12 idle hours end its access.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::clock;
 
-/// How long a link from the operator's command is good for.
+/// How long a link from `headend console` is valid.
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(15 * 60);
-/// Links that were made and not used; the oldest gives way.
+/// Unused links; the oldest gives way.
 const MAX_LINKS: usize = 16;
 /// How long a session may be idle.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// The oldest session gives way.
+/// Most sessions; the oldest gives way.
 const MAX_SESSIONS: usize = 64;
-/// Wrong sign-ins of all browsers within [`WINDOW`], before more are told to wait.
+/// Wrong sign-ins of all browsers within [`WINDOW`], before headend asks the next to wait.
 const MAX_WRONG: usize = 5;
 const WINDOW: Duration = Duration::from_secs(60);
 
 type Key = [u8; 32];
 
-/// Everybody who is signed in, and the ways in.
+/// All sessions and unused links.
 pub(crate) struct Doors {
     token: Key,
     inner: Mutex<Inner>,
@@ -53,14 +53,14 @@ struct Session {
     notice: Option<Notice>,
 }
 
-/// What an action came to, told on the next page.
+/// Result of an action, shown on the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) good: bool,
     pub(crate) text: String,
 }
 
-/// A request of somebody who is signed in.
+/// A request with a valid session.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     key: Key,
@@ -74,11 +74,11 @@ impl Visitor {
     }
 }
 
-/// Why nobody was signed in.
+/// Why a sign-in failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoEntry {
     Wrong,
-    /// Wrong, and too many were before.
+    /// Wrong, after too many others.
     TooMany(Duration),
 }
 
@@ -94,8 +94,8 @@ impl Doors {
 
     /// Signs in with the operator's token. Returns the cookie's value.
     ///
-    /// The right token works however many wrong ones there were, so that no program on this machine can lock the operator out.
-    /// It has 256 bits: the pace is for the log, not against guessing.
+    /// The right token works after any number of wrong ones, so no program on this machine can lock the operator out.
+    /// It has 256 bits: the bound limits log lines, not guesses.
     ///
     /// # Errors
     /// [`NoEntry`].
@@ -123,7 +123,7 @@ impl Doors {
 
     /// Signs in with a link and uses it up.
     ///
-    /// A good link works however many wrong sign-ins there were.
+    /// A valid link works after any number of wrong sign-ins.
     ///
     /// # Errors
     /// [`NoEntry`].
@@ -135,7 +135,7 @@ impl Doors {
         }
     }
 
-    /// The session of a cookie; it has not been idle then.
+    /// The session of a cookie; counts as activity.
     pub(crate) fn visitor(&self, cookie: &str, now: Duration) -> Option<Visitor> {
         let key = key(cookie);
         let mut inner = self.lock();
@@ -148,7 +148,7 @@ impl Doors {
         Some(Visitor { key, csrf: session.csrf.clone() })
     }
 
-    /// Whether the session is still there, without counting as a visit.
+    /// Whether the session is still open; does not count as activity.
     pub(crate) fn is_open(&self, visitor: &Visitor, now: Duration) -> bool {
         self.lock().sessions.get(&visitor.key).is_some_and(|session| session.seen + IDLE > now)
     }
@@ -157,7 +157,7 @@ impl Doors {
         self.lock().sessions.remove(&visitor.key);
     }
 
-    /// Leaves a word for the visitor's next page.
+    /// Leaves a notice for the session's next page.
     pub(crate) fn tell(&self, visitor: &Visitor, notice: Notice) {
         if let Some(session) = self.lock().sessions.get_mut(&visitor.key) {
             session.notice = Some(notice);

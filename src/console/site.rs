@@ -1,4 +1,4 @@
-//! One console: what its pages show, who is signed in, how many may look.
+//! One console: data for its pages, its sessions, and bounds on its connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::listener::address::Network;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::Standing;
 
-/// Connections of signed-in browsers at one time; each opens six.
+/// Connections of signed-in browsers at once; a browser opens six.
 pub(super) const MAX_CONNECTIONS: usize = 128;
-/// A head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a program on another
-/// port must not be able to sign the operator out with those.
+/// Longest head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a
+/// program on another port must not be able to lock the operator out with cookies.
 pub(super) const MAX_HEAD: usize = 768 * 1024;
-/// Pages that follow what happens.
+/// Most pages that follow `/events`.
 pub(super) const MAX_STREAMS: usize = 48;
 
 /// A console that can be served.
@@ -46,7 +46,7 @@ impl Console {
         Self {
             desk,
             doors: Doors::new(token),
-            // No host and no origin but its own, whatever other listeners are configured to take.
+            // Only its own host and origin, whatever the configuration allows other listeners.
             guard: Guard::new(local, &[], &[], None, &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
@@ -55,16 +55,16 @@ impl Console {
         }
     }
 
-    /// Where the console is, without a slash at the end.
+    /// The console's address, without a slash at the end.
     pub(crate) fn base(&self) -> &Arc<str> {
         &self.base
     }
 
-    /// A link that signs in once, for the operator, and how long it is good for.
+    /// A link that signs in once, and how long it is valid.
     pub(crate) fn link(&self) -> (String, Duration) {
         (format!("{}/open/{}", self.base, self.doors.make_link(clock::uptime())), session::LINK_LIFE)
     }
 }
 
-/// Where a browser's connection stands: anonymous until a request with the cookie of a session.
+/// State of a browser's connection: anonymous until a request has the cookie of a session.
 pub(super) type Seat = Standing<Network, OwnedSemaphorePermit>;

@@ -1,4 +1,4 @@
-//! The console over a real socket, before a desk that is made up.
+//! The console over a real socket, with invented data.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use crate::policy::Annotations;
 mod fake;
 
 const TOKEN: &str = "the-operators-token-of-this-test";
-/// Every page that needs somebody who is signed in.
+/// Every page that needs a session.
 const PAGES: &[&str] = &["/", "/grants", "/pins", "/upstreams", "/decisions", "/approvals/k7hq9cmv2r5wjd8x"];
 
 /// A label, headers, a body, and the status that they get.
@@ -364,7 +364,7 @@ async fn a_taken_default_gives_way_and_a_chosen_address_does_not() {
     drop(first);
 }
 
-/// A browser and what drives it, or why there is none.
+/// A browser and its driver, or why there is none.
 fn browser() -> Result<(PathBuf, PathBuf, PathBuf), &'static str> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let peers = std::env::var_os("HEADEND_TEST_PEERS").map_or_else(|| root.join("target/peers"), PathBuf::from);
@@ -382,8 +382,8 @@ fn browser() -> Result<(PathBuf, PathBuf, PathBuf), &'static str> {
     Ok((node, modules, named.or(found).ok_or("no browser is installed")?))
 }
 
-/// Looks at every page in a real browser, in light and dark, wide and narrow, with scripts and without. The pictures are in
-/// `HEADEND_TEST_SHOTS`, if that is set.
+/// Checks every page in a real browser, in light and dark, wide and narrow, with and without scripts.
+/// `HEADEND_TEST_SHOTS` names a folder for pictures.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pages_work_in_a_browser_for_everybody() {
     let (node, modules, browser) = match browser() {

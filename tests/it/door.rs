@@ -343,7 +343,7 @@ fn wrong_sign_ins_do_not_keep_the_operators_token_out() {
     }
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429, 429, 429]);
     sign_in(&gateway);
-    eventually("the sign-in is logged", || gateway.story().contains("somebody signed in to the console"));
+    eventually("the sign-in is logged", || gateway.story().contains("the operator signed in to the console"));
     let lines = gateway.stderr.all().iter().filter(|line| line.contains("wrong sign-in to the console")).count();
     assert_eq!(lines, 5, "refused guesses are not logged one by one");
 }

@@ -1,4 +1,4 @@
-//! A desk with plenty on it, some of it hostile, that remembers what it was told to do.
+//! Invented data for the console, some of it hostile. It records the actions.
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -8,19 +8,19 @@ use super::super::desk::*;
 use crate::policy::{Annotations, Evidence};
 use crate::store::recent::DecisionView;
 
-/// The time of everything.
+/// The current time, of everything.
 const NOW: Wall = 1_790_000_000;
 
 pub(super) struct FakeDesk {
     pub(super) approvals: Mutex<Vec<Approval>>,
     grants: Mutex<Vec<GrantView>>,
     pins: Mutex<Vec<PinView>>,
-    /// What was done, one line each.
+    /// The actions, one line each.
     pub(super) done: Mutex<Vec<String>>,
     changes: watch::Sender<u64>,
 }
 
-/// What a page must never contain as it is.
+/// Text that a page must never contain unescaped.
 pub(super) const HOSTILE: &str =
     "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>\u{202e}\u{200b}\u{1b}[2J{{7*7}}";
 
@@ -110,7 +110,7 @@ pub(super) fn approval(
     }
 }
 
-/// Everything that can be hostile is.
+/// An approval whose every text is hostile.
 pub(super) fn hostile(id: &str) -> Approval {
     let mut approval = approval(id, HOSTILE, HOSTILE, DESTROYS, 1, HOSTILE);
     approval.canonical = format!("{HOSTILE}2");
