@@ -1,26 +1,26 @@
-//! What tools say of themselves: the hints of a definition, and what clients are shown in their place.
+//! Tool annotations: the hints of a definition, and the effective hints that clients see.
 
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Where the claims of an upstream are kept when clients are shown something else.
+/// Key of the upstream's own claims when clients see other hints.
 const CLAIMED: &str = "headend/claimed-annotations";
 
 const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
-/// The hints that policy and clients go by.
+/// The effective hints, for policy and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Annotations {
     pub(crate) read_only: bool,
     pub(crate) destructive: bool,
     pub(crate) idempotent: bool,
     pub(crate) open_world: bool,
-    /// Its upstream or the operator says that it is destructive, rather than nobody saying anything. Only then does it need
-    /// the evidence of a destructive tool.
+    /// The upstream or the operator says that the tool is destructive, as opposed to no hint at all. Only then does the
+    /// tool need the evidence of a destructive one.
     pub(crate) known_destructive: bool,
 }
 
 impl Annotations {
-    /// What the protocol assumes of a tool without hints.
+    /// The protocol's defaults for a tool without hints.
     pub(crate) const ASSUMED: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: true, known_destructive: false };
 }
@@ -31,7 +31,7 @@ impl Default for Annotations {
     }
 }
 
-/// Hints as somebody states them: the server in a definition, or the operator in the configuration.
+/// Hints as stated: by the server in a definition, or by the operator in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hints {
     pub(crate) read_only: Option<bool>,
@@ -41,7 +41,7 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    /// The hints of a definition. What is not a boolean states nothing.
+    /// The hints of a definition. A value that is not a boolean states nothing.
     pub(crate) fn of(definition: &RawObject) -> Self {
         let stated = annotations(definition).unwrap_or_default();
         let hint = |name| stated.get(name).and_then(|raw| raw.parse::<bool>().ok());
@@ -58,8 +58,8 @@ fn annotations(definition: &RawObject) -> Option<RawObject> {
     RawObject::parse(definition.get("annotations")?).ok()
 }
 
-/// Shows clients the effective hints of a tool that has annotations, and what its server claims in `_meta`. A definition whose
-/// claims come to the same keeps its bytes, and a tool without annotations gets none.
+/// Shows clients the effective hints of a tool with annotations, and its server's claims in `_meta`. A definition whose
+/// claims equal the effective hints keeps its bytes; a tool without annotations gets none.
 pub(crate) fn show(definition: &mut RawObject, effective: &Annotations) {
     let Some(claimed) = definition.get("annotations").cloned() else { return };
     let Some(mut shown) = annotations(definition) else { return };
@@ -67,14 +67,14 @@ pub(crate) fn show(definition: &mut RawObject, effective: &Annotations) {
     let assumed = Annotations::ASSUMED;
     let defaults = [assumed.read_only, assumed.destructive, assumed.idempotent, assumed.open_world];
     let mut differs = false;
-    // Some readers ignore the case of keys, and would find the claim there.
+    // Some readers ignore the case of keys, and would find the claim under such a key.
     shown.retain(|key| {
         let kept = NAMES.contains(&key) || !NAMES.iter().any(|name| name.eq_ignore_ascii_case(key));
         differs |= !kept;
         kept
     });
     for ((name, value), default) in NAMES.into_iter().zip(values).zip(defaults) {
-        // The two say nothing of a tool that only reads.
+        // The protocol gives these two no meaning for a read-only tool.
         let is_moot = effective.read_only && matches!(name, "destructiveHint" | "idempotentHint");
         let understood = match shown.get(name) {
             Some(raw) => raw.parse::<bool>().ok(),

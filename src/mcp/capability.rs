@@ -1,4 +1,4 @@
-//! What the gateway offers: the answers to `initialize` and `server/discover`.
+//! What the gateway offers to clients: the answers to `initialize` and `server/discover`.
 
 use crate::mcp::extension::{Extension, declaring};
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
@@ -8,7 +8,8 @@ use crate::wire::raw::RawJson;
 /// How long a modern client may keep the answer of `server/discover`, in milliseconds.
 const DISCOVER_TTL_MS: u32 = 300_000;
 
-/// Our own words. An upstream's instructions are untrusted text that would speak with the gateway's voice, so none pass.
+/// Our own text. An upstream's instructions are untrusted text that would speak with the gateway's voice, so headend
+/// passes none on.
 const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a name before the first double underscore \
 names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
 whether the call was executed and when to try again. `headend/upstream-refusal` is the word of the server that it names.";
@@ -16,8 +17,8 @@ whether the call was executed and when to try again. `headend/upstream-refusal` 
 const WITH_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
 const WITHOUT_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}"#;
 
-/// What can be served for at least one upstream. Upstreams come and go and legacy capabilities are frozen at `initialize`, so
-/// this is what the gateway can serve, not what today's upstreams offer. Source: protocol, capability negotiation.
+/// Capabilities that at least one upstream could have. Upstreams come and go while legacy capabilities are fixed at
+/// `initialize`, so these are the gateway's abilities, not today's. Source: protocol, capability negotiation.
 fn capabilities(completions: bool) -> &'static str {
     if completions { WITH_COMPLETIONS } else { WITHOUT_COMPLETIONS }
 }
@@ -34,15 +35,15 @@ pub(crate) fn initialize_result(revision: Revision) -> RawJson {
     ))
 }
 
-/// What is told as it is at the moment, because it takes an upstream that has it.
+/// Capabilities that are offered only while some upstream has them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtPresent {
     pub(crate) completions: bool,
     pub(crate) extensions: &'static [&'static Extension],
 }
 
-/// The result of `server/discover`. Lists modern revisions alone: a client picks one of them for requests with an envelope, and
-/// older revisions have none.
+/// The result of `server/discover`. It lists modern revisions alone: a client picks one of them for requests with an
+/// envelope, which older revisions lack.
 pub(crate) fn discover_result(present: AtPresent) -> RawJson {
     let plain = capabilities(present.completions);
     let open = plain.strip_suffix('}').unwrap_or(plain);
@@ -58,7 +59,7 @@ pub(crate) fn discover_result(present: AtPresent) -> RawJson {
     ))
 }
 
-/// `data` of the error for a version that is not served. Source: MCP 2026-07-28, basic/versioning.
+/// `data` of the error for an unsupported version. Source: MCP 2026-07-28, basic/versioning.
 pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"supported":{},"requested":{}}}"#,
@@ -67,7 +68,7 @@ pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
     ))
 }
 
-/// The revisions that a request can claim, newest first, as JSON.
+/// The revisions that a modern request can name, newest first, as JSON.
 fn modern_revisions() -> String {
     let quoted: Vec<String> = Revision::of(Era::Modern).rev().map(|revision| format!(r#""{revision}""#)).collect();
     format!("[{}]", quoted.join(","))
@@ -93,7 +94,7 @@ mod tests {
             (true, &[&TASKS], format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
         ];
         for (completions, extensions, told) in cases {
-            // A client of 2026-07-28 reads the one list of revisions, to which a later one was added; the rest stays.
+            // A client of 2026-07-28 sees a later revision in the list of revisions; everything else stays.
             let want = format!(
                 r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
                 words.text()

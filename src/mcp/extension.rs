@@ -1,4 +1,4 @@
-//! The extensions of the protocol that pass here, one row each. An extension that has no row is off in both directions.
+//! The protocol's extensions that headend supports, one row each. An extension without a row is off in both directions.
 //!
 //! Both sides of a hop declare an extension in the member `extensions` of their capabilities, from its identifier to an object
 //! of settings. Source: MCP SEP-2133.
@@ -11,15 +11,15 @@ use crate::wire::raw::{RawJson, RawObject};
 #[derive(Debug)]
 pub(crate) struct Extension {
     id: &'static str,
-    /// What we declare, towards clients and upstreams.
+    /// Settings that headend declares towards clients and upstreams.
     settings: &'static str,
-    /// Where it is declared.
+    /// Eras in which it is declared.
     eras: &'static [Era],
-    /// The requests that it adds.
+    /// Request methods that it adds.
     methods: &'static [&'static str],
 }
 
-/// Calls that their server goes on with after it has answered; see [`super::task`].
+/// Calls that their server continues after its answer; see [`super::task`].
 pub(crate) const TASKS: Extension = Extension {
     id: "io.modelcontextprotocol/tasks",
     settings: "{}",
@@ -29,12 +29,12 @@ pub(crate) const TASKS: Extension = Extension {
 
 const ALL: &[Extension] = &[TASKS];
 
-/// Whether an extension adds that request to an era.
+/// Whether an extension adds this method to an era.
 pub(crate) fn any_adds(method: &str, era: Era) -> bool {
     ALL.iter().any(|extension| extension.adds(method, era))
 }
 
-/// The member `extensions` that declares some of them.
+/// The member `extensions` that declares these extensions.
 pub(crate) fn declaring(extensions: &[&Extension]) -> RawJson {
     let entries: Vec<String> = extensions.iter().map(|one| format!(r#""{}":{}"#, one.id, one.settings)).collect();
     RawJson::trusted(format!("{{{}}}", entries.join(",")))
@@ -45,13 +45,13 @@ impl Extension {
         self.eras.contains(&era) && self.methods.contains(&method)
     }
 
-    /// Whether capabilities, of a client or a server, hold it.
+    /// Whether capabilities, of a client or a server, declare it.
     pub(crate) fn is_in(&self, capabilities: &RawJson) -> bool {
         let extensions = |raw: &RawJson| RawObject::parse(RawObject::parse(raw).ok()?.get("extensions")?).ok();
         extensions(capabilities).is_some_and(|extensions| extensions.get(self.id).is_some_and(RawJson::is_object))
     }
 
-    /// Client capabilities with it besides.
+    /// Client capabilities with this extension added.
     pub(crate) fn added_to(&self, capabilities: Option<&RawJson>) -> RawJson {
         let mut declared = capabilities.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         declared.set("extensions", declaring(&[self]));
@@ -63,7 +63,7 @@ impl Extension {
         RawJson::trusted(format!(r#"{{"requiredCapabilities":{{"extensions":{}}}}}"#, declaring(&[self]).text()))
     }
 
-    /// Whether an error says that a call needs it and nothing else, so that nothing was executed.
+    /// Whether an error says that a call requires this extension and nothing else, so that nothing was executed.
     pub(crate) fn alone_is_wanted(&self, error: &RawJson) -> bool {
         let wanted = || {
             let error = RawObject::parse(error).ok()?;

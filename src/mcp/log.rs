@@ -1,4 +1,4 @@
-//! Log messages of servers: their levels, and what a client is shown of them.
+//! Log messages of servers: their levels, and the form in which clients get them.
 //!
 //! Source: MCP server/utilities/logging, all revisions.
 
@@ -7,7 +7,7 @@ use strum::VariantArray as _;
 
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How bad it is, least first.
+/// Severity, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum LogLevel {
@@ -22,7 +22,7 @@ pub(crate) enum LogLevel {
 }
 
 impl LogLevel {
-    /// A level as the protocol writes it; `None` for anything else.
+    /// Reads a level as the protocol writes it; `None` for anything else.
     pub(crate) fn read(raw: &RawJson) -> Option<Self> {
         let text = raw.parse::<String>().ok()?;
         Self::VARIANTS.iter().copied().find(|level| level.into_str() == text)
@@ -33,7 +33,7 @@ impl LogLevel {
 #[derive(Debug)]
 pub(crate) struct LogSwitch(AtomicU8);
 
-/// Stands for no level.
+/// No level.
 const UNSET: u8 = u8::MAX;
 
 impl Default for LogSwitch {
@@ -47,12 +47,12 @@ impl LogSwitch {
         self.0.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Sets the level where it is finer than the one before; whether it was.
+    /// Sets the level if it is finer than the current one, and returns whether it was.
     pub(crate) fn lower(&self, level: LogLevel) -> bool {
         self.0.fetch_min(level as u8, Ordering::Relaxed) > level as u8
     }
 
-    /// As if no level had been set.
+    /// Resets to no level.
     pub(crate) fn forget(&self) {
         self.0.store(UNSET, Ordering::Relaxed);
     }
@@ -62,8 +62,8 @@ impl LogSwitch {
     }
 }
 
-/// `params` of a log message for a client that wants `least` and above; the logger is named after its server. `None` for what
-/// the client does not want and for what is no log message.
+/// `params` of a log message for a client that wants `least` and above; the logger's name gets its server's as a
+/// prefix. `None` for a message below that level, and for a malformed one.
 pub(crate) fn shown(params: &RawJson, least: LogLevel, upstream: &str) -> Option<RawJson> {
     let mut message = RawObject::parse(params).ok()?;
     if message.get("level").and_then(LogLevel::read)? < least || message.get("data").is_none() {

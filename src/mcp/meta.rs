@@ -1,4 +1,4 @@
-//! `_meta`: what a client put there, and what goes on to an upstream.
+//! `_meta`: the members that a client sent, and those that go upstream.
 
 use std::borrow::Cow;
 
@@ -17,14 +17,14 @@ pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 const PROGRESS_TOKEN: &str = "progressToken";
 
-/// What a modern request says about itself.
+/// Members that describe a modern request.
 #[derive(Clone, Debug)]
 pub(crate) struct ModernMeta {
-    /// As claimed, served or not.
+    /// As claimed by the client, supported or not.
     pub(crate) version: Cow<'static, str>,
 }
 
-/// Why `_meta` cannot be used; the message names the key, for the client's developer.
+/// Why `_meta` is unusable; the message names the key, for the client's developer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MetaError {
     #[error("params._meta must be an object")]
@@ -40,7 +40,7 @@ pub(crate) enum MetaError {
 pub(crate) struct Meta(RawObject);
 
 impl Meta {
-    /// Reads `params._meta`; missing is empty.
+    /// Reads `params._meta`; an absent one is empty.
     ///
     /// # Errors
     /// [`MetaError::NotAnObject`].
@@ -101,7 +101,7 @@ impl Meta {
         self.0.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).is_some_and(|raw| extension.is_in(raw))
     }
 
-    /// The level from which on a modern client wants the log messages of this request.
+    /// The lowest level at which a modern client wants log messages of this request.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         self.0.get(LOG_LEVEL).filter(|_| self.has_claim()).and_then(LogLevel::read)
     }
@@ -117,7 +117,7 @@ impl Meta {
             .ok_or(MetaError::WrongType { key: PROGRESS_TOKEN, want: "a string or an integer" })
     }
 
-    /// Takes the trace context of the transport where the message itself has none.
+    /// Uses the trace context of the transport if the message itself has none.
     pub(crate) fn fall_back_on(&mut self, parent: &str, state: Option<&str>) {
         if self.0.get(trace::PARENT).is_none() && trace::is_parent(parent) {
             self.0.set(trace::PARENT, RawJson::string(parent));
@@ -135,9 +135,9 @@ impl Meta {
         parent.map(|parent| (trace::PARENT, parent)).into_iter().chain(state.map(|state| (trace::STATE, state)))
     }
 
-    /// The `_meta` that goes upstream: the client's vendor keys and its trace context as far as that is well-formed, our own
-    /// token, and for a modern upstream the envelope of this hop with the capabilities of the client. Reserved keys of the
-    /// client never pass, nor does its baggage. `None` when nothing is left to say.
+    /// The `_meta` that goes upstream: the client's vendor keys, its trace context if well-formed, our own token, and
+    /// for a modern upstream the envelope of this hop with the client's capabilities. The client's reserved keys and
+    /// its baggage never pass. `None` when no member is left.
     pub(crate) fn upstream(
         &self,
         revision: Revision,
@@ -161,7 +161,7 @@ impl Meta {
         if revision.era() == Era::Modern {
             out.set(PROTOCOL_VERSION, RawJson::string(revision.as_str()));
             out.set(CLIENT_INFO, hop.client_info.clone());
-            // What the client can do for this very call; the hop itself offers nothing.
+            // The client's abilities for this very call; the hop itself offers none.
             out.set(CLIENT_CAPABILITIES, client.capabilities.unwrap_or(&hop.client_capabilities).clone());
             if let Some(level) = client.log_level {
                 out.set(LOG_LEVEL, RawJson::string(level.into_str()));
@@ -171,14 +171,14 @@ impl Meta {
     }
 }
 
-/// What is said upstream of the client that a request is for.
+/// Facts about a request's client for the upstream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Said<'a> {
     pub(crate) capabilities: Option<&'a RawJson>,
     pub(crate) log_level: Option<LogLevel>,
 }
 
-/// What the gateway says of itself towards upstreams.
+/// Facts about the gateway for upstreams.
 #[derive(Clone, Debug)]
 pub(crate) struct HopMeta {
     pub(crate) client_info: RawJson,
@@ -186,7 +186,7 @@ pub(crate) struct HopMeta {
 }
 
 impl HopMeta {
-    /// Our name and no capability at all.
+    /// Our name, without capabilities.
     pub(crate) fn bare() -> Self {
         Self { client_info: implementation(), client_capabilities: RawJson::EMPTY_OBJECT }
     }
@@ -202,12 +202,12 @@ pub(crate) fn implementation() -> RawJson {
     RawJson::trusted(concat!(r#"{"name":"headend","title":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
 }
 
-/// The same for revisions before 2025-06-18, which know no `title`.
+/// The same for revisions before 2025-06-18, which have no `title`.
 pub(crate) fn implementation_bare() -> RawJson {
     RawJson::trusted(concat!(r#"{"name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
 }
 
-/// Whether a key belongs to the specification: its prefix has `modelcontextprotocol` or `mcp` as a label, in either order
+/// Whether the specification reserves a key: its prefix has the label `modelcontextprotocol` or `mcp`, in either order
 /// that revisions have reserved. Source: MCP basic, "`_meta`", 2025-06-18 and 2026-07-28.
 fn is_reserved(key: &str) -> bool {
     key.split_once('/')

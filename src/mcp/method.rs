@@ -1,9 +1,9 @@
-//! The methods of all revisions and which era serves them.
+//! The methods of all revisions, and the eras that define them.
 
 use crate::mcp::extension;
 use crate::mcp::version::Era;
 
-/// A request method that some revision defines, or none of them.
+/// A request method of any revision, or an unknown one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Method {
     Initialize,
@@ -62,7 +62,7 @@ impl Method {
         NAMES.iter().find(|(_, method)| *method == self).map_or("unknown", |(name, _)| name)
     }
 
-    /// Whether a revision of that era, or an extension of it, defines the method at all.
+    /// Whether a revision of that era, or an extension of it, defines the method.
     pub(crate) fn defined_in(self, era: Era) -> bool {
         let by_revision = match self {
             Self::ToolsList
@@ -153,7 +153,7 @@ impl List {
         }
     }
 
-    /// The notification that says the list changed; templates belong to resources.
+    /// The notification for a change of the list; templates belong to resources.
     pub(crate) fn changed(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
@@ -162,7 +162,7 @@ impl List {
         }
     }
 
-    /// Which lists a notification speaks of.
+    /// The lists that a notification announces as changed.
     pub(crate) fn of_notification(method: &str) -> &'static [Self] {
         match method {
             "notifications/tools/list_changed" => &[Self::Tools],

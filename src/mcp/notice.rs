@@ -1,22 +1,22 @@
-//! The notifications of servers: one table of what each is about, for every transport on which it can come.
+//! The notifications of servers: one table of their subjects, for every transport.
 
 use crate::mcp::method::List;
 
-/// What a notification of a server is about.
+/// Subject of a server's notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoticeKind {
-    /// How far a request has come.
+    /// Progress of a request.
     Progress,
-    /// A request of the server is withdrawn.
+    /// The server withdraws a request.
     Cancelled,
     Log,
-    /// A page that a client was asked to open needs it no more. Only the client that was asked may be told.
+    /// A page that a client was asked to open is done. Only the client that was asked may learn it.
     ///
     /// Source: MCP 2025-11-25, client/elicitation, "Completion Notifications for URL Mode Elicitation".
     PageDone,
-    /// A resource has changed.
+    /// A resource changed.
     Updated,
-    /// These lists have changed.
+    /// These lists changed.
     Changed(&'static [List]),
     Other,
 }

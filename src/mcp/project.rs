@@ -1,4 +1,4 @@
-//! Projection of definitions and results to the revision that a client speaks, one rule per line of the table.
+//! Projection of definitions and results to the revision that a client speaks, one rule for each row of the table.
 //!
 //! | value | 2025-11-25 | 2025-06-18 | 2025-03-26 | 2024-11-05 |
 //! |---|---|---|---|---|
@@ -10,9 +10,9 @@
 //! | `audio` content | keep | keep | keep | embedded blob |
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
 //!
-//! A modern client gets a modern result as it is, with `resultType` where that was left out.
+//! A modern client gets a modern result unchanged, with `resultType` added if it is absent.
 //!
-//! `execution` is dropped for all: tasks of 2025-11-25 are not offered to clients.
+//! `execution` is dropped for all: headend does not offer the tasks of 2025-11-25 to clients.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -24,19 +24,19 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Features, Revision, Structured};
 use crate::wire::raw::{RawJson, RawObject, elements};
 
-/// The members of a result that only the modern era knows.
+/// Members of a result that only the modern era has.
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
-/// How nearly every modern result begins.
+/// First bytes of nearly every modern result.
 const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
 
-/// Finds the names of those members. To prepare a search costs as much as to search most results.
+/// Searchers for the names of those members. Preparing a search costs as much as searching most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
 static RESULT_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resultType"));
-/// How an escape begins that may spell a letter of a name, which then is not found.
+/// Start of an escape that may spell a letter of a name, which the searchers would miss.
 static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
-/// One definition as a client of `revision` sees it, under its exposed key.
+/// One definition for a client of `revision`, under its exposed key.
 pub(crate) fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
     let features = revision.features();
     let mut out = raw.clone();
@@ -97,9 +97,9 @@ fn title_into_annotations(out: &mut RawObject) {
     }
 }
 
-/// A result of an upstream as a client of `to` may read it. `from` is the upstream's era. Untouched wherever possible.
+/// An upstream's result for a client of `to`. `from` is the upstream's era. Most results stay untouched.
 ///
-/// `None` for a result that has a member twice, so that a client may read the one that is not judged here.
+/// `None` for a result with a repeated member: the client may read the one that is not checked here.
 pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
     match (from, to.era()) {
         (Era::Modern, Era::Modern) => Some(completed(raw)),
@@ -108,8 +108,8 @@ pub(crate) fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> O
     }
 }
 
-/// Whether a modern result is final, to every reader: not where the word stands twice. It usually stands first, so the whole
-/// result is rarely parsed for it.
+/// Whether every reader takes a modern result as final: not if the member is repeated. It usually comes first, so the
+/// whole result is rarely parsed.
 pub(crate) fn is_complete(raw: &RawJson) -> bool {
     #[derive(serde::Deserialize)]
     struct Head<'a> {
@@ -120,13 +120,13 @@ pub(crate) fn is_complete(raw: &RawJson) -> bool {
     {
         return true;
     }
-    // A member twice is an error here, in any spelling.
+    // A repeated member is an error here, in any spelling.
     raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
 }
 
-/// Adds what the modern era demands of every result, in front, without parsing the rest.
+/// Prepends the members that the modern era demands of every result, without parsing the rest.
 fn upgrade(method: Method, raw: RawJson) -> Option<RawJson> {
-    // A legacy server has no notion of these members; should it use the names all the same, its own are removed.
+    // A legacy server does not know these members. If it uses the names anyway, they are removed.
     let raw = without_modern_members(raw)?;
     let head: &[u8] = if method == Method::ResourcesRead {
         br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private""#
@@ -136,18 +136,18 @@ fn upgrade(method: Method, raw: RawJson) -> Option<RawJson> {
     Some(with_head(head, &raw))
 }
 
-/// A result without `resultType` is read as complete, and a client of ours is owed the word.
+/// Adds an absent `resultType`, which the protocol reads as complete: clients of ours always get it.
 ///
 /// Source: MCP 2026-07-28, basic, "Results".
 fn completed(raw: RawJson) -> RawJson {
-    // The word deeper in the result hides that it is missing; finding that out would cost every result a parse.
+    // The word deeper in the result may hide that the member is absent; certainty would cost every result a parse.
     if raw.bytes().starts_with(COMPLETE) || memchr::memmem::find(raw.bytes(), br#""resultType""#).is_some() {
         return raw;
     }
     with_head(COMPLETE, &raw)
 }
 
-/// Puts members in front of an object's own, without parsing it.
+/// Prepends members to an object's own, without parsing it.
 fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
     let body = raw.bytes().get(1..).unwrap_or(b"}");
     let empty = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
@@ -172,7 +172,7 @@ fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<Ra
     })
 }
 
-/// Whether a member that only the modern era knows can be in this text, in any spelling.
+/// Whether a member of the modern era alone can be in this text, in any spelling.
 fn may_have_modern_member(text: &[u8]) -> bool {
     MODERN.iter().any(|name| name.find(text).is_some()) || spells_letters(text)
 }
@@ -185,12 +185,12 @@ fn spells_letters(text: &[u8]) -> bool {
     })
 }
 
-/// `None` where a member stands twice: what is removed would not be all that a reader may find.
+/// `None` for a repeated member: readers could find the one that is not removed.
 fn without_modern_members(raw: RawJson) -> Option<RawJson> {
     if !may_have_modern_member(raw.bytes()) {
         return Some(raw);
     }
-    // Nothing is parsed where the one member stands in front of all others.
+    // No parse if the one member comes first.
     if let Some(rest) = raw.bytes().strip_prefix(COMPLETE).and_then(|rest| rest.strip_prefix(b","))
         && !may_have_modern_member(rest)
     {
@@ -232,7 +232,7 @@ fn tool_result(raw: RawJson, to: &Features) -> RawJson {
     if changed { object.encode() } else { raw }
 }
 
-/// Older clients read text alone; a server that sent no text beside its structured content gets one written.
+/// Adds a text block: older clients read text alone, and the server sent only structured content.
 fn add_text_twin(object: &mut RawObject, value: &RawJson) {
     let content = object.get("content").and_then(|content| elements(content).ok()).unwrap_or_default();
     let is_text =
@@ -245,7 +245,7 @@ fn add_text_twin(object: &mut RawObject, value: &RawJson) {
     object.set("content", RawJson::trusted(format!("[{}]", parts.join(","))));
 }
 
-/// Content blocks for revisions without some of them; `None` when nothing had to change.
+/// Content blocks for revisions without some types; `None` when nothing has to change.
 fn blocks(content: &RawJson, to: &Features) -> Option<RawJson> {
     let old = elements(content).ok()?;
     let new: Vec<RawJson> = old.iter().map(|raw| block(raw, to)).collect();

@@ -1,18 +1,18 @@
-//! Trace context as W3C writes it: what of it is well-formed, and therefore passed on.
+//! W3C trace context: headend passes on the well-formed part.
 //!
-//! The gateway adds no span of its own yet, so it passes on what it got. `baggage` is not passed on: it can hold data that is
-//! not meant for a third party.
+//! The gateway adds no span of its own yet, so the context stays unchanged. `baggage` does not pass: it can hold data
+//! that is not meant for a third party.
 //!
 //! Source: W3C Trace Context, 3.2 and 3.3; MCP 2026-07-28, basic, "`_meta`" (the same keys, unprefixed).
 
-/// The key and the header of the identifier of the trace and of the caller's span.
+/// Key and header of the trace's identifier and of the caller's span.
 pub(crate) const PARENT: &str = "traceparent";
-/// The key and the header of what tracing systems add to it.
+/// Key and header for additions of tracing systems.
 pub(crate) const STATE: &str = "tracestate";
-/// The key of data that travels along; dropped.
+/// Key and header of data that travels along; dropped.
 pub(crate) const BAGGAGE: &str = "baggage";
 
-/// Longest `tracestate` in bytes that is passed on: what every system has to be able to take.
+/// Longest `tracestate` to pass on, in bytes: every system has to accept this much.
 const MAX_STATE_BYTES: usize = 512;
 const MAX_STATE_MEMBERS: usize = 32;
 
@@ -30,11 +30,11 @@ pub(crate) fn is_parent(text: &str) -> bool {
         && id(parts.next(), 32)
         && id(parts.next(), 16)
         && hex(parts.next(), 2);
-    // Later versions may add parts; the first one has four.
+    // Later versions may append parts; the first has exactly four.
     good && (version != Some("00") || parts.next().is_none()) && text.len() <= MAX_STATE_BYTES && is_visible(text)
 }
 
-/// Whether a `tracestate` is well-formed. Means nothing without a `traceparent`.
+/// Whether a `tracestate` is well-formed. It means nothing without a `traceparent`.
 pub(crate) fn is_state(text: &str) -> bool {
     let members = || text.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|member| !member.is_empty());
     let count = members().count();

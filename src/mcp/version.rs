@@ -1,7 +1,7 @@
-//! The protocol's revisions: what each of them defines, as far as the code asks, and the two eras they fall into.
+//! The protocol's revisions: a table of their features, as far as the code needs them, and the two eras.
 //!
-//! A new revision is a variant, its place in [`Revision::ALL`] and a row that says what differs from the row before. Nothing
-//! else compares revisions: code asks for a feature or for the era.
+//! A new revision is a variant, its place in [`Revision::ALL`] and a row with its differences from the row before. No
+//! other code compares revisions: it asks for a feature or for the era.
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ pub(crate) enum Revision {
     V2025_06_18,
     V2025_11_25,
     V2026_07_28,
-    /// Invented, so that every unit test runs beside a later revision, which earlier ones must not notice.
+    /// Invented: every unit test runs beside a later revision, which earlier ones must not notice.
     #[cfg(test)]
     Later,
 }
 
-/// How two sides of one hop talk.
+/// How the two sides of a hop talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Era {
-    /// Up to 2025-11-25: `initialize`, sessions, requests of the server.
+    /// Up to 2025-11-25: `initialize`, sessions, requests from the server.
     Legacy,
     /// From 2026-07-28: stateless, `_meta` on every request.
     Modern,
@@ -34,7 +34,7 @@ pub(crate) enum Era {
 pub(crate) struct Features {
     text: &'static str,
     era: Era,
-    /// Several messages in one array.
+    /// Batches: several messages in one array.
     pub(crate) batch: bool,
     pub(crate) event_ids: EventIds,
     /// HTTP requests name the revision in `MCP-Protocol-Version`.
@@ -57,23 +57,23 @@ pub(crate) struct Features {
     pub(crate) elicitation_modes: bool,
     /// A page to open has an `elicitationId`, which error -32042 and `notifications/elicitation/complete` name.
     pub(crate) elicitation_ids: bool,
-    /// What stands in front of the other members of a complete result.
+    /// Bytes before the other members of a complete result.
     pub(crate) result_head: &'static str,
     /// The error code for a resource that does not exist.
     pub(crate) resource_not_found: i64,
 }
 
-/// What the events of a session's streams carry.
+/// Ids of events in a session's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventIds {
-    /// Nothing: such a client resumes nothing.
+    /// None: clients of this revision cannot resume.
     None,
     Plain,
-    /// Ids, and an event without data at the start, which older clients would take for a broken message.
+    /// Ids, and a first event without data, which older clients would take for a broken message.
     Primed,
 }
 
-/// What `structuredContent` may be, and what `outputSchema` may describe.
+/// Allowed values of `structuredContent` and `outputSchema`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structured {
     /// Neither member exists.
@@ -186,8 +186,8 @@ impl Revision {
         Self::ALL.iter().copied().filter(move |revision| revision.era() == era)
     }
 
-    /// The revision in which we ask first; the answer says which other ones the server speaks. For the modern era it is the
-    /// oldest one, so that its servers see the same question however many revisions follow.
+    /// The revision that headend asks for first; the answer names the others that the server speaks. For the modern era
+    /// it is the oldest, so that its servers get the same request however many revisions follow.
     pub(crate) fn preferred(era: Era) -> Self {
         match era {
             Era::Legacy => Self::V2025_11_25,
@@ -195,13 +195,13 @@ impl Revision {
         }
     }
 
-    /// What to answer a client that asked for `requested` in `initialize`: that revision if it has such a handshake, else the
+    /// The revision in the answer to `initialize` with `requested`: that one if it has such a handshake, else the
     /// newest that has. Source: MCP 2025-11-25, basic/lifecycle, "Version Negotiation".
     pub(crate) fn negotiate(requested: &str) -> Self {
         Self::parse(requested).filter(|r| r.era() == Era::Legacy).unwrap_or(Self::preferred(Era::Legacy))
     }
 
-    /// Whether a `MCP-Protocol-Version` header speaks of the modern era; unknown future dates and junk count as modern, so
+    /// Whether a `MCP-Protocol-Version` header means the modern era. Unknown future dates and junk count as modern, so
     /// that their sender gets the modern answer with the list of versions.
     pub(crate) fn header_is_modern(header: &str) -> bool {
         Self::of(Era::Modern).next().is_some_and(|oldest| header >= oldest.as_str())

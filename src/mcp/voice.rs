@@ -1,9 +1,10 @@
-//! What a server may not say: the words that are the gateway's own.
+//! Reserved words: a server may not speak in the gateway's name.
 //!
-//! Clients are told that a result with `headend/refusal` in `_meta` is the gateway's, and that our error codes and the objects
-//! in their `data` are. Whatever an upstream says passes here once, before anything is made of it: keys of `_meta` that begin
-//! with `headend/` are taken out wherever the protocol has `_meta`, and errors that look like ours become plain failures with
-//! the original inside. A gateway behind this one is a server like all others: what it refuses arrives as what it said.
+//! Clients rely on this: a result with `headend/refusal` in `_meta`, our error codes and the objects in their `data`
+//! are the gateway's. So every message of an upstream passes here once, before any other code reads it. Keys of `_meta`
+//! that begin with `headend/` are removed wherever the protocol has a `_meta`, and errors that look like ours become
+//! plain failures with the original inside. A gateway behind this one is a server like any other: its refusal arrives
+//! as its own statement.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,19 +21,19 @@ mod keys;
 pub(crate) use self::keys::REFUSAL;
 use self::keys::{Place, without_ours};
 
-/// The member of `data` that names the server whose error stands beside it.
+/// Member of `data` with the name of the server whose error is beside it.
 const NAMED: &str = "upstream-name";
-/// The member of a refusal that every refusal has and few other things.
+/// The member that every refusal has, and few other objects.
 const EXECUTED: &str = "executed";
-/// The other members of a refusal.
+/// Other members of a refusal.
 const MEMBERS: [&str; 5] = ["reason", "retryable", "retry-after-ms", "approval", "call-id"];
 
-/// What was taken from one message, to be counted.
+/// Counts of removals from one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Keys of `_meta`.
+    /// Removed keys of `_meta`.
     pub(crate) keys: usize,
-    /// Errors that became another one.
+    /// Replaced errors.
     pub(crate) errors: usize,
 }
 
@@ -43,16 +44,16 @@ impl std::ops::AddAssign for Taken {
     }
 }
 
-/// A message of an upstream.
+/// A message from an upstream.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) message: Message,
-    /// The bound that it broke, where its envelope alone is left.
+    /// The broken bound, if only the envelope is left.
     pub(crate) broken: Option<FrameError>,
     pub(crate) taken: Taken,
 }
 
-/// Hears what one upstream says. Clones share what they hear with.
+/// Reads the messages of one upstream. Clones share its name and bounds.
 #[derive(Clone)]
 pub(crate) struct Ear(Arc<Hearing>);
 
@@ -69,13 +70,13 @@ impl std::fmt::Debug for Ear {
 }
 
 impl Ear {
-    /// For an upstream of that name, whose messages have these bounds. Bytes that had to be written anew pass through `keep`, which counts them like those that
-    /// were received.
+    /// A reader for the upstream with that name and these bounds. `keep` counts rewritten bytes against the byte
+    /// budget, like received ones.
     pub(crate) fn new(upstream: &str, bounds: Bounds, keep: impl Fn(Bytes) -> Bytes + Send + Sync + 'static) -> Self {
         Self(Arc::new(Hearing { upstream: Box::from(upstream), bounds, keep: Box::new(keep) }))
     }
 
-    /// Reads a message: the only way in which what an upstream says becomes one.
+    /// Reads a message. No other code turns an upstream's bytes into one.
     ///
     /// # Errors
     /// [`MessageError`].
@@ -99,7 +100,7 @@ impl Ear {
         Ok(Heard { message, broken, taken })
     }
 
-    /// Takes our keys out. What has none costs a search and keeps its bytes.
+    /// Removes our keys. A text without them costs a search and keeps its bytes.
     fn strip(&self, value: &mut RawJson, place: Place, taken: &mut Taken) {
         if !may_have_ours(value.bytes()) {
             return;
@@ -116,9 +117,9 @@ impl Ear {
     }
 }
 
-/// Whether a key of ours can be in this text, in any spelling: as it is, or with an escape for one of its letters.
+/// Whether one of our keys can be in this text, in any spelling: plain, or with an escape for one of its letters.
 fn may_have_ours(text: &[u8]) -> bool {
-    // To prepare a search costs as much as to search most results.
+    // Preparing a search costs as much as searching most results.
     static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("headend"));
     static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
     let is_letter_of_ours = |at: usize| {
@@ -128,10 +129,10 @@ fn may_have_ours(text: &[u8]) -> bool {
     NAME.find(text).is_some() || ESCAPE.find_iter(text).any(is_letter_of_ours)
 }
 
-/// What clients are told instead of an upstream's error object; `None` where it passes as it is.
+/// The error that clients get in place of an upstream's; `None` if it passes unchanged.
 pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> Option<RawJson> {
     let Ok(object) = RawObject::parse(error) else {
-        // No object, or a member twice, of which a client may read the one that is not read here.
+        // Not an object, or with a repeated member, of which a client may read the one that is not checked here.
         return Some(error_object(code::INTERNAL, "The server answered with an error that cannot be read.", None));
     };
     let is_own_code = object.get("code").is_some_and(is_own_code);
@@ -146,17 +147,17 @@ pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> 
 
 #[expect(clippy::cast_precision_loss, reason = "three small constants")]
 fn is_own_code(code: &RawJson) -> bool {
-    // As most clients read it: to them 1001.0 is 1001.
+    // Compared as most clients compare: to them 1001.0 is 1001.
     let is = |own: i64| code.parse::<f64>().is_ok_and(|code| (code - own as f64).abs() < 1.0);
     [code::DENIED, code::LIMITED, code::AWAITING_APPROVAL].into_iter().any(is)
 }
 
-/// Whether `data` of an error has the members of a refusal, or says of another server what the gateway says.
+/// Whether `data` of an error has the members of a refusal, or names another server as the gateway does.
 fn is_own_data(data: &RawJson) -> bool {
     if !data.is_object() {
         return false;
     }
-    // With a member twice, a client may see another one than is seen here.
+    // With a repeated member, a client may read another value than this code.
     let Ok(mut object) = RawObject::parse(data) else { return true };
     let (mut executed, mut others, mut named) = (false, false, false);
     object.retain(|key| {

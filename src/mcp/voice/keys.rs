@@ -1,17 +1,17 @@
-//! Takes the gateway's keys out of every `_meta` that the protocol knows, and leaves every other byte as it is.
+//! Removes the gateway's keys from every `_meta` of the protocol and keeps every other byte.
 //!
-//! One pass over the text without recursion. Only what leads to a `_meta` is entered: what a server or a model is free to fill,
-//! such as `structuredContent`, `arguments` or the `data` of a log message, is stepped over whole.
+//! One pass over the text without recursion. It enters only values that lead to a `_meta`, and steps over free content
+//! such as `structuredContent`, `arguments` or the `data` of a log message.
 
 use std::borrow::Cow;
 
 use crate::wire::raw::RawJson;
 
-/// The key of `_meta` under which the gateway says why it did not do something.
+/// Key of `_meta` for the gateway's reason not to do something.
 pub(crate) const REFUSAL: &str = "headend/refusal";
-/// How the gateway's own keys begin.
+/// Prefix of the gateway's keys.
 const OURS: &[u8] = b"headend/";
-/// The key under which the refusal of a gateway behind this one is passed on.
+/// Key of `_meta` for the refusal of a gateway behind this one.
 const UPSTREAM_REFUSAL: &str = "headend/upstream-refusal";
 
 /// A place in a message that can have a `_meta`, or leads to one.
@@ -19,11 +19,11 @@ const UPSTREAM_REFUSAL: &str = "headend/upstream-refusal";
 pub(super) enum Place {
     /// The result of a request.
     Result,
-    /// `params`, a content block, a definition, a message of a prompt, and whatever else has a `_meta`.
+    /// `params`, a content block, a definition, a message of a prompt, and any other object with a `_meta`.
     Open,
     /// `inputRequests`: requests by key.
     Requests,
-    /// One of them.
+    /// One of these requests.
     Request,
     /// An error object.
     Error,
@@ -32,7 +32,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// What a member leads to. Source: the schemas of all revisions, and that of the tasks extension.
+    /// The place that a member leads to. Source: the schemas of all revisions, and that of the tasks extension.
     pub(super) fn of_member(self, key: &str) -> Option<Self> {
         // Some readers ignore the case of keys.
         let is = |names: &[&str]| names.iter().any(|name| key.eq_ignore_ascii_case(name));
@@ -41,14 +41,14 @@ impl Place {
             // Content of results, messages and tool results; messages of prompts and of sampling; contents of resources.
             Self::Result | Self::Open if is(&["content", "messages", "contents", "resource"]) => Some(Self::Open),
             Self::Result | Self::Open if is(&items) || is(&["task"]) => Some(Self::Open),
-            // Of a task that has ended.
+            // Result of a task that has ended.
             Self::Result | Self::Open if is(&["result"]) => Some(Self::Result),
             Self::Result | Self::Open if is(&["inputRequests"]) => Some(Self::Requests),
             Self::Result | Self::Open if is(&["error"]) => Some(Self::Error),
             Self::Requests => Some(Self::Request),
             Self::Request if is(&["params"]) => Some(Self::Open),
             Self::Error if is(&["data"]) => Some(Self::ErrorData),
-            // The pages that error -32042 wants opened.
+            // Pages that error -32042 asks to open.
             Self::ErrorData if is(&["elicitations"]) => Some(Self::Open),
             Self::Result | Self::Open | Self::Request | Self::Error | Self::ErrorData => None,
         }
@@ -59,8 +59,7 @@ impl Place {
     }
 }
 
-/// The value without our keys, and how many there were. The refusal of a result is not lost: it moves to a key that says whose
-/// word it is.
+/// The value without our keys, and their number. The refusal of a result is kept under a key that names its server.
 pub(super) fn without_ours(value: &RawJson, place: Place, upstream: &str) -> (RawJson, usize) {
     let mut walk = Walk {
         text: value.bytes(),
@@ -81,23 +80,23 @@ pub(super) fn without_ours(value: &RawJson, place: Place, upstream: &str) -> (Ra
     (RawJson::trusted(out), keys)
 }
 
-/// An array or object that was entered.
+/// An array or object that the walk has entered.
 #[derive(Clone, Copy)]
 struct Level {
     place: Place,
     is_object: bool,
 }
 
-/// Steps through valid JSON and copies all of it but what is taken out.
+/// Walks through valid JSON and copies everything but the removed keys.
 struct Walk<'a> {
     text: &'a [u8],
     at: usize,
     open: Vec<Level>,
     upstream: &'a str,
-    /// The refusal has its new place; a second one has none.
+    /// The first refusal was moved to its new key; a second one is removed.
     moved: bool,
     out: Vec<u8>,
-    /// How much of the text is in `out`, or was left out.
+    /// End of the part of the text that was copied or removed.
     copied: usize,
     keys: usize,
 }
@@ -114,7 +113,7 @@ impl<'a> Walk<'a> {
                 Some(b',') => self.at += 1,
                 Some(b'"') if level.is_object => {
                     let key = self.key();
-                    // Half of a surrogate pair is in no key of the protocol.
+                    // Half of a surrogate pair occurs in no key of the protocol.
                     let name = serde_json::from_slice::<Cow<'_, str>>(key).unwrap_or_default();
                     if level.place.has_meta() && name.eq_ignore_ascii_case("_meta") && self.next_byte() == Some(b'{') {
                         self.meta(level.place == Place::Result);
@@ -144,7 +143,7 @@ impl<'a> Walk<'a> {
         self.open.push(level);
     }
 
-    /// Goes through the members of a `_meta`.
+    /// Walks through the members of a `_meta`.
     fn meta(&mut self, of_result: bool) {
         self.at += 1;
         let (mut some_kept, mut last_end) = (false, self.at);
@@ -170,7 +169,7 @@ impl<'a> Walk<'a> {
                 self.replace(end..end, b"}");
                 self.keys += 1;
             } else {
-                // With the comma before it, or as long as there is none, with the one behind it.
+                // Remove the comma before it; before the first kept member, the one after it.
                 let gone = match (some_kept, follows) {
                     (true, _) => last_end..end,
                     (false, true) => start..self.at,
@@ -186,14 +185,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Puts other bytes in the place of some, which lie behind all that were replaced before.
+    /// Replaces bytes, which come after all earlier replacements.
     fn replace(&mut self, gone: std::ops::Range<usize>, with: &[u8]) {
         self.out.extend_from_slice(self.text.get(self.copied..gone.start).unwrap_or_default());
         self.out.extend_from_slice(with);
         self.copied = gone.end;
     }
 
-    /// The byte at hand, behind white space.
+    /// The next byte that is not white space.
     fn next_byte(&mut self) -> Option<u8> {
         while let Some(byte) = self.text.get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
@@ -204,7 +203,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Steps over a key and its colon; the literal, quotes included.
+    /// Steps over a key and its colon; returns the literal with its quotes.
     fn key(&mut self) -> &'a [u8] {
         let start = self.at;
         self.string();
@@ -231,7 +230,7 @@ impl<'a> Walk<'a> {
         self.at = self.text.len();
     }
 
-    /// Steps over a value, whatever it is.
+    /// Steps over any value.
     fn skip(&mut self) {
         let mut depth = 0_usize;
         while let Some(byte) = self.next_byte() {
@@ -266,7 +265,8 @@ fn is_refusal(key: &[u8]) -> bool {
     serde_json::from_slice::<Cow<'_, str>>(key).is_ok_and(|key| key == REFUSAL)
 }
 
-/// Whether a string literal begins with this text once its escapes are read, and whatever follows, half a surrogate pair too.
+/// Whether a string literal, with its escapes read, begins with this text. Any text may follow, half a surrogate pair
+/// too.
 fn begins(literal: &[u8], text: &[u8]) -> bool {
     let mut rest = literal.get(1..).unwrap_or_default();
     text.iter().all(|want| {
