@@ -3,6 +3,11 @@
 //! A sealed value is `sealed:1:<key>:<bytes>`: the format, the id of the key in hexadecimal, and in base64url the nonce and what
 //! AES-256-GCM made of the text. The place (table, column, row) is authenticated with it, so that values cannot be exchanged. A
 //! value of another key or place does not open and counts as absent; a value that was never sealed is read as it is.
+//!
+//! The key comes from `[secrets] key`, else from `secrets.key` in the state directory, which the first of several
+//! processes makes. The first key seals, and all of them open. A store opened for writing seals plain values, as
+//! release 0.1.0 wrote them, and values of an earlier key anew. No decision depends on a sealed value: grants and pins
+//! are digests. Commands without a daemon make no key.
 
 use std::io::{self, Read as _};
 use std::path::Path;
