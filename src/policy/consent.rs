@@ -3,6 +3,31 @@
 //! An *action* is one caller doing one thing with one item as it is defined and launched, under the rule that asks. A *prompt*
 //! is the open question about an action ([`Desk`]); a *grant* is the answer that lets actions pass ([`Grants`]). [`Consented`]
 //! is the proof that a live grant covers an action.
+//!
+//! An action is caller, kind, item, upstream, definition, launch, arguments and the rule's id. Allowing a prompt makes
+//! a grant, whatever the channel, and the call is decided again from the start: the decision finds the grant or asks
+//! anew.
+//!
+//! | prompt | event | then |
+//! |---|---|---|
+//! | none | a call needs an approval | open; refused after a denial of the same action in the last 10 minutes, under an embargo, beside another prompt about the item, or over the caller's number |
+//! | open | the very same action | joined |
+//! | open | allowed, by sufficient evidence | granted |
+//! | open | denied; dismissed; its time is over | denied; dismissed; timed out. The last two count towards the embargo |
+//! | open | definition or launch changed | superseded, which counts towards nothing |
+//!
+//! | grant | event | then |
+//! |---|---|---|
+//! | live | a call claims a once-grant | claimed, so that one of two calls has it |
+//! | claimed | the call is refused, for example by a limit | live |
+//! | claimed | the call goes on | consumed: on disk before the call is sent, by one process of all |
+//! | live | its time is over, or unused for long | expired |
+//! | live | revoked; definition or launch changed; its session is over | gone |
+//!
+//! Grants know a rule by its id and outlive other changes of it, except that evidence which no longer suffices covers
+//! nothing. Session grants are never on disk. Prompts and the memory of denials and dismissals end with the process. A
+//! continuation of a permitted call needs no other approval: it is held against deny rules and pins again
+//! (`decide_again`). A state that is sent a second time is a call of its own.
 
 use std::fmt;
 use std::sync::Arc;
