@@ -1,4 +1,18 @@
 //! Calls that somebody has to agree to: through which channel, and what is answered where there is none.
+//!
+//! | evidence, client | channel |
+//! |---|---|
+//! | L1 suffices, modern, has forms | `input_required` with the key `gw.consent`; the sealed state names the approval |
+//! | L1 suffices, legacy, has forms | `elicitation/create` on the call's own stream; cancelled when another channel answered |
+//! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
+//! | anything else, or no console for the page | refused at once with `awaiting_approval`; the approval stays open |
+//!
+//! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the process. Open
+//! approvals are also rows of the table `prompts`, so the command line and a daemon can answer those of other
+//! processes: the answer is a row, and the process that asked judges it.
+//!
+//! Clients without a session, modern ones over HTTP, share one for each caller: a session grant of theirs lives until
+//! the gateway stops, or a day.
 
 use std::sync::Arc;
 use std::time::Duration;
