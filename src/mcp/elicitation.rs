@@ -4,6 +4,27 @@
 //! A question names its server first and last. What passes for one of ours, asks for a secret or leads to an address that
 //! people should not open is declined: the server is told that the person said no, and the operator why.
 //! Source: MCP 2026-07-28, client/elicitation, "Safe URL handling", "Trust" and "Statefulness".
+//!
+//! Every elicitation passes here, whichever way it takes, on the terms of its call ([`Terms`]):
+//!
+//! | declined | counted as |
+//! |---|---|
+//! | an address that is not `https` with a public host name or one of `elicit-hosts`; on loopback also `http`, where client and server are both on this machine; never a number, user info or a listener of ours | `unsafe_url` |
+//! | a form with `format: password`, or a text field named like a secret in one of six languages, without `elicit-secrets` | `secret_question` |
+//! | a form with the choices or the key of ours, our name, our keys, or choices with hidden characters | `forged_question` |
+//!
+//! Only members that the protocol names reach the client. A form that includes fields from elsewhere (`$ref`, `allOf`),
+//! or has two lists of choices for one field, is malformed. So is a form of more than 64 fields, or with a name or a
+//! value of more than 200 characters: these go back to the server unchanged, so they cannot be cut. A result with more
+//! than 64 questions, or a task with more over its life, is malformed too, and none of them is shown.
+//!
+//! | question of | what declining means |
+//! |---|---|
+//! | a legacy server | its request is answered `decline` |
+//! | a modern server, for a legacy client | its result is answered with `decline` for that key and the person's answers to the others |
+//! | a modern server, for a modern client | the gateway declines every question of that result at once, and the call continues; if the result asks for sampling or roots as well, the call ends with an error |
+//! | a client's own task | the client sees the task without the question, and a `tasks/update` of ours declines it |
+//! | an error -32042 | the client gets -32603 without any of its addresses and words |
 
 use crate::mcp::imitation::imitates;
 use crate::mcp::input::error::InputError;
