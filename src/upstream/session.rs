@@ -1,7 +1,13 @@
-//! Lanes: one process of an upstream, or one session with it, and who may use it.
+//! Sessions with upstreams (*lanes*): one process of an upstream, or one session with it, and the clients that may use
+//! it.
 //!
-//! Every upstream has a main lane. Legacy servers that keep something for their client get a lane for each owner besides; the
-//! main one then only reads lists. The lock guards the table of these lanes, one operation at a time.
+//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's capabilities once. So each
+//! legacy HTTP server gets a lane for each legacy client, and one for each caller of stateless clients, with exactly
+//! that client's capabilities; `instance` does the same for processes. The first call opens a lane. It closes when its
+//! client is gone, or after 15 idle minutes. A process that all clients share is offered forms and sampling if there
+//! can be only one caller, and nothing if there can be several.
+//!
+//! The lock guards the table of these lanes, one operation at a time.
 
 use std::collections::HashMap;
 use std::ops::Deref;
