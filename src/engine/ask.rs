@@ -2,6 +2,9 @@
 //!
 //! A request is tied to a call only where there is no doubt: it came on the call's own stream, or the call is the only one on
 //! its connection. Everything else is refused; nothing is guessed and nothing is sent to several clients.
+//!
+//! A parked call asks nothing while it waits for its client. After a request without a certain call, the calls on that
+//! connection pass one at a time. Servers learn roots only if the operator allows it.
 
 use crate::mcp::input::{Kinds, Roots, decline, roots_result};
 use crate::mcp::method::Method;
