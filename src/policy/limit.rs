@@ -8,6 +8,13 @@
 //! Over a reload a part stays the same part, and so do its buckets, while the limit's id and key stay; a rate, whose buckets
 //! say nothing without their numbers, while rate and burst stay too. So another number of calls a day or at once is in force
 //! at once and refills nothing, and parts that come or go leave the other parts alone.
+//!
+//! A key can name caller, upstream and tool, never a session. The store keeps the buckets over restarts and crashes
+//! (`store::leases`).
+//!
+//! A call is under way from its decision to its answer. A parked call stays under way; so does a call whose task the
+//! gateway polls. A task that a client was given, a server's question that ends its call, and a subscription are not
+//! under way, nor is a request that continues a call.
 
 use std::collections::HashSet;
 use std::fmt;

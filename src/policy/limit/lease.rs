@@ -7,6 +7,9 @@
 //! The disk may be shared by several processes. Whoever extends a bound first reads it: what is there beyond the own last bound
 //! is what others drew, and the own draws come on top. So each process can be ahead by one lease, and all of them together by
 //! no more than one lease each.
+//!
+//! A lease is a sixteenth of the bucket, at most 64 calls: that is the most a crash costs. If the store fails, calls
+//! that need a higher bound are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
