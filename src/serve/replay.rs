@@ -7,6 +7,14 @@
 //! Notices give way when there is no room; questions and the answer do not while somebody reads. Without a reader a recording
 //! that outgrows its bounds is forgotten. The lock of the table is taken before the lock of a recording.
 //!
+//! Streams of legacy HTTP clients have ids from 2025-03-26 on, and a priming event from 2025-11-25 on. Once such a call
+//! is answered by a stream, a task of its own runs it and writes the recording. An id that does not resolve opens the
+//! session's own stream, or gets 409 if that is open. A recording holds 256 events or 1 MiB and is kept for 5 minutes
+//! after its end; a session holds 4 MiB, all sessions 64 MiB or a quarter of `max-buffered`.
+//!
+//! Each hop resumes for itself: event ids of upstreams and clients never mix. Modern streams are not resumed on either
+//! side.
+//!
 //! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery".
 
 use std::collections::VecDeque;
