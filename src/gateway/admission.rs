@@ -1,4 +1,8 @@
 //! Admission: the rate of each caller's requests. Every face asks here before it hands a request to the service.
+//!
+//! Each request of a caller other than our own user takes from `caller-rate`; over HTTP so does each POST, before its
+//! body is read. A batch takes one for each request in it, and is admitted as a whole or not at all. A refusal is 429
+//! over HTTP, and elsewhere an error that says when to try again.
 
 use std::fmt;
 use std::time::Duration;
