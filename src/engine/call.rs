@@ -97,6 +97,14 @@ pub(crate) enum Outcome {
 }
 
 /// Why a call got no answer of its upstream, and whether the upstream may have executed it.
+///
+/// A failure of `tools/call` on which a model could act is a result with `isError` and `_meta["headend/refusal"] = {reason,
+/// executed: "no"|"unknown", retryable, retry-after-ms, call-id}`. A protocol violation of the upstream, and every failure
+/// of another method, is a JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
+/// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, url}`: the open approval, and its
+/// page if there is a console. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
+/// not be kept. An upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are
+/// reserved for the gateway, see [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) reason: Reason,
@@ -116,7 +124,7 @@ pub(crate) struct Approval {
     pub(crate) url: Option<String>,
 }
 
-/// The closed set of reasons for a call that the gateway itself answers. Source: the table of refusals in ARCHITECTURE.md.
+/// The closed set of reasons for a call that the gateway itself answers. See [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "snake_case")]
 pub(crate) enum Reason {
