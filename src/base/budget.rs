@@ -7,6 +7,26 @@
 //!
 //! A reader that holds nothing may wait for room: it blocks no other. Among readers that hold a part of their message
 //! only one may wait, and it gets the room that the others give back, so no two wait for each other.
+//!
+//! `max-buffered` is the limit. `listener::pieces` writes results beside their envelope, so no message is copied. Bytes
+//! written anew for a client (projections, notices, questions) take room like any other.
+//!
+//! | message | takes room | and without room |
+//! |---|---|---|
+//! | body of a client over HTTP | as it arrives | 503, and the connection is closed |
+//! | line of a client on a pipe | as it arrives | waits 10 s, which stops its client; then the line is skipped |
+//! | answer over HTTP with a length | all of it, first | waits 10 s, holding nothing; then the call ends with `busy` |
+//! | answer over HTTP without one, SSE | as it arrives | one at a time waits 10 s, all others end at once with `busy` |
+//! | line of a process, event of HTTP+SSE | as it arrives | waits while others give room back, 1 s without; then the line is skipped and its call ends with `busy` |
+//! | request to an HTTP server | its copy, first | `busy`, not executed |
+//! | progress, log messages | when written | dropped |
+//! | questions, requests to processes | by force | no call is taken while they exceed the limit by a sixteenth |
+//! | recordings, small messages for a client on a pipe | by force | recordings take a quarter at most; progress gives way |
+//!
+//! Room is short when a message waits or three quarters are used; then `listener::press` ends connections whose client
+//! takes less than 64 KiB in 5 s. Not counted, but bounded by their number: messages below 16 KiB (one for each call
+//! and each of its 16 notices), 64 KiB read and 64 KiB written for each client's connection, 128 KiB read ahead for
+//! each connection to an HTTP server, 64 KiB for each process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

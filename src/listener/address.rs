@@ -1,4 +1,8 @@
 //! Network addresses of clients, and the rate of wrong credentials of each where there are many callers.
+//!
+//! Wrong credentials never keep right ones out, since many processes and clients share an address. Too many wrong ones
+//! get 429 in place of 401; guessing 16 characters is hopeless at any rate. A stranger causes one log line a minute,
+//! with a count.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

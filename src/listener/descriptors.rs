@@ -1,4 +1,7 @@
 //! File descriptors: all listeners together stay within the limit of the process.
+//!
+//! At the start headend raises the limit of open files as far as its connection limits need and the system allows. If
+//! that is not enough, it lowers the connection limits and logs so.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

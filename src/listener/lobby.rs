@@ -1,9 +1,19 @@
-//! Connections that have not shown a valid credential yet: counted and bounded apart from all others, on every listener.
+//! Connections without a valid credential so far: every listener counts and bounds them apart from all others.
 //!
-//! A new connection always gets in. Where the lobby is full, the oldest connection without a request in progress gives way, and
-//! if all have one, the oldest. So a stranger who opens connections displaces mostly his own, and a client with a valid credential
-//! needs a place in the lobby only for the moment until its first head is judged: a connection whose request has come is served
-//! before it gives way.
+//! A new connection always gets in. If the lobby is full, the oldest connection without a request in progress gives
+//! way, or the oldest of all if each has one. So a stranger who opens connections displaces mostly his own. A client
+//! with a valid credential needs the lobby only until its first head is judged: a connection whose request has arrived
+//! is served before it gives way. A connection that gives way gets 503 unless another answer is under way.
+//!
+//! With its first valid credential a connection leaves the lobby and takes a slot of its caller; without a free slot it
+//! gets 503 and is closed.
+//!
+//! | listener | valid credential | bounds in the lobby | bounds afterwards |
+//! |---|---|---|---|
+//! | MCP, HTTP+SSE | bearer token (mode "none": any admitted request) | `anonymous-connections`, `connections-per-ip` of one address | `max-connections`, `connections-per-caller` |
+//! | console | the cookie of a session | 64 | 128 |
+//! | metrics | none | 64 | |
+//! | admin socket | the user, whom the kernel names | 64 before the hello, 32 of one user | `connections-per-caller`, our own user without limit |
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;

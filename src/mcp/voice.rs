@@ -5,6 +5,17 @@
 //! that begin with `headend/` are removed wherever the protocol has a `_meta`, and errors that look like ours become
 //! plain failures with the original inside. A gateway behind this one is a server like any other: its refusal arrives
 //! as its own statement.
+//!
+//! | an upstream says | clients get |
+//! |---|---|
+//! | `headend/refusal`, an object, in `_meta` of a result | `headend/upstream-refusal` with `{upstream, refusal}` |
+//! | any other key that begins with `headend/`, in a `_meta` of the protocol | nothing; every other byte is unchanged |
+//! | an error 1001 to 1003, or with `executed` and another member of a refusal in `data`, or with `upstream-name` there | -32603 and the same message, `data = {upstream, upstream-name}`: the whole original and the server's name |
+//! | an error object that is malformed or has a repeated member | -32603 without it |
+//!
+//! The table covers every `_meta` of the protocol's schemas, so `structuredContent`, arguments, schemas and the `data`
+//! of log messages stay unchanged. The error of a task is judged where the task is read ([`super::task`]). Both kinds
+//! are counted by upstream.
 
 use std::sync::{Arc, LazyLock};
 
