@@ -1,15 +1,15 @@
-//! Properties that hold for any bytes at all: one for each door by which others send them.
+//! Properties that hold for any bytes: one for each way by which other programs send them.
 //!
-//! A property takes the bytes, lets the real functions read them and asserts what must be true of the outcome; a panic is a
-//! finding. `tests/fuzz` runs each under `libFuzzer`, and the unit tests run its kept corpus and mutations of that. Compiled for
-//! tests and for fuzzing alone.
+//! A property gives the bytes to the real functions and asserts facts about the outcome; a panic is a finding.
+//! `tests/fuzz` runs each under `libFuzzer`, and the unit tests run its kept corpus and mutations of it. Compiled for
+//! tests and fuzzing only.
 
 #[cfg(test)]
 mod costs;
 #[cfg(test)]
 mod tests;
 
-/// The name of a target, of its folder in `tests/fuzz/corpus` too, and the property.
+/// Name of a target, which is also its folder in `tests/fuzz/corpus`, and the property.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Each property.
@@ -38,7 +38,7 @@ pub const TARGETS: &[Target] = &[
 /// Checks one property.
 ///
 /// # Panics
-/// When the property does not hold, or when there is none of that name.
+/// When the property does not hold, or when no property has that name.
 pub fn run(target: &str, data: &[u8]) {
     let found = TARGETS.iter().find(|(name, _)| *name == target);
     let (_, property) = found.expect("a target of this name");

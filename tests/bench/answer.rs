@@ -1,4 +1,4 @@
-//! Checks answers: by searching for the bytes a terse server sends, and by parsing where that does not settle it.
+//! Checks answers: first by searching for the bytes of a terse server, then by parsing.
 
 use anyhow::{Context, bail, ensure};
 use memchr::memmem;
@@ -13,10 +13,11 @@ pub(crate) struct Page {
     pub(crate) next: Option<String>,
 }
 
-/// Checks that `answer` brings `notices` progress notices for token `id`, in order, then the result of call `id` with `text`.
+/// Checks that `answer` has `notices` progress notices for token `id`, in order, then the result of call `id` with
+/// `text`.
 ///
 /// # Errors
-/// When anything else came.
+/// When any other message came.
 pub(crate) fn check(answer: &Answer<'_>, id: u64, text: &[u8], notices: usize) -> anyhow::Result<()> {
     ensure!(answer.status == 200, "status {}: {}", answer.status, excerpt(answer.body));
     let mut seen = 0;
@@ -35,7 +36,7 @@ pub(crate) fn check(answer: &Answer<'_>, id: u64, text: &[u8], notices: usize) -
 
 /// Reads one page of `tools/list`.
 ///
-/// # Errors
+/// When the answer is not such a page or answers another request.
 /// When the answer is no such page or answers another request.
 pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
     ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));

@@ -34,7 +34,7 @@ pub(crate) struct Memory {
     pub(crate) session_kib: f64,
 }
 
-/// What is not measured by loads.
+/// Figures that are measured without a load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Singles {
     pub(crate) headend: Option<Memory>,
@@ -51,7 +51,7 @@ pub(crate) struct Singles {
 enum Bound {
     AtMost(f64),
     AtLeast(f64),
-    /// Measured to be watched.
+    /// A figure without a budget, for watching.
     None,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn markdown(results: &Results, singles: &Singles) -> String {
     table
 }
 
-/// What a small call costs.
+/// The cost of a small call.
 fn calls(results: &Results) -> Vec<Budget> {
     let mut budgets = Vec::new();
     for row in [CALL_C16, CALL_C64, MODERN_C16] {

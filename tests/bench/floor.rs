@@ -1,4 +1,4 @@
-//! The floor: what a reverse proxy on the same HTTP stack costs when it parses nothing.
+//! The floor: the cost of a reverse proxy on the same HTTP stack that parses nothing.
 
 use std::net::SocketAddr;
 

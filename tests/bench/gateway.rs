@@ -1,4 +1,4 @@
-//! Starts what stands between the load and the upstream: the gateway with a configuration of its own, and nginx.
+//! Starts the programs between the load and the upstream: the gateway with a configuration of its own, and nginx.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::scenario::{Session, Target};
 /// How long a gateway may take until it serves.
 const READY: Duration = Duration::from_secs(20);
 
-/// How much of a gateway's log is shown when it does not start.
+/// Lines of a gateway's log to show when it does not start.
 const LOG_LINES: usize = 15;
 
 /// A gateway that serves.
@@ -29,7 +29,7 @@ pub(crate) struct Gateway {
     pub(crate) ready_after: Duration,
 }
 
-/// What the gateway is configured with.
+/// Configuration of the gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     /// TOML: `url = "..."` or `command = [...]`. The only upstream's items keep their names; of several, `u0__`, `u1__` and
@@ -37,14 +37,14 @@ pub(crate) struct Setup {
     upstreams: Vec<String>,
     /// How many deny rules for other tools to add.
     pub(crate) rules: usize,
-    /// Whether everything needs a consent.
+    /// Whether every call needs an approval.
     pub(crate) asks: bool,
     /// How many tools the list has when it is complete.
     pub(crate) tools: usize,
 }
 
 impl Setup {
-    /// HTTP upstreams at these addresses, each with so many tools.
+    /// HTTP upstreams at these addresses, with this many tools each.
     pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
         let upstreams = addresses.iter().map(|address| format!(r#"url = "http://{address}/mcp""#)).collect();
         Self { upstreams, rules: 0, asks: false, tools: addresses.len() * tools }
@@ -60,7 +60,7 @@ impl Setup {
         Ok(Self { upstreams: vec![command], rules: 0, asks: false, tools })
     }
 
-    /// What precedes the names of each upstream's tools.
+    /// Prefixes of the names of each upstream's tools.
     pub(crate) fn prefixes(&self) -> Vec<String> {
         match self.upstreams.len() {
             1 => Vec::new(),
@@ -80,7 +80,7 @@ impl Setup {
             )?;
         }
         for (number, upstream) in self.upstreams.iter().enumerate() {
-            // The concurrency limit is not what is measured.
+            // The benchmark does not measure the concurrency limit.
             writeln!(config, "[upstreams.u{number}]\n{upstream}\nmax-in-flight = 256")?;
             if self.upstreams.len() == 1 {
                 writeln!(config, "prefix = \"\"")?;
@@ -122,10 +122,10 @@ impl Setup {
     }
 }
 
-/// Has the operator allow a tool until it changes, as one would: a call that is refused, and an approval of it.
+/// Lets the operator allow a tool until it changes: makes a call that is refused, and approves it.
 ///
 /// # Errors
-/// When the call is not asked about, or cannot be approved.
+/// When the call needs no approval, or cannot be approved.
 pub(crate) fn consent(binary: &Path, folder: &Path, tool: &str) -> anyhow::Result<()> {
     let run = |args: &[&str]| {
         let socket = folder.join("headend.sock");
@@ -177,7 +177,7 @@ impl Nginx {
     /// Starts nginx; `None` when it is not installed.
     ///
     /// # Errors
-    /// When it is there and does not accept connections.
+    /// When it is installed and does not accept connections.
     pub(crate) async fn start(upstream: &str) -> anyhow::Result<Option<Self>> {
         if !on_path("nginx") {
             return Ok(None);
@@ -197,7 +197,7 @@ impl Nginx {
     }
 }
 
-/// A plain reverse proxy as one would put before an MCP server: connections are kept, and events pass as they arrive.
+/// A plain reverse proxy, as one would put before an MCP server: it keeps connections and passes events as they arrive.
 fn nginx_config(folder: &Path, port: u16, upstream: &str) -> String {
     let folder = folder.display();
     // Workers of a master that is root would otherwise be a user who cannot enter the folder.

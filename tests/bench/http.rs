@@ -9,10 +9,10 @@ use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How much is asked of the socket when it is not known how much will come.
+/// Bytes to read from the socket when the length of the answer is unknown.
 const READ_BYTES: usize = 16 << 10;
 
-/// One connection and what was read from it.
+/// One connection and the bytes read from it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,

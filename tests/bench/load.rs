@@ -14,7 +14,7 @@ use crate::http::Connection;
 use crate::process::Process;
 use crate::scenario::{Call, Era, Scenario, Session, Target, first_stamp};
 
-/// How long calls are made before any is counted.
+/// Time of calls before the first one counts.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// How long a load may last beyond its measured time: a target that stops answering must not stop the run.
@@ -37,10 +37,10 @@ pub(crate) struct Options {
     /// How long to measure.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// What to call.
+    /// The call to make.
     #[arg(long, default_value = "call")]
     scenario: Scenario,
-    /// What precedes the tools' names; with several, connections take turns.
+    /// Prefixes of the tools' names; with several, connections take turns.
     #[arg(long, value_delimiter = ',', default_value = "")]
     prefix: Vec<String>,
     /// How many tools a list must have.
@@ -58,17 +58,17 @@ pub(crate) struct Plan {
     pub(crate) era: Era,
     pub(crate) scenario: Scenario,
     pub(crate) in_flight: u64,
-    /// How long calls are made before any is counted.
+    /// Time of calls before the first one counts.
     pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
-    /// What precedes the tools' names: connections take turns, nothing precedes when empty.
+    /// Prefixes of the tools' names: connections take turns. Empty: no prefix.
     pub(crate) prefixes: Vec<String>,
     /// How many tools a list must have.
     pub(crate) tools: usize,
     pub(crate) process: Option<Process>,
 }
 
-/// What came out of one load.
+/// Figures of one load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Sample {
     pub(crate) calls: usize,
@@ -100,7 +100,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
 /// Puts one load on its target.
 ///
 /// # Errors
-/// At the first answer that is wrong, when a connection breaks, and when answers fail to come.
+/// At the first wrong answer, when a connection breaks, and when answers do not arrive.
 pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Sample> {
     let limit = plan.warm_up + plan.measured + GRACE;
     timeout(limit, drive(plan)).await.with_context(|| format!("answers still missing after {limit:?}"))?
@@ -148,7 +148,7 @@ struct Window {
     end: Instant,
 }
 
-/// One connection and what it asks.
+/// One connection and its requests.
 #[derive(Debug)]
 struct Caller {
     connection: Connection,

@@ -1,4 +1,4 @@
-//! Child processes, and what the kernel says of them.
+//! Child processes, and the kernel's figures about them.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -31,7 +31,7 @@ impl Server {
         Ok(Self { child: child.with_context(|| format!("start {}", command.get_program().display()))? })
     }
 
-    /// Starts a subcommand of this program that says on which addresses it listens, and returns these.
+    /// Starts a subcommand of this program that prints its addresses, and returns these.
     ///
     /// # Errors
     /// When it ends before it has named `count` addresses.
@@ -68,7 +68,7 @@ impl Drop for Server {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
             && self.ended().is_none()
         {
-            // A process that is already gone needs no signal.
+            // A process that has ended needs no signal.
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + STOP;

@@ -1,4 +1,4 @@
-//! The whole table: every target in turn, round by round, so that ratios compare what the machine did within seconds.
+//! The whole table: every target in turn, round by round, so that ratios compare samples taken within seconds.
 
 mod fleet;
 mod quiet;
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// How often each target is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only what has one of these in its name; `memory`, `start` and `decide` name what no load measures.
+    /// Only rows with one of these in their names; `memory`, `start` and `decide` name the figures without a load.
     #[arg(long, value_delimiter = ';')]
     only: Vec<String>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
-        // Ending through here, and not by the signal, ends the children too.
+        // Ending here, and not by the signal, ends the children too.
         tokio::select! {
             done = Box::pin(run(options)) => done,
             _ = terminate.recv() => anyhow::bail!("terminated"),

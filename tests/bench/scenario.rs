@@ -1,4 +1,4 @@
-//! What is asked of a target, and what must come back.
+//! The requests to a target, and the expected answers.
 
 use std::fmt;
 use std::path::Path;
@@ -25,7 +25,7 @@ const NOTICES: usize = 10;
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
-/// What one call does.
+/// The kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scenario {
@@ -43,7 +43,7 @@ pub(crate) enum Scenario {
     Progress,
 }
 
-/// Which kind of client the load generator is.
+/// The kind of client that the load generator plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Era {
@@ -94,7 +94,7 @@ impl Session {
     /// Opens a session in the way of `era` over `connection`.
     ///
     /// # Errors
-    /// When the target refuses `initialize` or what follows it.
+    /// When the target refuses `initialize` or a request after it.
     pub(crate) async fn open(target: Target, era: Era, connection: &mut Connection) -> anyhow::Result<Self> {
         let mut session = Self { target, era, id: None };
         if era == Era::Modern {
@@ -264,7 +264,8 @@ fn write_at(bytes: &mut [u8], at: usize, digits: &[u8]) {
     }
 }
 
-/// What the tool `length` says of a text that begins with a stamp, so that a long argument is checked but not returned.
+/// The answer of the tool `length` to a text that begins with a stamp, so that a long argument is checked but not
+/// returned.
 #[derive(Debug)]
 pub(crate) struct TextSummary<'t> {
     stamp: &'t [u8],

@@ -11,10 +11,10 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// What precedes the address on stdout, one line for each listener, once connections are accepted.
+/// Precedes the address on stdout, one line for each listener, once it accepts connections.
 pub(crate) const LISTENING: &str = "listening on ";
 
-/// Binds every address and says so on stdout; port 0 takes a free one.
+/// Binds every address and prints it on stdout; port 0 takes a free one.
 ///
 /// # Errors
 /// When an address cannot be bound.
@@ -47,7 +47,7 @@ where
         let service = service.clone();
         tokio::spawn(async move {
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // A connection that breaks is reported by whoever waits for an answer on it.
+            // The client that waits for an answer on a broken connection reports it.
             drop(connection.await);
         });
     }

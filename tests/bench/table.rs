@@ -1,4 +1,4 @@
-//! Collected samples, medians over rounds, and Markdown.
+//! Collects samples, and renders medians over rounds as Markdown.
 
 use std::fmt::Write;
 use std::fs;
@@ -60,7 +60,7 @@ impl Results {
         median(self.rounds(row, target)?.iter().filter_map(figure).collect())
     }
 
-    /// The median over the rounds of what `combine` makes of two targets' figures in the same round.
+    /// The median over the rounds of `combine`, applied to two targets' figures of the same round.
     pub(crate) fn paired(
         &self,
         row: &str,

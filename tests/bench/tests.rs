@@ -1,4 +1,4 @@
-//! The checks must fail when they should, and the rig must pass through its own floor.
+//! Wrong answers must fail the checks, and the rig must pass through its own floor.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ async fn answers_are_read_however_they_are_cut() {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 for piece in sent.as_bytes().chunks(cut) {
-                    // The reader may have given up, which is what some rows want.
+                    // The reader may have given up, as some rows expect.
                     drop(stream.write_all(piece).await);
                     tokio::task::yield_now().await;
                 }

@@ -1,6 +1,6 @@
-//! A very fast MCP server, so that what is measured is what stands in front of it.
+//! A very fast MCP server, so that the measurement shows the program in front of it.
 //!
-//! One thread: the load generator takes another, and everything else is the gateway's.
+//! One thread: the load generator takes another, and the rest is for the gateway.
 
 mod script;
 
@@ -117,7 +117,7 @@ impl Server {
         Self { script: Script::new(tools, eras), answers, sessions: AtomicU64::new(0) }
     }
 
-    /// Answers one request. Sessions are handed out and not checked: that is the business of the end-to-end tests.
+    /// Answers one request. Sessions are handed out and not checked; the end-to-end tests check them.
     async fn handle(&self, request: Request<Incoming>) -> Result<Response<Pieces>, hyper::Error> {
         let method = request.method().clone();
         if method == Method::GET {

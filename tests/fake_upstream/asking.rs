@@ -1,4 +1,4 @@
-//! Tools that ask their client something in the middle of a call, as legacy servers do, and what comes back.
+//! Tools that ask their client in the middle of a call, as legacy servers do, and report the answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use crate::server::{Failure, Reply, Request, Server, notification};
 pub(crate) struct Asking {
     /// By session and id.
     open: Mutex<HashMap<String, oneshot::Sender<Value>>>,
-    /// How many calls have come to a meeting.
+    /// Number of calls that reached a meeting.
     met: Mutex<HashMap<String, u64>>,
     arrived: Notify,
-    /// What was opened at a gate.
+    /// Names of opened gates.
     passed: Mutex<HashSet<String>>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn definitions() -> Vec<Value> {
 }
 
 impl Asking {
-    /// A message of the client without a method: the answer to a question of ours.
+    /// A message of the client without a method: the answer to one of our questions.
     pub(crate) fn answered(&self, session: &str, message: &Value) {
         let key = format!("{session} {}", message["id"]);
         if let Some(waiting) = self.open.lock().unwrap().remove(&key) {
@@ -39,7 +39,7 @@ impl Asking {
         }
     }
 
-    /// Waits until `count` calls have come to the meeting of that name. More may come later.
+    /// Waits until `count` calls have reached the meeting of that name. More may come later.
     async fn meet(&self, name: &str, count: u64) {
         *self.met.lock().unwrap().entry(name.to_owned()).or_default() += 1;
         self.arrived.notify_waiters();
@@ -57,7 +57,7 @@ fn text(text: &str) -> Result<Reply, Failure> {
     Ok(Reply::of(json!({"content": [{"type": "text", "text": text}]})))
 }
 
-/// Runs one of the tools; `None` when it is none of them.
+/// Runs one of these tools; `None` for any other.
 pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Result<Reply, Failure>> {
     let arguments = &request.params["arguments"];
     Some(match request.params["name"].as_str()? {
@@ -68,11 +68,11 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Resu
     })
 }
 
-/// `rounds`: lists of questions `{method, params}`, asked together, one list after the other; `tag`: the beginning of their
-/// ids; `via`: `call` (the call's own stream) or `session`; `meet` and `of`: waits for so many calls before it asks; `open`:
-/// does not answer before `open` itself is met by another call; `withdraw`: takes all other questions of a round back when
-/// one is answered; `hasty`: answers while its questions are open; `done`: ids of pages that it says at the end need their
-/// client no more.
+/// `rounds`: lists of questions `{method, params}`, each list asked at once, one list after the other; `tag`: the start
+/// of their ids; `via`: `call` (the call's own stream) or `session`; `meet` and `of`: wait for so many calls before
+/// asking; `open`: answer only after another call has met `open`; `withdraw`: withdraw all other questions of a round
+/// when one is answered; `hasty`: answer while questions are open; `done`: ids of pages that the tool reports as done
+/// at the end.
 async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> Result<Reply, Failure> {
     if let Some(name) = arguments["meet"].as_str() {
         server.asking.meet(name, arguments["of"].as_u64().unwrap_or(2)).await;
@@ -112,7 +112,7 @@ async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> 
     text(&json!(answers).to_string())
 }
 
-/// Asks the client of that request; `arguments` may say on which stream.
+/// Asks the client of that request; `arguments` may name the stream.
 pub(crate) fn ask(
     server: &Arc<Server>,
     request: &Request,
@@ -130,11 +130,11 @@ pub(crate) fn ask(
     answer
 }
 
-/// Says something on the stream that the arguments want.
+/// Sends a message on the stream that the arguments name.
 fn say(request: &Request, arguments: &Value, message: &str) {
     let aside: Option<&mpsc::UnboundedSender<String>> = request.aside.as_ref();
     let way = if arguments["via"] == "session" { aside } else { Some(&request.notices) };
-    // Without a stream it is lost, as with real servers.
+    // Without a stream the message is lost, as with real servers.
     way.into_iter().for_each(|way| drop(way.send(message.to_owned())));
 }
 

@@ -13,7 +13,7 @@ use crate::server::Server;
 pub(crate) enum Behaviour {
     NeverAnswer,
     ExitAtStart,
-    /// Lines that are no JSON, all the time.
+    /// Lines that are not JSON, all the time.
     Garbage,
     /// Log notifications as fast as they are read.
     Flood,
@@ -38,10 +38,10 @@ pub(crate) enum Behaviour {
     HttpCut,
     /// Answers a POST over HTTP+SSE when the request in it is handled.
     HoldPosts,
-    /// Ends the stream of a call before it says anything; what it has to say is got by resuming, two events at a time and so
-    /// many milliseconds later.
+    /// Ends the stream of a call before its first message. A client gets the messages by resuming, two events at a time
+    /// and so many milliseconds later.
     Polled(u64),
-    /// Knows no event that a client wants to go on from.
+    /// Knows no event id that a client resumes from.
     ForgetEvents,
     /// Answers calls over HTTP on the session's own stream.
     Aside,
@@ -97,7 +97,7 @@ impl Behaviour {
     }
 }
 
-/// What happens before anything is read.
+/// Actions before the first read.
 pub(crate) async fn at_start(server: &Arc<Server>) {
     if server.does(Behaviour::ExitAtStart) {
         std::process::exit(3);
@@ -130,7 +130,7 @@ pub(crate) async fn at_start(server: &Arc<Server>) {
     }
 }
 
-/// What happens once the handshake is done.
+/// Actions after the handshake.
 pub(crate) fn after_handshake(server: &Arc<Server>) {
     if server.does(Behaviour::Flood) {
         // A thread of its own, which the pipe alone slows down.

@@ -1,19 +1,19 @@
-//! Answers that were right before they were damaged: `--damage SEED`, for stdio.
+//! Damages correct answers: `--damage SEED`, for stdio.
 
 use fastrand::Rng;
 
 #[path = "../fuzz/mutation.rs"]
 mod mutation;
 
-/// Lines that are kept to be said again.
+/// Number of lines to keep for repetition.
 const KEPT: usize = 16;
 
-/// What becomes of the lines of one process.
+/// Damage to the lines of one process.
 #[derive(Debug)]
 pub(crate) struct Damage {
     rng: Rng,
     said: Vec<Vec<u8>>,
-    /// Lines that pass before anything is damaged: some processes come through their handshake.
+    /// Lines that pass undamaged at first: some processes complete their handshake.
     pass: usize,
     late: Option<Vec<u8>>,
 }
@@ -25,7 +25,7 @@ impl Damage {
         Self { rng, said: Vec::new(), pass, late: None }
     }
 
-    /// What is written in place of a line, its end included.
+    /// The bytes to write in place of a line, its end included.
     pub(crate) fn of(&mut self, line: &str) -> Vec<u8> {
         let whole = [line.as_bytes(), b"\n"].concat();
         self.said.push(whole.clone());
@@ -43,7 +43,7 @@ impl Damage {
             5..8 => [mutation::mutate(rng, line.as_bytes(), other), b"\n".to_vec()].concat(),
             // Without its end.
             8 => mutation::mutate(rng, &whole, other),
-            // Twice, and what was said before once more.
+            // Twice, with an earlier line again.
             9 => [whole.clone(), whole, other.clone()].concat(),
             // Another request's answer.
             10 => [other.clone(), whole].concat(),

@@ -54,7 +54,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// A header's value, out of its Base64 clothes.
+/// A header's value, with its Base64 decoded.
 fn decoded(headers: &HeaderMap, name: &str) -> Option<String> {
     let value = text(headers, name)?;
     let inner = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
@@ -119,7 +119,7 @@ impl Web {
         id
     }
 
-    /// What the transport asks of a request before it is served.
+    /// Checks of the transport before a request is served.
     fn admit(&self, headers: &HeaderMap, request: &Request) -> Result<(), Response> {
         let version = text(headers, "mcp-protocol-version");
         if request.is_modern() || version.as_deref() == Some(MODERN) {
@@ -176,7 +176,7 @@ impl Web {
             let answer = server.answer(&request).await;
             gone.disarm();
             drop(request);
-            // Notices have no place in one JSON body.
+            // One JSON body has no room for notices.
             outbox.close();
             return match answer {
                 Some(answer) => {
@@ -192,7 +192,7 @@ impl Web {
         let server = Arc::clone(&self.server);
         let gone = Gone::new(&self.server, &request);
         let answered = stream::once(async move {
-            // Behind what was said before it.
+            // After the request's notices.
             server.answer(&request).await.into_iter().for_each(|answer| drop(request.notices.send(answer)));
             drop(request);
             gone.disarm();
@@ -210,7 +210,7 @@ impl Web {
     }
 }
 
-/// Cancels a request whose client hangs up, and writes that down.
+/// Cancels a request whose client hangs up, and logs that.
 struct Gone {
     server: Arc<Server>,
     session: String,

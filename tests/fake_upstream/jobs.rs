@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::asking::ask;
 use crate::server::{Failure, Reply, Request, Server};
 
-/// The tasks that there are.
+/// The tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs(Mutex<HashMap<String, Job>>);
 
 #[derive(Debug)]
 struct Job {
-    /// How often it is still asked after before it ends.
+    /// Polls that are left before it ends.
     polls: u64,
     arguments: Value,
     cancelled: bool,
@@ -35,13 +35,13 @@ impl Job {
     }
 }
 
-/// The tool, whose task ends as `end` says after it was asked after `polls` times.
+/// The tool. Its task ends as `end` says after `polls` polls.
 pub(crate) fn definition() -> Value {
     json!({"name": "job", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}})
 }
 
 impl Jobs {
-    /// Begins one.
+    /// Starts a task.
     pub(crate) fn call(&self, params: &Value) -> Result<Reply, Failure> {
         if params["task"]["ttl"].as_u64().is_none() {
             return Err(Failure::new(-32601, "This tool is a task"));
@@ -55,8 +55,8 @@ impl Jobs {
         Ok(Reply::of(json!({"task": task})))
     }
 
-    /// Asks the client before the result, where the task ends so, with `params` where the arguments have them; the answer is
-    /// kept for the result.
+    /// If the task ends with a question, asks the client before the result, with `params` if the arguments have them;
+    /// the result contains the answer.
     pub(crate) async fn question(&self, server: &Arc<Server>, request: &Request) {
         let id = request.params["taskId"].as_str().unwrap_or_default();
         let asks = |job: &Job| job.arguments["end"] == "ask";

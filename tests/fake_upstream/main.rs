@@ -42,7 +42,7 @@ struct Args {
     listen: SocketAddr,
     #[arg(long, default_value = "both")]
     era: Eras,
-    /// The revision that `initialize` is answered with instead of the one asked for.
+    /// The revision in the answer to `initialize`, in place of the requested one.
     #[arg(long)]
     revision: Option<String>,
     #[arg(long, default_value = "fx")]
@@ -53,22 +53,22 @@ struct Args {
     /// Items on one page of a list.
     #[arg(long)]
     page_size: Option<usize>,
-    /// Where to write every message down.
+    /// File for a log of every message.
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Requests whose answers are written word for word, over HTTP the last line alone unless `--answers sse`.
+    /// Script of verbatim answers to requests; over HTTP the last line alone unless `--answers sse`.
     #[arg(long)]
     script: Option<PathBuf>,
-    /// A file of members that definitions have instead of their own, by name or URI; read at each list.
+    /// File of members that replace those of definitions, by name or URI; read at each list.
     #[arg(long)]
     patch: Option<PathBuf>,
     /// How POSTs are answered.
     #[arg(long, default_value = "json")]
     answers: Answers,
-    /// What the endpoint event of HTTP+SSE names instead of the true endpoint.
+    /// Endpoint that the endpoint event of HTTP+SSE names in place of the true one.
     #[arg(long)]
     endpoint: Option<String>,
-    /// Damages what it says, always in the same way for the same seed; stdio only.
+    /// Damages its answers, always in the same way for the same seed; stdio only.
     #[arg(long)]
     damage: Option<u64>,
     #[arg(long = "behaviour", value_parser = Behaviour::parse)]

@@ -1,4 +1,4 @@
-//! Calls whose streams end at once: what is said of them is kept and got by resuming.
+//! Calls whose streams end at once: clients get the messages by resuming.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,10 +14,10 @@ use crate::server::{Request, Server};
 /// Events on one stream before it ends again.
 const AT_ONCE: usize = 2;
 
-/// What was said of a call, and whether that is all.
+/// Messages of a call, and whether they are complete.
 type Said = (Vec<String>, bool);
 
-/// What was said of each call.
+/// The messages of each call.
 #[derive(Debug, Default)]
 pub(crate) struct Polled {
     said: Mutex<HashMap<String, watch::Receiver<Said>>>,
@@ -56,7 +56,7 @@ impl Polled {
         response(stream::iter([format!("id: {name}-0\nretry: {retry}\ndata: \n\n")]))
     }
 
-    /// Goes on after an event.
+    /// Continues after an event.
     pub(crate) fn resume(&self, last: &str) -> Option<Response> {
         let (name, number) = last.rsplit_once('-')?;
         let number: usize = number.parse().ok()?;

@@ -1,8 +1,8 @@
-//! Answers word for word: what a script holds for a request replaces the server's own answer.
+//! Verbatim answers: a script's text for a request replaces the server's own answer.
 //!
-//! A script is a JSON object from `<method>` or `<method>/<name>` to the lines that are written: a string, or
-//! `{"head", "unit", "count", "tail"}` for a long one, or `{"storm", "count"}` for one that is repeated, ten a millisecond.
-//! `${ID}` is the request's id, `${N}` the number of such requests so far.
+//! A script is a JSON object from `<method>` or `<method>/<name>` to lines: a string, `{"head", "unit", "count",
+//! "tail"}` for a long one, or `{"storm", "count"}` for one that is repeated, ten a millisecond. `${ID}` is the
+//! request's id, `${N}` the number of such requests so far.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::server::Request;
 
-/// What is said for which request.
+/// Lines for each request.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     lines: HashMap<String, Vec<Value>>,
@@ -27,7 +27,7 @@ impl Script {
         Self { lines, asked: Mutex::default() }
     }
 
-    /// Answers a request; `false` when the server is to do that by itself.
+    /// Answers a request; `false` when the script has no answer for it.
     pub(crate) fn answers(&self, request: &Request, out: &mpsc::UnboundedSender<String>) -> bool {
         let named = format!("{}/{}", request.method, request.params["name"].as_str().unwrap_or_default());
         let keys = [named, request.method.clone()];

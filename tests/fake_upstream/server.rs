@@ -54,7 +54,7 @@ impl Failure {
     }
 }
 
-/// One request and the way back.
+/// One request and its way back.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) id: Value,
@@ -89,7 +89,7 @@ pub(crate) fn notification(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
 }
 
-/// What a subscription asked for and where it is told.
+/// A subscription's wishes and its stream.
 #[derive(Debug, Clone)]
 struct Listener {
     id: Value,
@@ -146,7 +146,7 @@ impl Server {
         self.args.behaviours.contains(&behaviour)
     }
 
-    /// Writes a line down.
+    /// Logs a line.
     pub(crate) fn note(&self, line: &str) {
         if let Some(log) = &self.log {
             // One write, so that lines of several processes never mix.
@@ -165,7 +165,7 @@ impl Server {
         }
     }
 
-    /// Adds a tool and tells everybody.
+    /// Adds a tool and announces the change.
     pub(crate) fn grow(&self) {
         self.grown.fetch_add(1, Ordering::SeqCst);
         let method = "notifications/tools/list_changed";
@@ -184,7 +184,7 @@ impl Server {
     /// Ends a running request, if it still runs.
     pub(crate) fn cancel(&self, session: &str, id: &Value) {
         if let Some(stop) = self.running.lock().unwrap().remove(&format!("{session} {id}")) {
-            // It may just have ended by itself.
+            // The request may just have ended.
             let _ended = stop.send(());
         }
     }
@@ -360,13 +360,13 @@ impl Server {
         tools
     }
 
-    /// What the patch file says at this moment.
+    /// The patch file's current content.
     fn patches(&self) -> Value {
         let text = self.args.patch.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
     }
 
-    /// The definitions as the patch file has them.
+    /// The definitions with the patch file's members.
     fn patched(&self, items: &[Value]) -> Vec<Value> {
         let patches = self.patches();
         let mut items = items.to_vec();
@@ -410,7 +410,7 @@ fn capabilities() -> Value {
     json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}})
 }
 
-/// Adds what the modern era wants on results.
+/// Adds the members that the modern era requires on results.
 fn dress(method: &str, result: &mut Value) {
     result["resultType"] = json!("complete");
     if method.ends_with("/list") || matches!(method, "server/discover" | "resources/read") {

@@ -66,13 +66,13 @@ pub(crate) async fn serve(server: Arc<Server>) {
     if server.does(Behaviour::IgnoreEof) {
         std::future::pending::<()>().await;
     }
-    // Calls that still run have nobody to answer to.
+    // Nobody reads the answers of calls that still run.
     running.abort_all();
     server.set_stdout(mpsc::unbounded_channel().0);
     drop(out);
     while running.join_next().await.is_some() {}
     drop(server);
-    // Listeners may hold the channel open; what was written is written.
+    // Listeners may hold the channel open; the written lines suffice.
     drop(tokio::time::timeout(std::time::Duration::from_millis(200), writer).await);
     std::process::exit(0);
 }

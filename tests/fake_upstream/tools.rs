@@ -1,4 +1,4 @@
-//! What the server offers, and what its tools do.
+//! The server's items, and the actions of its tools.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,10 +1,10 @@
-//! Seeded damage: the same seed does the same to the same bytes.
+//! Seeded damage: the same seed damages the same bytes in the same way.
 //!
 //! Shared by the properties of `src/fuzz`, which replay their corpus with it, and by the mutating peers of `tests/it/fuzz`.
 
 use fastrand::Rng;
 
-/// What tends to break readers of JSON, headers and streams.
+/// Texts that tend to break readers of JSON, headers and streams.
 const WORDS: &[&[u8]] = &[
     b"{",
     b"}",
@@ -88,7 +88,7 @@ pub(crate) fn mutate(rng: &mut Rng, data: &[u8], other: &[u8]) -> Vec<u8> {
                 out.splice(at..end, other.get(from..to).unwrap_or_default().iter().copied());
             }
             _ => {
-                // A value inside some more of them.
+                // Nests a value in some more of them.
                 let depth = rng.usize(1..24);
                 out.splice(at..at, b"[".repeat(depth));
                 let end = rng.usize(at + depth..=out.len());

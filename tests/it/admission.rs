@@ -1,4 +1,4 @@
-//! The rate of a caller's requests, and what a batch counts for, on every face.
+//! The rate of a caller's requests, and the cost of a batch, on every face.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,12 +15,12 @@ use crate::process::{eventually, said};
 use crate::sse::OldClient;
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
-/// A user who is not the daemon's.
+/// A user other than the daemon's.
 const OTHER: u32 = 65534;
 /// The only revision with batches.
 const BATCHES: &str = "2025-03-26";
 
-/// A gateway whose callers have ten requests, and no more of them within a test.
+/// A gateway whose callers have ten requests for the whole test.
 fn setup() -> Setup {
     Setup::new()
         .env("SECOND_TOKEN", TOKEN)
@@ -51,7 +51,7 @@ fn each_request_of_a_batch_counts_over_http() {
         "{}",
         refused.raw
     );
-    // The refused POST was one.
+    // The refused POST counted as one.
     assert_eq!(post(3).status, 200);
     assert_eq!(client.request("ping", json!({})).status, 429);
     assert_eq!(
@@ -86,7 +86,7 @@ impl Socket {
         Self::greet(UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap(), want)
     }
 
-    /// As another user, which one thread becomes for this.
+    /// As another user, whose identity one thread takes for this.
     fn other(gateway: &Gateway, want: &str) -> (Value, Self) {
         let path = gateway.world.path("run/headend.sock");
         let connect = || {
@@ -131,7 +131,7 @@ fn is_over_rate(answer: &Value) -> bool {
     answer["error"]["message"].as_str().is_some_and(|text| text.starts_with("too many requests; try again in "))
 }
 
-/// A daemon whose admin socket another user may use; nothing where no test can be another user.
+/// A daemon whose admin socket another user may use; `None` if this test cannot be another user.
 fn shared(setup: Setup) -> Option<Gateway> {
     if !rustix::process::getuid().is_root() {
         eprintln!("left out: the socket for other users: only root can become another user");
@@ -158,7 +158,7 @@ fn other_users_of_the_admin_socket_have_the_rate_of_a_caller() {
         let refused = socket.ask(method, json!({}));
         assert!(is_over_rate(&refused), "{method}: {refused}");
     }
-    // Nobody waits for its answer, so it is neither counted nor refused.
+    // A notification needs no answer, so it is neither counted nor refused.
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     assert!(is_over_rate(&client.ask("ping", json!({}))), "the connection goes on");
     let (_, mut local) = Socket::local(&gateway, "mcp");

@@ -1,4 +1,4 @@
-//! Consents without a daemon, and state directories that cannot be used.
+//! Approvals and grants without a daemon, and unusable state directories.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
 
-/// A gateway within `headend stdio` that asks about everything.
+/// A gateway within `headend stdio` whose every call needs an approval.
 fn alone() -> (World, Mcp) {
     let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     let (world, config) = setup.fake("fx", &Fake::stdio("legacy")).write();
@@ -28,7 +28,7 @@ fn list(world: &World, what: &str) -> Vec<Value> {
     listed[what].as_array().cloned().unwrap()
 }
 
-/// The open questions, once there are any: a process writes down for others what it asks, a moment after it was asked.
+/// The open approvals, once there are any: a process writes them down for others a moment after it asked.
 fn open(world: &World) -> Vec<Value> {
     eventually("a question is listed", || !list(world, "approvals").is_empty());
     list(world, "approvals")
@@ -73,7 +73,7 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let by = format!("uid:{}", rustix::process::getuid().as_raw());
     assert!(recorded.iter().any(|line| line["grant"] == grants[0]["id"] && line["by"] == by), "{recorded:?}");
     assert!(world.run(&["audit", "verify"]).status.success());
-    // A call that was decided before and not sent yet is refused without a question.
+    // A call that was decided before and not sent yet is refused without an approval.
     eventually("it is asked again", || client.call("fx__echo", arguments.clone()).text().contains("Approve it with"));
     let open = open(&world);
     let denied = world.run(&["approvals", "deny", open[0]["id"].as_str().unwrap(), "--json"]);

@@ -1,5 +1,5 @@
-//! Legacy servers that ask their client something in the middle of a call: what the real binary makes of that, on each way on
-//! which such a server can ask.
+//! Legacy servers that ask their client in the middle of a call: the real binary's behaviour, for each stream on which
+//! such a server can ask.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ impl Way {
         fake.behaving("asks")
     }
 
-    /// The arguments of a call that asks these questions, one list after the other.
+    /// Arguments of a call that asks these questions, one list after the other.
     fn asks(self, tag: &str, rounds: Value) -> Value {
         let via = if self == Self::Session { "session" } else { "call" };
         json!({"tag": tag, "via": via, "rounds": rounds})
@@ -95,12 +95,12 @@ impl Stage {
         Mcp::http_at(self.gateway.address, Some(TOKEN.to_owned()), era, "/mcp", capabilities)
     }
 
-    /// The messages that the server got with all of these texts in them.
+    /// The messages to the server that contain all of these texts.
     fn got(&self, needles: &[&str]) -> Vec<Value> {
         self.log.lines_with(needles).iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// What the server was told that its clients can do, in the order of their sessions.
+    /// The client capabilities that the server learnt, in the order of its sessions.
     fn declared(&self) -> Vec<Value> {
         let greetings = self.got(&["\"method\":\"initialize\""]);
         greetings.iter().map(|message| message["params"]["capabilities"].clone()).collect()
@@ -148,7 +148,7 @@ fn has_roots() -> Value {
     json!({"roots": [{"uri": "file:///work", "name": "work"}]})
 }
 
-/// What a well-behaved client answers.
+/// The answer of a well-behaved client.
 fn usual(question: &Value) -> Value {
     match question["method"].as_str().unwrap() {
         "elicitation/create" => accept("me"),
@@ -170,7 +170,7 @@ fn question(call: &mut Open) -> Value {
     message
 }
 
-/// Plays a legacy client until its call is answered: what it was asked, and the answer.
+/// Plays a legacy client until its call is answered: its questions, and the answer.
 fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value) -> (Vec<Value>, Value) {
     let mut asked = Vec::new();
     loop {
@@ -183,7 +183,7 @@ fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value)
     }
 }
 
-/// What the tool says that it was answered: `[{id, result, error}]`.
+/// The answers that the tool reports: `[{id, result, error}]`.
 fn answered(response: &Value) -> Vec<Value> {
     let text = response["result"]["content"][0]["text"].as_str();
     serde_json::from_str(text.unwrap_or_else(|| panic!("no text in {response}"))).unwrap()
@@ -196,7 +196,7 @@ fn asked(answer: &Answer) -> (serde_json::Map<String, Value>, Value) {
     (requests, answer.result()["requestState"].clone())
 }
 
-/// The parameters with which a modern client goes on with a call of the tool that asks.
+/// The parameters with which a modern client continues a call of the tool that asks.
 fn going_on(arguments: &Value, responses: Value, state: &Value) -> Value {
     json!({"name": "fx__inquire", "arguments": arguments, "inputResponses": responses, "requestState": state})
 }
@@ -298,7 +298,7 @@ fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
         let mut client = stage.client(Era::LEGACY, everything());
         let mut arguments = way.asks("t", json!([[form("This?"), form("Or this?")]]));
         arguments["withdraw"] = json!(true);
-        // It stays until somebody opens the door, so that its answer cannot overtake the withdrawal.
+        // The call stays until another call opens the gate, so that its answer cannot overtake the withdrawal.
         arguments["open"] = json!("door");
         let mut call = inquire(&mut client, &arguments);
         let (first, second) = (question(&mut call), question(&mut call));
@@ -370,7 +370,7 @@ fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
         let mut client = stage.client(Era::Legacy("2024-11-05"), everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[form("First?")], [form("Second?")]])));
         let first = question(&mut call);
-        // The stream breaks, which is no cancellation.
+        // The stream breaks, which is not a cancellation.
         drop(call);
         eventually("the gateway knows", || {
             stage.gateway.scrape().contains("headend_client_connections{transport=\"http\"} 1\n")

@@ -1,4 +1,5 @@
-//! The audit log: every decision is in it, nothing in it can be changed unnoticed, and what it cannot take does not happen.
+//! The audit log: every decision is in it, no change of it goes unnoticed, and an action that it cannot take does not
+//! happen.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use crate::process::{Lines, end, eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log};
 
-/// The names of the segments and what stands in them.
+/// Names and contents of the segments.
 type Files = Vec<(String, Vec<u8>)>;
 
 #[test]
@@ -161,7 +162,7 @@ fn calls_are_refused_while_the_log_is_full_and_work_again_without_a_restart() {
     let mut call = |text: &str| client.call("fx__echo", json!({"text": text})).is_error();
     assert!(!call("before"));
     eventually("it is written", || decisions(&gateway.world) == 1);
-    // Room for less than a record: what is written is cut off again.
+    // Room for less than a record: a partial record is cut off again.
     let length = files(&gateway.world)[0].1.len() as u64;
     limit(&gateway, Some(length + 100));
     eventually("calls are refused", || call("first"));
@@ -276,7 +277,7 @@ fn tail_shows_the_last_records_follows_and_chooses_callers() {
     command.args(["audit", "tail", "-f", "-n", "0", "--caller", "local"]).arg("--config").arg(&gateway.config);
     let mut follower = Follower(command.stdout(Stdio::piped()).spawn().unwrap());
     let lines = Lines::of(follower.0.stdout.take().unwrap());
-    // It begins with what comes, so what comes is repeated until it shows.
+    // `tail -f` shows only later records, so the test repeats the call until one shows.
     eventually("the record is shown", || {
         local.call("fx__write", json!({}));
         lines.all().iter().any(|line| line.contains("item=fx__write"))
@@ -306,7 +307,7 @@ fn call_until_it_is_gone(address: std::net::SocketAddr, token: Option<String>) {
     }));
 }
 
-/// Sets the size that files may have, for that process alone.
+/// Sets the file size limit of that process alone.
 pub(crate) fn limit(gateway: &Gateway, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(gateway.pid()).unwrap());
     prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();

@@ -1,4 +1,4 @@
-//! Messages of upstreams that are nested without end: each is an error of its own call, and the daemon serves on.
+//! Endlessly nested messages of upstreams: each is an error of its own call, and the daemon serves on.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
 use crate::upstream::{Fake, Listening};
 
-/// 16 KB, many times what recursion over it takes of a thread's stack.
+/// 16 KB, many times the depth at which recursion exhausts a thread's stack.
 const LEVELS: usize = 8000;
 const GOOD: &str =
     r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"complete","content":[{"type":"text","text":"good"}]}}"#;
@@ -18,7 +18,7 @@ enum Way {
     Sse,
 }
 
-/// The lines that an upstream says when its tool `echo` is called, and whether it is heard out.
+/// The upstream's lines for a call of the tool `echo`, and whether the call survives them.
 #[derive(Debug)]
 struct Hostile {
     label: &'static str,
@@ -82,7 +82,7 @@ fn hostile(era: Era) -> Vec<Hostile> {
     all
 }
 
-/// A gateway before the server `bad`, which says these lines, and a good one.
+/// A gateway before the server `bad`, which sends these lines, and a good one.
 fn stage(way: Way, era: Era, lines: &[String]) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let script = json!({"tools/call/echo": lines});

@@ -1,4 +1,4 @@
-//! Every era of clients before every era of servers, with everything that a server can ask or tell in between: one table.
+//! Every era of clients before every era of servers, with every question and notification of a server: one table.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::upstream::{Listening, example, toml_array};
 
 const WATCHED: &str = "test://watched-resource";
 
-/// What a server wants of its client.
+/// A request of a server to its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Feature {
     Elicitation,
@@ -30,7 +30,7 @@ impl Feature {
         }
     }
 
-    /// What the tool makes of the answer.
+    /// The tool's report of the answer.
     fn said(self) -> &'static str {
         match self {
             Self::Elicitation => "Hello, Ada!",
@@ -57,7 +57,7 @@ fn gateway(era: &str, transport: &str) -> (Gateway, Option<Listening>) {
     (gateway, listening)
 }
 
-/// What a person, a model or a host answers.
+/// The answer of a person, a model or a host.
 fn response(method: &str) -> Value {
     match method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
@@ -80,7 +80,7 @@ fn asked_by_requests(client: &mut Mcp, feature: Feature) -> Value {
     }
 }
 
-/// A modern client sends its call again with what it was asked for.
+/// A modern client sends its call again with the requested input.
 fn asked_by_results(client: &mut Mcp, feature: Feature) -> Value {
     let mut params = json!({"name": feature.tool(), "arguments": {}});
     for _ in 0..4 {
@@ -100,7 +100,7 @@ fn asked_by_results(client: &mut Mcp, feature: Feature) -> Value {
     panic!("asked again and again");
 }
 
-/// Watches a resource, has it updated, and waits until it is told.
+/// Subscribes to a resource, updates it, and waits for the notification.
 fn told_of_an_update(client: &mut Mcp, era: Era) -> Value {
     let mut stream = if era == Era::Modern {
         client.open("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [WATCHED]}}))

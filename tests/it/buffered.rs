@@ -1,4 +1,4 @@
-//! Clients that read nothing: what waits for them stays within `max-buffered`, and others are served.
+//! Clients that read nothing: their messages stay within `max-buffered`, and headend serves other clients.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
@@ -16,15 +16,16 @@ use crate::upstream::{Fake, Listening};
 const MIB: u64 = 1 << 20;
 /// `max-buffered` of these tests.
 const BUDGET: u64 = 32 * MIB;
-/// What the process may take beside it: itself, its allocator's slack, and the buffers of some 140 connections on both sides.
+/// Memory besides the budget: the process itself, its allocator's slack, and the buffers of some 140 connections on
+/// both sides.
 const BESIDE: u64 = 96 * MIB;
-/// Clients that read nothing, and so many where each takes longer.
+/// Number of clients that read nothing, and of those that take longer.
 const CROWD: usize = 140;
 const SMALL_CROWD: usize = 40;
 /// One result, in bytes: more than the kernel takes for a client that does not read.
 const RESULT: u64 = 4 * MIB;
 
-/// Which upstream is asked.
+/// The upstream to call.
 #[derive(Clone, Copy, Debug)]
 enum Behind {
     Stdio(&'static str),
@@ -49,7 +50,7 @@ fn gateway(behind: Behind, server: &str) -> (Gateway, Option<Listening>) {
         (_, None) => unreachable!(),
     };
     let setup = setup.toml(&format!("[upstreams.fx]\n{way}\n{room}"));
-    // What a process says comes in turn, so the other client asks another one.
+    // Lines of a process come in turn, so the other client calls another process.
     let gateway = setup.fake("other", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__raw", "other__echo"]);
     (gateway, listening)
@@ -61,7 +62,7 @@ fn result_file(world: &World, bytes: u64) -> PathBuf {
     world.write("work/result.json", &json!({"content": [{"type": "text", "text": text}]}).to_string())
 }
 
-/// The parameters of a call that is answered with that file, after so much progress.
+/// Parameters of a call whose answer is that file, after so much progress.
 fn large(world: &World, steps: u64, note_bytes: u64) -> Value {
     let file = result_file(world, RESULT);
     let arguments = json!({"file": file.to_str().unwrap(), "steps": steps, "note_bytes": note_bytes});
@@ -82,8 +83,8 @@ fn ended(gateway: &Gateway) -> u64 {
     calls.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// Waits until so many calls have ended, and holds the memory against the budget all the while. Another client is answered;
-/// where the budget is spent at that moment it is told to come again, and is answered in the end.
+/// Waits until so many calls have ended, and checks the memory against the budget all the while. Another client is
+/// served; if the budget is spent at that moment it has to call again, and is answered in the end.
 fn stays_within(gateway: &Gateway, calls: u64, what: &str) {
     let mut other = gateway.modern();
     let (mut most, mut said) = (0, 0);
@@ -104,7 +105,7 @@ fn stays_within(gateway: &Gateway, calls: u64, what: &str) {
     eprintln!("{what}: {most} MiB of {bound}");
 }
 
-/// Clients over HTTP that ask and read nothing.
+/// Clients over HTTP that call and read nothing.
 fn crowd(gateway: &Gateway, clients: usize, era: Era, params: &Value) -> Vec<Open> {
     (0..clients).map(|_| gateway.client(era).open("tools/call", params.clone())).collect()
 }
@@ -275,7 +276,8 @@ fn bodies_that_come_slowly_stay_within_the_budget() {
     let headers = client.headers("tools/call", &params);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
     let request = http::request("POST", "/mcp", &headers, body.as_bytes());
-    // All of it but the end. Clients that are refused are hung up on, some of them before they have said so much.
+    // All but the end of the request. headend hangs up on refused clients, on some of them before they have sent so
+    // much.
     let part = &request[..request.len() - 16];
     let mut crowd: Vec<Conn> = (0..CROWD).map(|_| Conn::open(gateway.address).unwrap()).collect();
     let sent = crowd.iter_mut().filter_map(|conn| conn.send(part).ok()).count();

@@ -1,4 +1,4 @@
-//! What belongs to one call reaches that call's client and nobody else, byte for byte.
+//! Messages of one call reach that call's client and no other, byte for byte.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -244,7 +244,7 @@ fn id_of(line: &str, member: &str) -> String {
     rest.chars().take_while(|c| !matches!(c, ',' | '}')).collect()
 }
 
-/// The body of a call whose arguments are written by the test.
+/// The body of a call with these arguments, verbatim.
 fn raw_call(client: &Mcp, name: &str, arguments: &str) -> String {
     let mut params = client.dress(json!({"name": name}));
     params["arguments"] = json!("@@");

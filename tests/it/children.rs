@@ -1,4 +1,4 @@
-//! What the processes of upstreams may do: no new privileges, and the umask that the operator says.
+//! Privileges of upstreams' processes: no new ones, and the umask of the configuration.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::process::{alive, descendants, eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
 
-/// A line of what the system says about a process.
+/// A line of the system's status of a process.
 fn status(pid: u32, name: &str) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -64,7 +64,7 @@ fn no_program_gives_a_child_more_privileges_unless_the_operator_says_so() {
     if may_gain() {
         assert_eq!(status(upstream(gateway.pid(), "free"), "NoNewPrivs"), "0");
         assert_eq!(status(gateway.pid(), "NoNewPrivs"), "0", "it is the children's, not ours");
-        // A reload starts the process anew, the other way round, and leaves the other one alone.
+        // A reload restarts the process, with opposite settings, and leaves the other one alone.
         let text = fake("plain", "") + &fake("free", "");
         let config = fs::read_to_string(&gateway.config).unwrap();
         let (head, _) = config.split_once("[upstreams.").unwrap();

@@ -1,4 +1,4 @@
-//! Coded bodies: what headend cannot undo is refused by every listener before it reads the body.
+//! Coded bodies: every listener refuses a coding that headend cannot undo before it reads the body.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::harness::{Gateway, Setup};
 use crate::http::{Conn, Response};
 use crate::upstream::Fake;
 
-/// How a listener is asked: a name, its address, method, path and further header lines.
+/// A way to a listener: a name, its address, method, path and further header lines.
 type Door = (&'static str, SocketAddr, &'static str, &'static str, String);
 
 fn gateway() -> Gateway {

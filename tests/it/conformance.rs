@@ -1,9 +1,9 @@
 //! The official conformance suite through the gateway, with every message of the gateway held against the official schema.
 //!
-//! A cell is a set of requirements and what stands on the other side of the gateway: `serving-*` has the suite as a client
-//! and the reference server behind the gateway, `calling-*` the suite as a server and a client of ours. What a cell fails is
-//! written down in `tests/data/conformance` with the reason, exactly: a scenario that begins to pass must be struck off.
-//! Relays on both sides of the gateway write down what passes.
+//! A cell is a set of requirements and the program on the other side of the gateway: `serving-*` has the suite as a
+//! client and the reference server behind the gateway, `calling-*` the suite as a server and a client of ours.
+//! `tests/data/conformance` lists the known failures of each cell with reasons, exactly: a scenario that begins to pass
+//! must be struck off. Relays on both sides of the gateway record the messages.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ type Revision = &'static str;
 const LEGACY: Revision = "2025-11-25";
 const MODERN: Revision = "2026-07-28";
 
-/// What the name of a cell ends in whose server drops the prefix that the gateway adds.
+/// End of the name of a cell whose server drops the prefix that the gateway adds.
 const RENAMED: &str = "-renamed";
 
 /// Eras and transports of the reference server.
@@ -131,7 +131,7 @@ fn what_passes_the_relay_is_written_down() {
     }
 }
 
-/// Plays the cells of the servers of that era, with their names as they are or [`RENAMED`].
+/// Plays the cells of the servers of that era, with their names unchanged or [`RENAMED`].
 fn before(revision: Revision, era: &str, names: &str) {
     for server in SERVERS.iter().filter(|server| server.era == era) {
         let played = if names == RENAMED { server.renamed().to_vec() } else { vec![*server] };
@@ -153,7 +153,7 @@ fn calling_cell(revision: Revision, client: &str) -> String {
     format!("calling-{revision}-{client}-client")
 }
 
-/// What is wrong in a cell.
+/// The failures of a cell.
 #[derive(Debug)]
 struct Verdict {
     cell: String,
@@ -166,7 +166,7 @@ impl Verdict {
         Self { cell: cell.to_owned(), wrong: Vec::new(), counts: Vec::new() }
     }
 
-    /// Holds what the gateway sent there against the schema.
+    /// Checks the gateway's messages there against the schema.
     fn messages(&mut self, place: &str, from: Side, entries: &[Entry]) {
         let count = record::judge(place, from, entries, &mut self.wrong);
         if count == 0 {
@@ -175,7 +175,7 @@ impl Verdict {
         self.counts.push((place.to_owned(), count));
     }
 
-    /// Fails if anything is wrong, with the story of the run.
+    /// Fails with the log of the run if there is any failure.
     fn end(self, story: impl FnOnce() -> String) {
         let Self { cell, wrong, counts } = self;
         eprintln!("{cell}: messages of the gateway that were checked: {counts:?}");

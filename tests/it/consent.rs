@@ -1,4 +1,4 @@
-//! Calls that a person has to agree to, with clients of both eras that can be asked, and with those that cannot.
+//! Calls that need an approval, with clients of both eras that can be asked, and with those that cannot.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ mod stateless;
 /// A second caller besides the local one.
 pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// A gateway that asks about everything of one server, `fx`.
+/// A gateway whose every call of one server, `fx`, needs an approval.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) gateway: Gateway,
@@ -50,14 +50,14 @@ impl Stage {
         Mcp::http_at(self.gateway.address, Some(TOKEN.to_owned()), era, "/mcp", capabilities)
     }
 
-    /// What the server was called with, in order.
+    /// The arguments of the calls that reached the server, in order.
     pub(crate) fn called(&self) -> Vec<Value> {
         let lines = self.log.lines_with(&["\"method\":\"tools/call\""]);
         let calls = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         calls.map(|call| call["params"]["arguments"].clone()).collect()
     }
 
-    /// What the audit log says of that event, each as (result, item).
+    /// The audit log's records of that event, each as (result, item).
     pub(crate) fn audit(&self, event: &str) -> Vec<Value> {
         let read = || {
             let output = self.gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
@@ -75,7 +75,7 @@ fn forms() -> Value {
     json!({"elicitation": {}})
 }
 
-/// Our question in an answer of the modern era, and the state to go on with.
+/// Our question in a modern answer, and the state to continue with.
 fn asked(answer: &Answer) -> (Value, Value) {
     let result = answer.result();
     assert_eq!(result["resultType"], "input_required", "{}", answer.raw);
@@ -121,7 +121,7 @@ fn a_modern_client_is_asked_and_what_its_person_says_holds() {
     assert_eq!(answer.text(), "one", "{}", answer.raw);
     assert_eq!(stage.called(), [json!({"text": "one"})]);
 
-    // Once is once: the same call asks again, and so does the same answer.
+    // Once is once: the same call needs another approval, and so does the same answer.
     let (_, again) = asked(&client.call("fx__echo", arguments.clone()));
     let replayed = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
     asked(&replayed);

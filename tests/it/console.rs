@@ -1,5 +1,5 @@
-//! The console of the real daemon: where it is, who gets in, what it shows. What its pages look like and how they are used is
-//! tested in a browser beside its code.
+//! The console of the real daemon: its address, its sign-in, its content. A browser test beside its code covers the
+//! pages' look and use.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -65,7 +65,7 @@ impl Browser {
     }
 }
 
-/// Where the daemon says that its console is.
+/// The console's address as the daemon prints it.
 pub(crate) fn address(gateway: &Gateway) -> Option<SocketAddr> {
     let line = gateway.stdout.all().into_iter().find(|line| line.starts_with("listening "))?;
     let (_, url) = line.split_once(" console http://")?;
@@ -261,7 +261,7 @@ fn the_default_address_gives_way_and_a_chosen_one_must_be_had() {
     assert_eq!(refused.status.code(), Some(78), "{}", said(&refused));
     assert!(said(&refused).contains(&port.to_string()), "{}", said(&refused));
 
-    // Whoever comes first has the default port; the other one is somewhere else, and both are there.
+    // The first console has the default port; the other one has another, and both work.
     let (first, second) = (Setup::new().start(), Setup::new().start());
     let (one, other) = (address(&first).unwrap(), address(&second).unwrap());
     assert!(one != other && one.ip().is_loopback() && other.ip().is_loopback());

@@ -1,7 +1,8 @@
 //! The bad-input corpus: malformed requests, each with the answers that are acceptable.
 //!
 //! `tests/data/bad-inputs.jsonl` is data: one case a line. This runner plays the cases of a client over HTTP, over raw
-//! bytes, over stdio, of an upstream over stdio and HTTP, and the configuration files. A case that needs what is not built is printed with the reason.
+//! bytes, over stdio, of an upstream over stdio and HTTP, and the configuration files. A case that needs a missing
+//! feature is printed with the reason.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ mod over_upstream;
 mod raw_server;
 mod stage;
 
-/// Cases whose answer differs from the corpus on purpose: what alone may be wrong with it, and why. May only shrink.
+/// Cases whose answer differs from the corpus on purpose: the only allowed difference, and its reason. May only shrink.
 const KNOWN_DIFFERENCES: &[(&str, &str, &str)] = &[(
     "D51",
     r#"code None, not [Number(-32602)]: {"id":2,"jsonrpc":"2.0","result":{"inputRequests":{"gw.consent":"#,
@@ -34,7 +35,7 @@ const KNOWN_DIFFERENCES: &[(&str, &str, &str)] = &[(
 /// Transports whose cases have no runner here, and why.
 const NOT_PLAYED: &[(&str, &str)] = &[("oauth-client", "OAuth towards upstreams belongs to a later release")];
 
-/// Cases that wait for seconds; they run beside the others on a daemon of their own.
+/// Cases that take seconds; they run at the same time on a daemon of their own.
 const SLOW_MS: u64 = 5_000;
 
 #[test]
@@ -136,7 +137,7 @@ fn in_lanes(cases: &[Case], play: impl Fn(&Case) -> Vec<String> + Sync) -> Vec<(
     thread::scope(|scope| {
         let lane = |first: usize| {
             let play = &play;
-            // One case that cannot be played must not hide the others.
+            // One case that panics must not hide the others.
             let safely =
                 move |case| catch_unwind(AssertUnwindSafe(|| play(case))).unwrap_or_else(|why| vec![said(&*why)]);
             move || cases.iter().skip(first).step_by(LANES).map(|case| (case, safely(case))).collect::<Vec<_>>()
@@ -146,7 +147,7 @@ fn in_lanes(cases: &[Case], play: impl Fn(&Case) -> Vec<String> + Sync) -> Vec<(
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(why: &(dyn Any + Send)) -> String {
     let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref::<&str>().copied());
     format!("panicked: {}", text.unwrap_or("see above"))

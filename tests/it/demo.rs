@@ -11,7 +11,7 @@ use crate::harness::{Gateway, World, headend, left_out};
 use crate::mcp::Era;
 use crate::process::{installed, output_within};
 
-/// The ports of a daemon that nobody configured. The only fixed ones in these tests: they are what is documented.
+/// The default ports. No other test uses fixed ones; these are documented.
 const PORTS: [u16; 2] = [8627, 9627];
 
 #[test]

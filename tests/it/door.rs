@@ -1,5 +1,5 @@
-//! Strangers at the door of every listener: idle sockets, half heads, wrong credentials, foreign cookies, odd hosts. They keep
-//! nobody out who has a valid credential.
+//! Connections without a valid credential at every listener: idle sockets, half heads, wrong credentials, foreign
+//! cookies, odd hosts. They keep no client with a valid credential out.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -46,14 +46,14 @@ fn strangers(address: SocketAddr, count: usize, bytes: &[u8]) -> Vec<TcpStream> 
     many_files();
     let connect = |_| {
         let mut stream = TcpStream::connect(address).unwrap();
-        // It may have had to give way already.
+        // The connection may have given way already.
         drop(stream.write_all(bytes));
         stream
     };
     (0..count).map(connect).collect()
 }
 
-/// What a stranger was told at the end of its connection.
+/// The answer at the end of a stranger's connection.
 fn told(mut stream: &TcpStream) -> String {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut text = Vec::new();
@@ -240,7 +240,7 @@ fn those_who_never_stop_sending_give_way_too() {
     let gateway = setup("anonymous-connections = 16").start();
     let address = gateway.address;
     let wrong = request("GET", "/mcp", &headers(address, "a-wrong-token-of-a-flood"), b"").repeat(500);
-    // Half of them take the answers, so that their connections never wait; the others let answers pile up.
+    // Half of them read the answers, so that their connections never wait; the others let answers pile up.
     let flood: Vec<_> = strangers(address, 24, b"")
         .into_iter()
         .enumerate()
@@ -363,7 +363,7 @@ fn cookies_of_other_ports_sign_nobody_out() {
         ("one without a value", format!("{name}; {name}=; ").into_bytes()),
     ] {
         let cookies = [before.as_slice(), own.as_bytes(), b"; ", before.as_slice(), b"z=1"].concat();
-        // The largest stand once: a browser keeps no more.
+        // Only once with the largest cookies: a browser keeps no more.
         let cookies = if cookies.len() > 760 * 1024 { [before.as_slice(), own.as_bytes()].concat() } else { cookies };
         let answer = page(&mut Conn::open(address).unwrap(), address, &cookies);
         assert_eq!(answer.head.status, 200, "{label}");

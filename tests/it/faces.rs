@@ -1,4 +1,4 @@
-//! Both faces and both eras in front of upstreams of either era: everything that a client can ask for works.
+//! Both faces and both eras in front of upstreams of either era: every request of a client works.
 
 use std::time::Duration;
 
@@ -166,12 +166,12 @@ fn behind_http(setup: Setup, era: &str, answers: &str) -> (Setup, Option<Listeni
     (setup.url("fx", &server.url), Some(server))
 }
 
-/// A gateway alone lists what its upstreams gave so far; the test wants it all.
+/// A gateway alone lists its upstreams' items as they arrive; the test waits for all of them.
 fn wait_for_echo(client: &mut Mcp) {
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
 }
 
-/// The digits after `pid` in what the tool `env` says.
+/// The digits after `pid` in the answer of the tool `env`.
 pub(crate) fn pid_in(text: &str) -> u32 {
     let at = text.find("pid").unwrap_or_else(|| panic!("no pid in {text}"));
     let digits = text[at..].trim_start_matches(|c: char| !c.is_ascii_digit());

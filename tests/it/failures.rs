@@ -1,4 +1,4 @@
-//! A slow, dead, flooding or lying upstream changes nothing for the others, and no call is lost or made twice.
+//! A slow, dead, flooding or lying upstream does not affect the others, and no call is lost or made twice.
 
 use std::collections::HashMap;
 use std::thread;
@@ -36,7 +36,7 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
             });
         }
     }
-    // Whose handshake takes half a minute to be given up: nobody waited for that.
+    // An upstream whose handshake times out after half a minute: no client waited for that.
     let status = gateway.run(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     let silent = status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == "silent").unwrap();
@@ -95,7 +95,7 @@ fn a_server_that_changes_all_the_time_is_not_asked_all_the_time() {
         }
         gateway.wait_for_tools(&[&format!("fx__grown_{}", grown - 1)]);
         let asked = log.count("tools/list") - before;
-        // A legacy server's lists are read twice: as clients with and without input see them.
+        // A legacy server's lists are read twice: for clients with and without input.
         let most = if era == "legacy" { 24 } else { 12 };
         assert!((1..=most).contains(&asked), "{era}: {grown} changes, {asked} lists read in {:?}", begun.elapsed());
     }

@@ -1,4 +1,4 @@
-//! What servers say wrongly, or all at once, is heard alike whatever the transport on which they say it.
+//! Protocol violations and bursts of servers have the same effect on every transport.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::mcp::Era;
 use crate::process::eventually;
 use crate::upstream::{Fake, Listening};
 
-/// A gateway before one server, which answers these requests word for word.
+/// A gateway before one server, which answers these requests verbatim.
 fn before(fake: Fake, script: &Value) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let script = setup.world.write("script.json", &script.to_string());
@@ -47,7 +47,7 @@ fn a_list_that_is_none_or_not_whole_is_counted_on_every_transport() {
     }
 }
 
-/// An answer as a well-behaved server of either era gives it.
+/// The answer of a well-behaved server of either era.
 const GOOD: &str =
     r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"complete","content":[{"type":"text","text":"normal"}]}}"#;
 

@@ -1,4 +1,4 @@
-//! Files that others could have written: refused with what is wrong, where, and the command that mends it.
+//! Files that other users could have written: refused with the reason, the path, and the command that mends it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -9,7 +9,7 @@ use crate::harness::{Gateway, Setup, World};
 use crate::process::said;
 use crate::upstream::Fake;
 
-/// How a file comes into a state in which it is not believed.
+/// How a file comes into a state in which headend does not trust it.
 #[derive(Clone, Copy)]
 enum Harm {
     Mode(u32),
@@ -31,7 +31,7 @@ fn harm(path: &Path, how: Harm) {
     }
 }
 
-/// Does what the message says behind "run", and undoes what a link was made by.
+/// Runs the command of the message after "run", and puts a moved file back.
 fn mend(told: &str, path: &Path) {
     let command = told.rsplit("run `").next().and_then(|rest| rest.split('`').next()).unwrap();
     assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
@@ -98,7 +98,7 @@ fn a_state_directory_and_its_files_that_others_may_write_or_own_are_refused() {
             continue;
         }
         let path = if name.is_empty() { state.clone() } else { state.join(name) };
-        // The journal is there only while somebody writes, or after a crash.
+        // The journal exists only during a write, or after a crash.
         if name.contains('-') && name.starts_with("headend.db") {
             fs::write(&path, "").unwrap();
         }
@@ -213,7 +213,7 @@ fn configuration_and_secrets_may_be_links_and_what_they_lead_to_is_judged() {
             harm(path, Harm::Mode(0o600));
         }
     }
-    // The other way by which a file is read.
+    // The other code path that reads the file.
     harm(&world.path("real.toml"), Harm::Mode(0o666));
     let config = config.to_str().unwrap();
     let refused = world.run(&["stdio", "--no-daemon", "--upstream", "x=/bin/true", "--config", config]);

@@ -1,4 +1,4 @@
-//! Foreign text at the command line: a name is one line, whatever is in it.
+//! Foreign text on the command line: a name is one line, whatever it contains.
 
 use serde_json::json;
 

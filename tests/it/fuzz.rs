@@ -1,9 +1,9 @@
-//! Peers that damage valid dialogues, and what must hold all the same.
+//! Peers that damage valid dialogues, and the properties that must hold all the same.
 //!
-//! `mutation` damages bytes by a seed. An upstream is damaged by the fake server itself over stdio, and by a relay between it and
-//! the gateway over HTTP; a client is a writer of raw bytes on every face. Beside them a well-behaved upstream and well-behaved
-//! clients are served as ever. A round makes a bounded number of steps; `HEADEND_FUZZ_SECONDS` lets each test go on for that
-//! long, `HEADEND_FUZZ_SEED` repeats one that was printed.
+//! `mutation` damages bytes by a seed. The fake server itself damages an upstream's answers over stdio, and a relay
+//! between it and the gateway over HTTP; a client is a writer of raw bytes on every face. A well-behaved upstream and
+//! well-behaved clients are served at the same time. A round makes a bounded number of steps; `HEADEND_FUZZ_SECONDS`
+//! runs each test for that long, `HEADEND_FUZZ_SEED` repeats a printed seed.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ mod relay;
 mod scene;
 mod upstreams;
 
-/// How long a test goes on.
+/// Duration of a test.
 #[derive(Debug)]
 struct Round {
     seed: u64,
@@ -25,7 +25,7 @@ struct Round {
 }
 
 impl Round {
-    /// A round of so many steps, or longer where the environment says so.
+    /// A round of so many steps, or longer if the environment says so.
     fn new(name: &str, least: u64) -> Self {
         let number = |variable: &str| std::env::var(variable).ok().and_then(|text| text.parse::<u64>().ok());
         let seed = number("HEADEND_FUZZ_SEED").unwrap_or(1);

@@ -20,7 +20,7 @@ use crate::upstream::Fake;
 /// How long the daemon may take until it listens.
 const START: Duration = Duration::from_secs(60);
 
-/// The program under test: the one that was just built, or the one that `HEADEND_TEST_BINARY` names.
+/// The program under test: the one just built, or the one named by `HEADEND_TEST_BINARY`.
 pub(crate) fn headend() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -28,7 +28,7 @@ pub(crate) fn headend() -> &'static str {
     })
 }
 
-/// A home for one daemon: nothing in it but what a test puts there.
+/// A home for one daemon, with nothing but the test's own files.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     dir: Arc<TempDir>,
@@ -58,7 +58,7 @@ impl World {
         path
     }
 
-    /// What `headend` needs to find its folders here and nowhere else.
+    /// Environment variables that make `headend` find its folders here and nowhere else.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let folder = |name: &str| self.path(name).to_str().unwrap().to_owned();
         let mut environment = vec![
@@ -121,8 +121,8 @@ impl Setup {
         self
     }
 
-    /// A caller of the name `second` besides the local one. Where there are two, each has a rate; this one is so high that no
-    /// machine is fast enough to meet it. Other lines of these tables are to be written in the same way, as dotted keys.
+    /// A second caller, `second`. With two callers each has a rate, set here so high that no machine reaches it. Write
+    /// other lines of these tables likewise, as dotted keys.
     pub(crate) fn second_caller(self, token: &str) -> Self {
         self.env("SECOND_TOKEN", token)
             .server("auth.tokens.second = { env = \"SECOND_TOKEN\" }")
@@ -201,7 +201,7 @@ impl Gateway {
         Self::start_by(command, world, config, args, more)
     }
 
-    /// [`Gateway::start`] by a command that runs the program with the arguments that are added to it.
+    /// [`Gateway::start`] by a command that runs the program with the added arguments.
     pub(crate) fn start_by(
         mut command: Command,
         world: World,
@@ -273,7 +273,7 @@ impl Gateway {
         panic!("not all of {names:?} were listed, only {last:?}\n{}", self.story());
     }
 
-    /// What it printed, for a failure's message.
+    /// Its output, for a failure's message.
     pub(crate) fn story(&self) -> String {
         format!("stderr of the daemon:\n{}", self.stderr.all().join("\n"))
     }
@@ -342,12 +342,12 @@ impl Drop for Gateway {
     }
 }
 
-/// Whether what is missing must fail the test: on the gate everything is there.
+/// Whether a missing tool must fail the test: the gate has all of them.
 pub(crate) fn gate() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// Says what a test leaves out; on the gate that is a failure.
+/// Prints that a test is left out; on the gate that is a failure.
 pub(crate) fn left_out(what: &str, why: &str) {
     assert!(!gate(), "left out: {what}: {why}");
     eprintln!("left out: {what}: {why}");

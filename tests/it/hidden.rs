@@ -1,4 +1,4 @@
-//! Calls of what their caller cannot see: answered like what does not exist, and recorded.
+//! Calls of items that their caller cannot see: answered like unknown ones, and recorded.
 
 use std::fs;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn every_way_to_a_hidden_item_is_recorded_and_none_to_an_unknown_one() {
             if *method == "resources/subscribe" && era == Era::Modern {
                 continue;
             }
-            // A caller has one record at once, so each row has a gateway of its own.
+            // Each caller has at most one record at once, so each row has a gateway of its own.
             let (mut gateway, log) = gateway();
             let mut client = gateway.client(era);
             let unknown: Value =
@@ -119,7 +119,7 @@ fn each_caller_has_one_record_and_then_a_summary() {
         assert_eq!(local.call(&format!("fx__nothing{n}"), json!({})).code(), Some(-32602));
         assert_eq!(second.call("fx__env", json!({})).code(), Some(-32602));
     }
-    // What the profile leaves out exists all the same.
+    // The items outside of the profile exist all the same.
     let mut few = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), Era::Modern, "/mcp/few", json!({}));
     assert_eq!(few.call("fx__fail", json!({})).code(), Some(-32602));
     stop(&mut gateway);

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long a read may take when the test says nothing else.
+/// Time for a read unless the test sets another.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The status line and header fields of an answer.
@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
-    /// Status codes of interim (1xx) answers that came before.
+    /// Status codes of earlier interim (1xx) answers.
     pub(crate) interim: Vec<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! Input that a server asks for in the middle of a call.
+//! Input requests of a server in the middle of a call.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn name(tool: &str) -> String {
     format!("fx__test_input_required_result_{tool}")
 }
 
-/// Goes on with a call: the same request with the responses and the state.
+/// Continues a call: the same request with the responses and the state.
 fn go_on(client: &mut Mcp, tool: &str, responses: Value, state: &Value) -> Answer {
     let params = json!({"name": name(tool), "arguments": {}, "inputResponses": responses, "requestState": state});
     client.request("tools/call", params)

@@ -31,12 +31,12 @@ fn wait_ms(answer: &Answer) -> u64 {
     refusal(answer).and_then(|refusal| refusal["retry-after-ms"].as_u64()).unwrap_or_else(|| panic!("{}", answer.raw))
 }
 
-/// Calls until one is limited; how many were not.
+/// Calls until one is limited; returns the number of calls that were not.
 fn use_up(client: &mut Mcp, most: usize) -> usize {
     (0..most).take_while(|_| refusal(&client.call("fx__echo", json!({"text": "x"}))).is_none()).count()
 }
 
-/// The same daemon once more, after an end of that kind.
+/// Starts the same daemon again after this signal.
 fn restarted(mut gateway: Gateway, by: Signal) -> Gateway {
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     gateway.signal(by);
@@ -138,11 +138,11 @@ fn as_many_calls_run_at_once_as_there_are_places() {
     }
     assert!(refusal(&third.call("fx__echo", json!({"text": "x"}))).is_none(), "other tools are not concerned");
     assert!(first.response()["result"].is_object());
-    // The answer is there, so the place is free: at once.
+    // The answer was sent, so the slot is free at once.
     let again = one.open("tools/call", sleep(60_000));
     eventually("it runs", || record.lines_with(&["tools/call", "\"sleep\""]).len() == 3);
     drop(second);
-    // A modern client that goes away takes its call with it.
+    // A modern client that goes away cancels its call.
     drop(again);
     eventually("its place is free", || {
         let answer = third.request("tools/call", sleep(0));
@@ -204,7 +204,7 @@ fn to_midnight() -> u64 {
     86_400 - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % 86_400
 }
 
-/// What a test of days cannot go on over.
+/// Whether midnight is too close for a test of days.
 fn is_near_midnight() -> bool {
     to_midnight() < 120
 }

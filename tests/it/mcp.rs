@@ -53,7 +53,7 @@ pub(crate) struct Mcp {
     pub(crate) capabilities: Value,
     pub(crate) path: String,
     pub(crate) user_agent: String,
-    /// What the server said about itself in `initialize`.
+    /// The server's description in its answer to `initialize`.
     pub(crate) greeting: Value,
 }
 
@@ -128,7 +128,7 @@ impl Mcp {
         }
     }
 
-    /// Parameters with what the era wants in them.
+    /// Parameters with the members that the era requires.
     pub(crate) fn dress(&self, params: Value) -> Value {
         if self.era == Era::Modern { dressed(params, &self.capabilities) } else { params }
     }
@@ -256,14 +256,14 @@ impl Mcp {
         Open { id: id.clone(), conn, head: None, events: Events::default() }
     }
 
-    /// The stream of a legacy session for what belongs to no request, once it is open: before that nothing is told on it.
+    /// The stream of a legacy session for messages outside of requests, once it is open: earlier messages are lost.
     pub(crate) fn listen(&self) -> Open {
         let mut stream = self.get(&[]);
         stream.head();
         stream
     }
 
-    /// The stream that an event of that id was on, after it.
+    /// The rest of the stream that had the event of that id.
     pub(crate) fn resume(&self, last: &str) -> Open {
         self.get(&[("Last-Event-ID".to_owned(), last.to_owned())])
     }
@@ -319,7 +319,7 @@ impl Mcp {
     }
 }
 
-/// Parameters with what the modern era wants in them.
+/// Parameters with the members that the modern era requires.
 pub(crate) fn dressed(mut params: Value, capabilities: &Value) -> Value {
     let meta = &mut params["_meta"];
     meta["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);

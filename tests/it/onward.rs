@@ -1,4 +1,4 @@
-//! What an upstream receives of a call: its own names, headers made for it, and nothing of the client's connection.
+//! An upstream's view of a call: its own names, headers made for it, and nothing of the client's connection.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::mcp::{Era, Mcp};
 use crate::upstream::{Fake, Listening, Log};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-/// Fields that belong to the client's hop, each with this in its value.
+/// Fields that belong to the client's hop, each with this value.
 const CANARY: &str = "canary-of-the-client";
 const OWN_TO_THE_HOP: [&str; 10] = [
     "Cookie",

@@ -1,4 +1,4 @@
-//! What the operator does: check, look, call, import, scrape.
+//! The operator's commands: check, status, call, import, metrics.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -227,7 +227,7 @@ fn it_serves_within_a_second_of_its_start_with_no_upstream_up() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// Marsaglia's xorshift: names nobody has seen, the same ones in every run.
+/// Marsaglia's xorshift: unknown names, the same ones in every run.
 struct Noise(u64);
 
 impl Noise {

@@ -1,7 +1,7 @@
 //! Official servers behind one gateway, official clients in front of it, over HTTP and over stdio.
 //!
-//! The peers are not part of this project: `.ci/run` installs them below `target/peers`, or `HEADEND_TEST_PEERS` says
-//! where they are. Without them these tests say what they leave out; on the gate (`CI=true`) that is a failure.
+//! The peers are not part of this project: `.ci/run` installs them below `target/peers`, or `HEADEND_TEST_PEERS` names
+//! another folder. Without them these tests print that they are left out; on the gate (`CI=true`) that is a failure.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -21,7 +21,7 @@ mod bench;
 mod consent;
 mod dialogue;
 
-/// Which face of the gateway a client uses.
+/// The gateway's face towards a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Face {
     Http,
@@ -31,7 +31,7 @@ enum Face {
     Alone,
 }
 
-/// A client program, the era that it is told, and the revision that it must end up with when it says so.
+/// A client program, its era, and the revision that it must report.
 type Script = (&'static str, &'static str, Option<&'static str>);
 
 const SCRIPTS: &[Script] = &[
@@ -128,7 +128,7 @@ fn every_script(face: Face, scripts: &[Script]) {
     in_two_lanes(scripts, |script| bench.script(face, script));
 }
 
-/// Runs each job; two at a time, because each is a runtime that starts.
+/// Runs each job; two at a time, because each starts a runtime.
 fn in_two_lanes<T: Sync>(jobs: &[T], run: impl Fn(&T) -> Vec<String> + Sync) {
     let next = AtomicUsize::new(0);
     let wrong: Vec<String> = thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What changed after it was approved: no byte of it reaches a client until the operator has approved it.
+//! Definitions that change after their approval: no byte reaches a client until the operator has approved it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log, example, toml_array};
 
-/// Stands in every text that nobody approved.
+/// A marker in every text without approval.
 const MARKER: &str = "NOBODY-APPROVED-THIS";
 
-/// What an upstream lists differently from some moment on.
+/// Changes of an upstream's lists from some moment on.
 struct Patch(PathBuf);
 
 impl Patch {
@@ -45,7 +45,7 @@ fn everything() -> Value {
     })
 }
 
-/// Everything that clients and the operator's screens were sent.
+/// Everything that was sent to clients and to the operator's screens.
 #[derive(Default)]
 struct Heard(Vec<String>);
 
@@ -56,7 +56,7 @@ impl Heard {
         answer
     }
 
-    /// Every request that could show a definition, whatever comes of it.
+    /// Every request that could show a definition, whatever its outcome.
     fn ask_all(&mut self, client: &mut Mcp, era: Era) {
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             self.ask(client, method, json!({}));
@@ -75,7 +75,7 @@ impl Heard {
         self.0.push(client.greeting.to_string());
     }
 
-    /// What the gateway shows without being a client's: all but `headend pins`, which is for the operator.
+    /// The gateway's own output: all but `headend pins`, which is for the operator.
     fn look_around(&mut self, gateway: &Gateway) {
         for args in
             [&["tools", "--json"][..], &["tools"], &["status"], &["status", "--json"], &["pins"], &["pins", "--json"]]
@@ -239,7 +239,7 @@ fn a_change_while_the_upstream_or_the_gateway_was_down_leaks_nothing() {
         ];
         let mut clients = Era::BOTH.map(|era| (era, gateway.client(era)));
         eventually("all changes are seen", || {
-            // Whoever asks while the new lists come in must not see them either.
+            // A client that asks while the new lists come in must not see them either.
             clients.iter_mut().for_each(|(era, client)| heard.ask_all(client, *era));
             open(&gateway) == all
         });
@@ -277,7 +277,7 @@ fn a_withheld_resource_is_not_reached_through_a_template_and_one_rejected_stays_
     patch.write(&json!({"fx://doc/1": {"description": MARKER}, "echo": {"description": MARKER}}));
     client.call("fx__exit", json!({}));
     eventually("the change is seen", || open(&gateway) == ["fx__echo tool changed", "fx+fx://doc/1 resource changed"]);
-    // The book of pins knows it a moment before the snapshot that calls are decided in.
+    // The pin registry knows the change a moment before the snapshot that decides calls.
     eventually("it is withheld", || read(&mut client, "fx://doc/1").code().is_some());
     assert!(read(&mut client, "fx://doc/2").code().is_none(), "others of the template are read");
     ok(&gateway, &["pins", "approve", "fx+fx://doc/1"]);
@@ -368,11 +368,11 @@ fn of_two_new_names_that_look_alike_one_waits() {
     };
     one_waits(&gateway);
 
-    // Without pins, and with what both listed last: now they are judged together.
+    // Without pins, and with both upstreams' last lists: now they are judged together.
     gateway.signal(rustix::process::Signal::TERM);
     assert!(gateway.wait(std::time::Duration::from_secs(60)).is_some());
     for file in ["headend.db", "headend.db-wal", "headend.db-shm"] {
-        // The last one who closes it tidies up.
+        // The last process that closes the database removes these files.
         fs::remove_file(gateway.world.path("state/headend").join(file)).unwrap_or_default();
     }
     let (world, config) = (gateway.world.clone(), gateway.config.clone());

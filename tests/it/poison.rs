@@ -1,4 +1,4 @@
-//! Definitions with something hidden in them: what clients see is what they can see.
+//! Definitions with hidden text: clients get visible text only.
 
 use serde_json::{Map, Value, json};
 
@@ -73,7 +73,7 @@ fn banned(c: char) -> bool {
     }
 }
 
-/// Places where text can stand: its name, whether it is cleaned there, and the members that put it there.
+/// A place of text: its name, whether headend cleans it there, and the members that put it there.
 type Place = (&'static str, bool, fn(&str) -> Value);
 
 const PLACES: &[Place] = &[

@@ -29,7 +29,7 @@ pub(crate) fn output_within(mut child: Child, patience: Duration, what: &str) ->
 
 fn read_all(mut pipe: impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What came before an error is still worth showing.
+    // Bytes before an error are still worth showing.
     let _ignored = pipe.read_to_end(&mut bytes);
     bytes
 }
@@ -146,7 +146,7 @@ pub(crate) fn end(child: &mut Child) {
         if wait(child, Duration::ZERO).is_some() {
             return;
         }
-        // It may have ended since; then there is nobody to signal.
+        // The process may have ended since; then there is no receiver.
         let _ignored = if signal == Signal::KILL {
             kill_process_group(pid_of(child), signal)
         } else {
@@ -164,7 +164,7 @@ pub(crate) fn installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file())
 }
 
-/// What a program that ended said, for a failure's message.
+/// The output of an ended program, for a failure's message.
 pub(crate) fn said(output: &Output) -> String {
     format!(
         "{:?}\nstdout: {}\nstderr: {}",

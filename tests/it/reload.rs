@@ -1,4 +1,4 @@
-//! Changing the configuration under way, and stopping.
+//! Changes of the configuration at run time, and shutdown.
 
 use std::fs;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Event streams that break and go on: those of clients with sessions, and those of upstreams with sessions.
+//! Event streams that break and continue: of clients with sessions, and of upstreams with sessions.
 
 use std::time::{Duration, Instant};
 
@@ -235,7 +235,7 @@ fn an_answer_on_the_sessions_own_stream_reaches_its_call() {
     assert_eq!(log.count("notifications/cancelled"), 0, "an answered call is not cancelled");
 }
 
-/// A gateway before a legacy server on pipes, and what that received.
+/// A gateway before a legacy server on pipes, and the server's input.
 fn before_a_process(setup: Setup) -> (Gateway, Log) {
     let log = Log::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
@@ -284,7 +284,7 @@ fn step_of(message: &Value) -> u64 {
     message["params"]["progress"].as_f64().unwrap() as u64
 }
 
-/// The steps that were told, and the answer, which ends the stream.
+/// The remaining steps of progress, and the answer, which ends the stream.
 fn rest(stream: &mut Open) -> (Vec<u64>, Value) {
     let mut steps = Vec::new();
     while let Some(message) = stream.next() {
@@ -297,7 +297,7 @@ fn rest(stream: &mut Open) -> (Vec<u64>, Value) {
     panic!("no answer after {steps:?}");
 }
 
-/// The requests for what a stream had still to say.
+/// The requests that resumed a stream.
 fn resumptions(log: &Log) -> Vec<String> {
     log.lines_with(&["\"http\":\"GET\"", "\"last\""])
 }

@@ -1,4 +1,4 @@
-//! What lies in the store sealed: arguments of open questions, and queries of upstreams' URLs.
+//! Sealed values in the store: arguments of open approvals, and queries of upstreams' URLs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use crate::process::{descendants, eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening};
 
-/// What must not lie anywhere.
+/// Texts that must not be on disk in clear.
 const ARGUMENT: &str = "marker-in-an-argument";
 const QUERY: &str = "marker-in-a-query";
 
@@ -23,7 +23,7 @@ fn setup(remote: &Listening) -> Setup {
     setup.fake("fx", &Fake::stdio("legacy")).url("docs", &format!("{}?key={QUERY}", remote.url))
 }
 
-/// Files of the state directory in which one of the markers is.
+/// Files of the state directory that contain one of the markers.
 fn in_clear(world: &World) -> Vec<(PathBuf, &'static str)> {
     let mut found = Vec::new();
     let mut folders = vec![world.path("state/headend")];
@@ -33,7 +33,7 @@ fn in_clear(world: &World) -> Vec<(PathBuf, &'static str)> {
                 folders.push(path);
                 continue;
             }
-            // A file may go while it is looked at.
+            // A file may vanish before it is read.
             let bytes = fs::read(&path).unwrap_or_default();
             let has = |marker: &str| bytes.windows(marker.len()).any(|part| part == marker.as_bytes());
             found.extend(
@@ -48,7 +48,7 @@ fn database(world: &World) -> Connection {
     Connection::open(world.path("state/headend/headend.db")).unwrap()
 }
 
-/// One column of every row, as it lies there.
+/// One column of every row, as stored.
 fn stored(world: &World, query: &str) -> Vec<String> {
     let connection = database(world);
     let mut statement = connection.prepare(query).unwrap();
@@ -64,7 +64,7 @@ fn ask(client: &mut Mcp) -> String {
     id.as_str().unwrap_or_else(|| panic!("{}", refused.raw)).to_owned()
 }
 
-/// The messages of the open questions, as the operator sees them.
+/// The messages of the open approvals, as the operator sees them.
 fn open(world: &World) -> Vec<String> {
     let output = world.run(&["approvals", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
@@ -79,7 +79,7 @@ fn diff(world: &World, name: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A question is open, and the remote server is pinned.
+/// An approval is open, and the remote server is pinned.
 fn ask_and_look(world: &World, client: &mut Mcp) {
     eventually("both are listed", || {
         let names = client.tool_names();
@@ -92,7 +92,7 @@ fn ask_and_look(world: &World, client: &mut Mcp) {
         let parts: Vec<&str> = value.split(':').collect();
         assert!(parts.len() == 4 && parts[..2] == ["sealed", "1"] && parts[2].len() == 16, "format and key: {value}");
     }
-    // Whoever may look sees it all.
+    // The operator sees the arguments in full.
     assert!(open(world)[0].contains(ARGUMENT));
     assert!(diff(world, "docs").contains(QUERY));
 }
@@ -126,13 +126,13 @@ fn a_gateway_without_a_daemon_seals_with_the_same_key() {
     let (world, config) = setup(&remote).write();
     let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::Modern);
     ask_and_look(&world, &mut client);
-    // A daemon beside it sees its question.
+    // A daemon beside it sees its approval.
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(diff(&gateway.world, "docs").contains(QUERY));
 }
 
-/// A store in which a consent, a rejected launch and an open question are; the daemon is gone.
+/// A store with a grant, a rejected launch and an open approval; the daemon has ended.
 fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
     let gateway = setup(remote).toml(more).start();
     let mut client = gateway.modern();
@@ -146,14 +146,14 @@ fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
     assert!(rejected.status.success(), "{}", said(&rejected));
     ask(&mut client);
     eventually("the question is written down", || !stored(&gateway.world, MESSAGES).is_empty());
-    // As a crash leaves it: an end in order closes the questions.
+    // As a crash leaves it: an orderly end closes the approvals.
     gateway.signal(rustix::process::Signal::KILL);
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
     (world, config)
 }
 
-/// What holds after every restart: the consent and the rejection.
+/// Facts that hold after every restart: the grant and the rejection.
 fn still_holds(gateway: &Gateway) {
     gateway.wait_for_tools(&["fx__echo"]);
     let allowed = gateway.modern().call("fx__env", json!({}));
@@ -194,7 +194,7 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(diff(&gateway.world, "docs").contains(QUERY));
     assert_eq!(stored(&gateway.world, digests), before, "digests of pins stay");
-    // A program of before would not know the launch by its sealed text, and let a rejected one start.
+    // An older program would not know the launch by its sealed text, and would let a rejected one start.
     assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["2"]);
 }
 
@@ -215,7 +215,7 @@ fn with_the_key_lost_open_questions_vanish_and_nothing_else() {
     let lines =
         || gateway.stderr.all().iter().filter(|line| line.contains("sealed with a key that is not here")).count();
     assert_eq!(lines(), 1, "{}", gateway.story());
-    // The configuration still says where the server is, so the text of its launch is known again.
+    // The configuration still has the server's URL, so the text of its launch is known again.
     assert!(diff(&gateway.world, "docs").contains(QUERY));
     assert_eq!(in_clear(&gateway.world), []);
     let mut client = gateway.modern();
@@ -237,7 +237,7 @@ fn a_key_of_the_configuration_takes_over_and_makes_no_file() {
     assert!(open(&gateway.world)[0].contains(ARGUMENT), "the key of before still opens");
     let key = |value: &str| value.split(':').nth(2).unwrap().to_owned();
     assert_ne!(key(&stored(&gateway.world, MESSAGES)[0]), key(&made[0]), "and everything is sealed with the new one");
-    // What is sealed with the new key needs the other one no more.
+    // Values sealed with the new key no longer need the old one.
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     gateway.signal(rustix::process::Signal::KILL);
     drop(gateway);

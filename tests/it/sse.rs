@@ -20,11 +20,11 @@ const SECOND_TOKEN: &str = "token-of-the-second-caller-0123456789";
 /// Another table for an upstream of that transport.
 fn upstream(name: &str, url: &str, transport: &str) -> String {
     let headers = "headers = { X-Key = { env = \"KEY\" } }";
-    // One stream for everybody, so that it can be counted.
+    // One stream for all clients, so that it can be counted.
     format!("[upstreams.{name}]\nurl = \"{url}\"\ntransport = \"{transport}\"\ninstance = \"shared\"\n{headers}\n")
 }
 
-/// A gateway before one fake of HTTP+SSE, and what that was told.
+/// A gateway before one fake of HTTP+SSE, and the fake's input.
 fn before(fake: Fake, more: &str) -> (Gateway, Listening, Log) {
     let setup = Setup::new().env("KEY", "abc");
     let log = Log::new(&setup.world.path("work"), "old");
@@ -309,7 +309,7 @@ fn an_old_client_uses_a_modern_server() {
     let text = "{\"jsonrpc\":\"2.0\",\n\"id\":\"two lines\",\"method\":\"ping\"}";
     assert_eq!(ask(gateway.address, gateway.token().as_deref(), "POST", &client.endpoint, text).0, 202);
     assert_eq!(client.message()["id"], "two lines");
-    // List changes come by themselves.
+    // List changes come without a request.
     client.request("tools/call", json!({"name": "fx__mutate", "arguments": {}}));
     assert_eq!(client.message()["method"], "notifications/tools/list_changed");
     let mut few = OldClient::connect(&gateway, gateway.token(), "/sse/few");
@@ -354,7 +354,7 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
         assert!(report["tools"].as_array().unwrap().contains(&json!("fx__echo")), "{script}: {report}");
         let call = &report["calls"][0];
         assert_eq!((&call["isError"], &call["text"]), (&json!(false), &json!("done")), "{script}: {report}");
-        // One of them forgets about progress that comes together with the answer.
+        // One of them loses progress that arrives together with the answer.
         assert!(call["structured"]["notices"].as_u64().unwrap() >= 2, "{script}: {report}");
     }
 }
@@ -399,7 +399,7 @@ fn the_old_transport_refuses_what_the_endpoint_refuses() {
     let mut conn = Conn::open(address).unwrap();
     conn.send(&http::request("GET", "/sse", &foreign, b"")).unwrap();
     assert_eq!(conn.head().unwrap().status, 403, "a page elsewhere");
-    // Another caller's session looks like none, and neither kind of session is the other's.
+    // Another caller's session looks unknown, and neither kind of session works for the other.
     let unknown = ask(address, Some(SECOND_TOKEN), "POST", "/messages?sessionId=none", &list);
     assert_eq!(unknown.0, 404);
     assert_eq!(ask(address, Some(SECOND_TOKEN), "POST", own, &list), unknown);

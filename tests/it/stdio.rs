@@ -82,7 +82,7 @@ impl Pipe {
         wait(&mut self.child, patience)
     }
 
-    /// What it said on stderr.
+    /// Its output on stderr.
     pub(crate) fn story(&self) -> String {
         format!("stderr of headend stdio:\n{}", self.stderr.all().join("\n"))
     }
@@ -91,7 +91,7 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         if self.close(Duration::from_secs(5)).is_none() {
-            // It did not end with its input; the test that looks for this says so.
+            // The process did not end with its input; the test that checks this reports it.
             let _ignored = self.child.kill();
             let _ignored = self.child.wait();
         }

@@ -1,4 +1,4 @@
-//! Calls that become tasks, for clients that know of tasks and for those that do not.
+//! Calls that become tasks, for clients with and without the extension.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ fn client(gateway: &Gateway, token: Option<String>, capabilities: Value) -> Mcp 
     Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", capabilities)
 }
 
-/// A client that deals with tasks itself, and with questions.
+/// A client that handles tasks itself, and questions.
 fn knowing(gateway: &Gateway) -> Mcp {
     client(gateway, gateway.token(), json!({"elicitation": {}, "extensions": {EXTENSION: {}}}))
 }
@@ -59,7 +59,7 @@ fn get(client: &mut Mcp, id: &str) -> Answer {
     client.request("tasks/get", json!({"taskId": id}))
 }
 
-/// Asks after a task until it has that status.
+/// Polls a task until it has that status.
 fn until(client: &mut Mcp, id: &str, status: &str) -> Value {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -289,7 +289,7 @@ fn a_task_that_nobody_waits_for_is_cancelled() {
     eventually("the task is asked after", || log.count("tasks/get") > 1);
     drop(call);
     eventually("the task is cancelled", || log.count("tasks/cancel") == 1);
-    // A `tasks/get` that was in flight may be; the call that became the task may not.
+    // A `tasks/get` that was in flight may repeat; the call that became the task may not.
     let called: Value = serde_json::from_str(&log.lines_with(&["\"tools/call\""])[0]).unwrap();
     for line in log.lines_with(&["notifications/cancelled"]) {
         let cancelled: Value = serde_json::from_str(&line).unwrap();

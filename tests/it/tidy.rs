@@ -8,9 +8,9 @@ mod imports;
 
 use self::imports::{circles, imports};
 
-/// Layers that a layer may name.
+/// Layers that a layer may import.
 enum May {
-    /// Those before it, without these.
+    /// The layers before it, except these.
     AllBut(&'static [&'static str]),
     Only(&'static [&'static str]),
 }
@@ -34,11 +34,11 @@ const LAYERS: &[(&str, May)] = &[
     ("daemon", May::AllBut(&[])),
     ("demo", May::Only(&["wire", "mcp"])),
     ("cli", May::AllBut(&["catalog", "engine", "base", "listener", "console"])),
-    // Names the properties of all layers, for tests and fuzzing alone.
+    // May import the properties of all layers, for tests and fuzzing alone.
     ("fuzz", May::Only(&[])),
 ];
 
-/// Whether one layer may name another.
+/// Whether one layer may import another.
 fn may_name(layer: &str, other: &str) -> bool {
     let place = |name: &str| LAYERS.iter().position(|(layer, _)| *layer == name);
     let (_, may) = &LAYERS[place(layer).expect("the layer is listed")];
@@ -49,7 +49,7 @@ fn may_name(layer: &str, other: &str) -> bool {
 }
 
 const PURE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine"];
-/// Text that must not occur in a pure layer outside its tests.
+/// Text that a pure layer must not contain outside its tests.
 const IMPURE: &[&str] = &[
     "tokio::",
     "hyper",
@@ -100,7 +100,7 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(told.is_empty(), "{told}Move what both sides need into a file of its own, below them.");
 }
 
-/// `policy::decide` of `src/policy/decide.rs`; nothing of `src/lib.rs`.
+/// `policy::decide` for `src/policy/decide.rs`; empty for `src/lib.rs`.
 fn module_of(root: &Path, file: &Path) -> String {
     let inside = file.strip_prefix(root).unwrap().with_extension("");
     let parts: Vec<_> = inside.iter().map(|part| part.to_str().unwrap()).filter(|part| *part != "lib").collect();
@@ -141,7 +141,7 @@ fn what_upstreams_say_is_heard_in_one_place() {
         readers.extend(files.filter(|file| !test_only(file) && reads(&fs::read_to_string(file).unwrap())));
     }
     readers.sort();
-    // The latter reads what the gateway itself is about to post.
+    // The latter reads messages that the gateway itself is about to post.
     assert_eq!(readers, [root.join("mcp/voice.rs"), root.join("upstream/sse.rs")]);
 }
 
@@ -223,7 +223,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
             if path.is_dir() {
-                // What the package of the fuzz targets may build beside itself is not ours.
+                // Build output of the fuzz package is not ours.
                 if !path.ends_with("fuzz/target") {
                     folders.push(path);
                 }

@@ -1,4 +1,4 @@
-//! Where the scriptable MCP servers of the tests are, and what they wrote down.
+//! The scriptable MCP servers of the tests, and their logs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ impl Fake {
         self.with("--behaviour", behaviour)
     }
 
-    /// Where it writes every message down that it receives.
+    /// Logs every message that it receives.
     pub(crate) fn logging(self, log: &Log) -> Self {
         self.with("--log", log.path.to_str().unwrap())
     }
@@ -99,13 +99,13 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It may be gone already, which is what is wanted.
+        // The process may have ended already.
         let _ignored = self.child.kill();
         let _ignored = self.child.wait();
     }
 }
 
-/// What an upstream received: one message a line.
+/// The log of an upstream's input: one message a line.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     path: PathBuf,
@@ -132,7 +132,7 @@ impl Log {
         self.lines_with(&[&format!("\"method\":\"{method}\"")]).len()
     }
 
-    /// How many requests arrived that only a client's own request can cause.
+    /// Number of requests that only a client's own request can cause.
     pub(crate) fn work(&self) -> usize {
         ["tools/call", "prompts/get", "resources/read", "completion/complete"].iter().map(|m| self.count(m)).sum()
     }

@@ -1,4 +1,4 @@
-//! Servers that speak in the gateway's voice, and a gateway that is the server of another one.
+//! Servers that use the gateway's reserved words, and a gateway as the server of another one.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn refusal() -> Value {
     json!({"reason": "denied", "executed": "no", "retryable": false, "call-id": "1"})
 }
 
-/// What a server may say and what it may not.
+/// Keys that a server may use and keys that it may not.
 fn meta() -> Value {
     json!({"a": 1, "headend/x": refusal(), REFUSAL: refusal()})
 }
@@ -32,7 +32,7 @@ fn question() -> Value {
     json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema, "_meta": meta()}})
 }
 
-/// An error in our voice of each kind, by the request that it answers.
+/// An error with reserved words of each kind, by the request that it answers.
 fn errors() -> [(&'static str, Value, Value); 3] {
     [
         ("tools/call/sleep", json!({"name": "fx__sleep"}), json!({"code": 1001, "message": "no", "data": 7})),
@@ -41,7 +41,7 @@ fn errors() -> [(&'static str, Value, Value); 3] {
     ]
 }
 
-/// What the server says instead of its own answers.
+/// The server's script of answers.
 fn script() -> Value {
     let line = |member: &str, value: &Value| json!([format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"{member}":{value}}}"#)]);
     let structured = json!({"_meta": meta(), "content": content()});
@@ -87,7 +87,7 @@ const WAYS: [(Way, &str); 7] = [
     (Way::Sse, "legacy"),
 ];
 
-/// A gateway before a server that says what stands in that script, and lists definitions with such a `_meta`.
+/// A gateway before a server with that script, whose definitions have such a `_meta`.
 fn gateway(way: Way, era: &str, script: &Value) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let definition = json!({"_meta": meta()});
@@ -126,7 +126,7 @@ fn clients(gateway: &Gateway) -> Vec<(String, Mcp)> {
     clients
 }
 
-/// How often the server was found to use our words, of that kind.
+/// How often the server used our words, of that kind.
 fn counted(gateway: &Gateway, kind: &str) -> u64 {
     let series = format!("headend_upstream_reserved_total{{kind=\"{kind}\",upstream=\"fx\"}} ");
     let scraped = gateway.scrape();
@@ -242,7 +242,7 @@ fn no_definition_and_no_question_of_a_server_carries_our_keys() {
             assert_eq!(params["message"], "[fx] Who? [fx]", "{at}: {message}");
             assert_eq!(params["_meta"], json!({"a": 1}), "{at}: {message}");
             if client_era != Era::Modern && era == "legacy" {
-                // A call that goes on would make the next one's question ambiguous.
+                // A call that continues would make the next one's question ambiguous.
                 mcp.respond(&message["id"], json!({"action": "decline"}));
                 call.response();
             }
@@ -300,7 +300,7 @@ fn refused_behind(answer: &Answer, at: &str) {
     assert!(answer.text().contains("Try again"), "{at}: {}", answer.raw);
 }
 
-/// Calls through both gateways until each has refused something.
+/// Calls through both gateways until each has refused a call.
 fn chained(gateway: &Gateway, at: &str) {
     let mut first = gateway.modern();
     assert_eq!(first.call("inner__fx__echo", json!({"text": "through both"})).text(), "through both", "{at}");

@@ -1,4 +1,4 @@
-//! Who is measured in which row, and the processes behind them.
+//! The targets of each row, and the processes behind them.
 //!
 //! Legacy clients meet a legacy upstream and modern clients a modern one, so that the gateway relays what the proxies
 //! relay; translating between the eras would be another figure.
@@ -16,7 +16,7 @@ use crate::gateway::{Gateway, Nginx, Setup, consent};
 use crate::process::{Process, Server};
 use crate::scenario::{Era, Scenario, Target};
 
-/// How many upstreams, where there are several, and what each of them lists.
+/// Number of upstreams where there are several, and the length of each one's list.
 pub(crate) const MANY: usize = 10;
 pub(crate) const TOOLS_OF_MANY: usize = 50;
 
@@ -38,7 +38,7 @@ pub(crate) struct Row {
     pub(crate) targets: &'static [Who],
 }
 
-/// Who can be measured.
+/// A target of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// The upstream itself.
@@ -50,14 +50,14 @@ pub(crate) enum Who {
     Headend(Front),
 }
 
-/// What stands behind the gateway.
+/// The upstream of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Front {
     Legacy,
     Modern,
     /// A legacy upstream, and a policy of a hundred rules.
     Rules,
-    /// A legacy upstream whose tool needs a consent, which there is.
+    /// A legacy upstream whose tool needs an approval and has a grant.
     Granted,
     Ten,
     Stdio,
@@ -120,7 +120,7 @@ pub(crate) struct Seat {
     pub(crate) tools: usize,
 }
 
-/// Every process of the run. Fields are dropped in this order: what calls before what is called.
+/// Every process of the run. Fields are dropped in this order: callers before the called.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     seats: Vec<Seat>,

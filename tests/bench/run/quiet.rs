@@ -1,8 +1,8 @@
 //! A machine on which one call in flight can be timed.
 //!
-//! A virtual CPU that went to sleep takes tens of microseconds to wake up, and two processes that take turns run twice as
-//! fast on one CPU as on two: either would drown what a gateway adds. So spinners at idle priority keep the CPUs awake, and
-//! the load and the upstream are each held on a CPU of their own, as they are once something stands between them.
+//! A virtual CPU that went to sleep takes tens of microseconds to wake up, and two processes that take turns run twice
+//! as fast on one CPU as on two: either would drown the gateway's share. So spinners at idle priority keep the CPUs
+//! awake, and the load and the upstream each stay on a CPU of their own, as they do with a gateway between them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    /// Makes the machine quiet as far as its tools allow; says what is missing.
+    /// Makes the machine quiet as far as its tools allow; prints missing tools.
     pub(crate) fn begin(upstream: Option<Process>) -> Self {
         let spinners = spinners();
         let mut quiet = Self { _spinners: spinners, held: Vec::new(), allowed: allowed_cpus() };
@@ -49,7 +49,7 @@ impl Drop for Quiet {
     }
 }
 
-/// Children that take only time that nobody else wants.
+/// Children at idle priority.
 fn spinners() -> Option<Server> {
     let program = std::env::current_exe().ok().filter(|_| on_path("chrt"))?;
     let spinners = Server::start(Command::new("chrt").args(["--idle", "0"]).arg(program).arg("spin"));

@@ -1,4 +1,4 @@
-//! What is measured once and without a load: memory, and the time to start.
+//! Figures measured once and without a load: memory, and the time to start.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// Memory of the floor and of the gateway, each in front of an upstream of its own.
 ///
 /// # Errors
-/// When the floor cannot be measured; what the gateway does wrong is added to `problems`.
+/// When the floor cannot be measured; failures of the gateway are added to `problems`.
 pub(crate) async fn memory(
     binary: Option<&Path>,
     singles: &mut Singles,
@@ -58,7 +58,7 @@ async fn gateway_memory(binary: &Path) -> anyhow::Result<Memory> {
 /// One decision of the policy as the gateway itself measures it: without a client, a server or a socket.
 ///
 /// # Errors
-/// When the gateway does not decide, or decides otherwise than it should.
+/// When the gateway does not decide, or decides wrongly.
 pub(crate) fn decide(binary: &Path, singles: &mut Singles) -> anyhow::Result<()> {
     eprintln!("decide");
     let folder = tempfile::tempdir().context("create a folder for the gateway")?;
@@ -79,7 +79,7 @@ pub(crate) fn decide(binary: &Path, singles: &mut Singles) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The call that is decided: every kind of value, and nothing that a rule denies.
+/// The call for the decision: every kind of value, and none that a rule denies.
 const ARGUMENTS: &str = r#"{"path":"/srv/work/reports/2026/summary.md","url":"https://api.example.com/v1/items?page=2","to":["ann@example.com","bob@example.com"],"host":"10.1.2.3","limit":50,"mode":"append","subject":"The weekly report","tags":["a","b","c"]}"#;
 
 /// 80 rules about other tools, and 20 that look at the arguments of this one and let it pass.

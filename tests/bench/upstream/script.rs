@@ -1,7 +1,7 @@
-//! What the upstream answers, whatever carries it.
+//! The upstream's answers, for any transport.
 //!
 //! Four tools: `echo {text}` returns its text, `length {text}` describes it, `big {bytes}` returns that many bytes, and
-//! `progress {n}` sends n notices before its result. The rest of the list is there to be listed.
+//! `progress {n}` sends n notices before its result. Further tools only fill the list.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ const MODERN_TAIL: &str = r#","resultType":"complete","_meta":{"io.modelcontextp
 /// A message in pieces, to be sent one after another.
 type Message = Vec<Bytes>;
 
-/// What a message is answered with.
+/// The answer to a message.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// It was a notification.
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// The answers, as far as they can be rendered before anyone asks.
+/// The answers, rendered in advance as far as possible.
 #[derive(Debug)]
 pub(crate) struct Script {
     eras: Eras,

@@ -1,4 +1,4 @@
-//! Whose question it is: several clients in front of one server that asks.
+//! Attribution of questions: several clients in front of one server that asks.
 
 use std::thread;
 
@@ -29,7 +29,7 @@ fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_
         arguments
     };
     let mut calls = [inquire(&mut clients[0], &meeting("a")), inquire(&mut clients[1], &meeting("b"))];
-    // The second call that arrives lets both ask; whoever asks last may be alone by then.
+    // The second call that arrives lets both ask; the call that asks last may be alone by then.
     let mut refused = 0;
     for (client, call) in clients.iter_mut().zip(&mut calls) {
         let (asked, response) = converse(client, call, |_| accept("late"));
@@ -56,7 +56,7 @@ fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_
     });
 }
 
-/// A client that says who it is in every answer.
+/// A client that names itself in every answer.
 struct Who {
     name: &'static str,
     era: Era,
@@ -102,7 +102,7 @@ impl Who {
     }
 }
 
-/// Some hundred calls of four clients at once; every answer that the server gets is of the client whose call asked.
+/// Some hundred calls of four clients at once; every answer to the server is of the client whose call asked.
 fn crowd(way: Way, stage: &Stage, clients: Vec<Who>) -> (usize, usize) {
     const CALLS: u64 = 30;
     let (mut answered, mut asked) = (0, 0);

@@ -1,5 +1,5 @@
-//! Questions that no person should see: addresses that are not opened, forms that copy ours or ask for secrets. The server is
-//! told that the person declined, and the operator why.
+//! Questions that no person should see: addresses that headend does not open, forms that copy ours or ask for secrets.
+//! The server gets a decline, and the operator the reason.
 
 use super::*;
 use crate::stdio::Pipe;
@@ -16,7 +16,7 @@ fn fields(fields: Value) -> Value {
     json!({"message": "Go on?", "requestedSchema": {"type": "object", "properties": fields}})
 }
 
-/// Params of elicitations, and the fault that they count as.
+/// Params of elicitations, and the fault that counts them.
 fn bad(own_port: u16) -> Vec<(Value, &'static str)> {
     let own = format!("http://localhost:{own_port}/mcp");
     let mut rows: Vec<(Value, &'static str)> = [
@@ -213,7 +213,7 @@ fn what_a_clients_own_task_must_not_ask_is_declined_by_an_update() {
 fn loopback_pages_are_for_clients_and_servers_of_this_machine() {
     let stage = Stage::new(Way::Stdio, "");
     let question = || json!([[{"method": "elicitation/create", "params": page("http://localhost:1/")}]]);
-    // What a proxy in front of us passes on comes from elsewhere.
+    // A proxy in front of us forwards requests of other machines.
     for forwarded in [false, true] {
         let mut client = stage.client(Era::Modern, able());
         client.user_agent = "test".to_owned();

@@ -1,4 +1,4 @@
-//! Sessions and processes of a client's own: what they declare, whose they are, when they end.
+//! Sessions and processes of one client's own: their capabilities, their owner, their end.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -22,7 +22,7 @@ fn sorted(mut values: Vec<Value>) -> Vec<Value> {
 fn a_server_has_a_session_for_each_legacy_client_and_each_kind_of_modern_caller() {
     for way in [Way::Post, Way::Session, Way::Sse] {
         let stage = Stage::of_two_callers(way, "roots = \"client\"");
-        // Those that read the lists: as clients with and without input see them.
+        // The sessions that read the lists: for clients with and without input.
         let mut want = vec![json!({})];
         if way != Way::Sse {
             want.push(json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}}));

@@ -1,4 +1,4 @@
-//! Pages that servers of 2025-11-25 want opened: before a call (error -32042), and in the middle of one.
+//! Pages that servers of 2025-11-25 ask to open: before a call (error -32042), and in the middle of one.
 
 use std::time::Duration;
 

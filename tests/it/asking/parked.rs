@@ -1,4 +1,4 @@
-//! Modern clients: the call is parked, and the next request goes on with it.
+//! Modern clients: the call is parked, and the next request continues it.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
 use crate::process::eventually;
 
-/// What a well-behaved client answers to all of these.
+/// The answers of a well-behaved client to all of these.
 fn responses(requests: &Map<String, Value>) -> Value {
     requests.iter().map(|(key, request)| (key.clone(), usual(request))).collect::<Map<String, Value>>().into()
 }
@@ -56,7 +56,7 @@ fn a_retry_that_is_sent_again_gets_the_same_and_nothing_goes_upstream_twice() {
         drop(broken);
         let mut superseded = client.open("tools/call", retry.clone());
         let mut last = client.open("tools/call", retry.clone());
-        // The server waits for somebody at the door.
+        // The server waits for another call to open the gate.
         client.call("fx__inquire", json!({"open": "door", "tag": "opener"}));
         let responses = [superseded.response(), last.response()];
         assert!(responses.iter().any(|response| response.get("result").is_some()), "{way:?}: {responses:?}");
@@ -153,7 +153,7 @@ fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() 
         let arguments = way.asks("t", json!([[form("Which?")]]));
         let mut client = stage.client(Era::Modern, everything());
         let (requests, state) = asked(&client.call("fx__inquire", arguments.clone()));
-        // One that has ended waits for a client whose response was lost.
+        // An ended call waits for a client whose response was lost.
         let done = way.asks("u", json!([[form("Which?")]]));
         let (more, other) = asked(&client.call("fx__inquire", done.clone()));
         client.request("tools/call", going_on(&done, responses(&more), &other));
@@ -185,7 +185,7 @@ fn more_questions_than_a_person_should_get_at_once_are_declined() {
         let arguments = way.asks("t", json!([many]));
         let mut client = stage.client(Era::Modern, everything());
         let (mut requests, mut state) = asked(&client.call("fx__inquire", arguments.clone()));
-        // Nothing is answered before all have come, or there would be room for more.
+        // No question is answered before all have arrived, or there would be room for more.
         eventually("some are declined", || stage.got(&[r#""action":"cancel""#]).len() >= 3);
         let answer = loop {
             let answer = client.request("tools/call", going_on(&arguments, responses(&requests), &state));
@@ -214,7 +214,7 @@ fn a_callers_share_of_parked_calls_counts_those_that_wait_and_more_are_declined(
     let stage = Stage::of_two_callers(way, "");
     let mut client = stage.second(Era::Modern, everything());
     let arguments = |n: usize| way.asks(&format!("t{n}"), json!([[form("Which?")]]));
-    // As many as the share, one after the other, each brought to its end.
+    // As many as the quota, one after the other, each to its end.
     for n in 0..20 {
         let (requests, state) = asked(&client.call("fx__inquire", arguments(n)));
         let answer = client.request("tools/call", going_on(&arguments(n), responses(&requests), &state));

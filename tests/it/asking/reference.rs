@@ -1,4 +1,4 @@
-//! The same with the reference server in the legacy era, which asks in its own way.
+//! The same with the reference server in the legacy era, which asks on other streams.
 
 use serde_json::{Map, Value, json};
 

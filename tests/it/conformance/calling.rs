@@ -26,7 +26,7 @@ pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
     let mut failed = BTreeSet::new();
     let mut told = Vec::new();
     for scenario in suite.scenarios() {
-        // What needs the whole of a missing feature costs time and tells nothing.
+        // A scenario that needs the whole of a missing feature costs time and shows nothing.
         if let Some(reason) = expected.reason(&scenario).filter(|_| scenario.starts_with("auth/")) {
             eprintln!("{cell}: not played: {scenario}: {reason}");
             failed.insert(scenario);
@@ -40,7 +40,7 @@ pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
     verdict.end(|| told.join("\n\n"));
 }
 
-/// The installed suite, and who plays the client.
+/// The installed suite, and the program that plays the client.
 #[derive(Debug)]
 struct Suite {
     peers: Peers,
@@ -69,7 +69,7 @@ impl Suite {
         scored.chain(others).map(str::to_owned).collect()
     }
 
-    /// Plays one scenario; the error tells what happened.
+    /// Plays one scenario; the error says what happened.
     fn play(&self, scenario: &str, verdict: &mut Verdict) -> Result<(), String> {
         let world = World::new();
         let tap = Tap::start();

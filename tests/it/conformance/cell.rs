@@ -1,4 +1,4 @@
-//! What each cell of the matrix still fails: one file a cell in `tests/data/conformance`, one scenario a line.
+//! Known failures of each cell of the matrix: one file a cell in `tests/data/conformance`, one scenario a line.
 //!
 //! `scenario: reason`, where the reason is a row of the table "What this release does not bridge" of the architecture text,
 //! or `by design: ...`. `prefix-*` stands for all scenarios of that beginning. Lines that begin with `#` are comments.
@@ -40,7 +40,7 @@ impl Cell {
         self.lines.iter().find(|(pattern, _)| fits(pattern, scenario)).map(|(_, reason)| reason.as_str())
     }
 
-    /// Takes those scenarios out that were not expected to fail and that pass when they are played once more, alone.
+    /// Removes unexpected failures that pass when they are played once more, alone.
     ///
     /// Some checks of the suite wait half a second for an answer, which a busy machine may not keep.
     pub(super) fn give_a_second_chance(&self, failed: &mut BTreeSet<String>, mut passes: impl FnMut(&str) -> bool) {
@@ -53,7 +53,7 @@ impl Cell {
         });
     }
 
-    /// Says how the scenarios that failed differ from the list; one that begins to pass must be struck off.
+    /// Reports the differences between failures and the list; a scenario that begins to pass must be struck off.
     pub(super) fn compare(&self, failed: &BTreeSet<String>, wrong: &mut Vec<String>) {
         let file = self.file.display();
         for scenario in failed.iter().filter(|scenario| self.reason(scenario).is_none()) {
@@ -85,7 +85,7 @@ pub(super) fn check_folder(cells: &BTreeSet<String>) {
     }
 }
 
-/// What the suite wrote about a scenario: one object a check.
+/// The suite's output for a scenario: one object a check.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     checks: Vec<Value>,

@@ -1,4 +1,4 @@
-//! What a relay wrote down, read as messages: who sent each, in which revision, and what it answers.
+//! The record of a relay as messages: the sender of each, its revision, and the request that it answers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +10,7 @@ use url::Url;
 use super::schema::{Schema, Side};
 use super::tap::{Exchange, PipeTap};
 
-/// The event of HTTP+SSE that is no message.
+/// The one event of HTTP+SSE that is not a message.
 const ENDPOINT: &str = "endpoint";
 
 /// One message.
@@ -29,7 +29,7 @@ impl Entry {
     }
 }
 
-/// Checks what that side sent against the schema and gives the number of its messages.
+/// Checks one side's messages against the schema and returns their number.
 pub(super) fn judge(place: &str, from: Side, entries: &[Entry], wrong: &mut Vec<String>) -> usize {
     let sent: Vec<&Entry> = entries.iter().filter(|entry| entry.from == from).collect();
     for entry in &sent {
@@ -50,7 +50,7 @@ struct Asked {
     revision: String,
 }
 
-/// The messages of a connection over HTTP. Where nothing names a revision with a schema, it is `usual`.
+/// The messages of a connection over HTTP, in the revision `usual` if none is named.
 pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     let mut connection = Connection::new(usual);
     let parse = |exchange: &Exchange| {
@@ -67,8 +67,8 @@ pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     entries
 }
 
-/// The messages over HTTP+SSE: a stream, and what was posted to the endpoint that it names, are two pipes. What was posted
-/// elsewhere is of a transport that the gateway tried before.
+/// The messages over HTTP+SSE: a stream and the POSTs to its endpoint are two pipes. POSTs elsewhere are of a transport
+/// that the gateway tried before.
 pub(super) fn of_sse(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     let (streams, mut posts): (Vec<_>, Vec<_>) =
         exchanges.iter().cloned().partition(|exchange| endpoint(exchange).is_some());
@@ -98,7 +98,7 @@ fn of_two_ways(asked: Vec<Value>, answered: Vec<Value>, usual: &str) -> Vec<Entr
     entries
 }
 
-/// What is agreed between the two ends. A pipe is one session without a name.
+/// Agreements between the two ends. A pipe is one session without a name.
 #[derive(Debug)]
 struct Connection {
     usual: String,
@@ -113,7 +113,7 @@ impl Connection {
         Self { usual: usual.to_owned(), agreed: HashMap::new(), from_server: HashMap::new() }
     }
 
-    /// Takes note of a handshake and of requests of the server.
+    /// Records a handshake and requests of the server.
     fn learn(&mut self, session: Option<&str>, asked: &[Value], answered: &[Value]) {
         let session = session.map(str::to_owned);
         for request in asked.iter().filter(|message| message["method"] == "initialize") {
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Reads what went to and fro in one exchange, or through two pipes; `named` is the revision of a header.
+    /// Reads both directions of one exchange, or of two pipes; `named` is the revision of a header.
     fn read(
         &self,
         session: Option<&str>,
@@ -150,7 +150,7 @@ impl Connection {
         for message in answered {
             let is_response = message["method"].is_null();
             let request = requests.iter().find(|request| is_response && request.id == message["id"]);
-            // What answers nothing belongs to the session, or to the request whose stream it is on.
+            // A message that answers none belongs to the session, or to the request whose stream it is on.
             let only = requests.first().filter(|_| requests.len() == 1);
             let revision = request.or(only).map(|request| request.revision.clone());
             let revision = revision.unwrap_or_else(|| self.revision(None, session, named));
@@ -165,7 +165,7 @@ impl Connection {
         response.then(|| self.from_server.get(&(session.map(str::to_owned), message["id"].to_string())).cloned())?
     }
 
-    /// What a message says itself counts most, then what its session agreed on, then what it offers, then the header.
+    /// The revision of the message itself counts most, then that of its session, then an offered one, then the header.
     fn revision(&self, message: Option<&Value>, session: Option<&str>, named: Option<&str>) -> String {
         let params = message.map(|message| &message["params"]);
         let own = params.and_then(|params| params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str());
@@ -188,7 +188,7 @@ fn answers(exchange: &Exchange) -> Vec<Value> {
     bodies(&exchange.answered, &exchange.response)
 }
 
-/// A JSON body as a message; one that cannot be read is a message that fits no schema.
+/// A JSON body as a message; an unreadable one is a message that fits no schema.
 fn bodies(headers: &HeaderMap, body: &[u8]) -> Vec<Value> {
     let json = header(headers, "content-type").is_some_and(|kind| kind.starts_with("application/json"));
     let unreadable = |_| Value::String(String::from_utf8_lossy(body).into_owned());
@@ -201,7 +201,7 @@ fn events(text: &str) -> Vec<Value> {
     messages.map(|(_, data)| serde_json::from_str(&data).unwrap_or(Value::String(data))).collect()
 }
 
-/// The name and data of each event; what follows the last blank line never became one.
+/// Name and data of each event; bytes after the last blank line are no event.
 fn named_events(text: &str) -> Vec<(String, String)> {
     let text = text.replace("\r\n", "\n");
     let Some((complete, _)) = text.rsplit_once("\n\n") else { return Vec::new() };
@@ -212,7 +212,7 @@ fn named_events(text: &str) -> Vec<(String, String)> {
     complete.split("\n\n").map(|event| (field(event, "event"), field(event, "data"))).collect()
 }
 
-/// The path that a stream of HTTP+SSE names for what its client has to say.
+/// The path that a stream of HTTP+SSE names for its client's messages.
 fn endpoint(exchange: &Exchange) -> Option<String> {
     let named = named_events(&String::from_utf8_lossy(&exchange.response));
     let (_, place) = named.into_iter().find(|(name, _)| name == ENDPOINT)?;

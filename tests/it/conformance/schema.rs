@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// How much of a message is shown when it is wrong.
+/// Characters of a wrong message to show.
 const SHOWN: usize = 2000;
 
-/// Who sends a message: the schemas have other definitions for each.
+/// Sender of a message: the schemas have other definitions for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Client,
@@ -24,7 +24,7 @@ impl Side {
         }
     }
 
-    /// The definition that lists what this side may send.
+    /// The definition that lists this side's messages.
     fn union(self, what: &str) -> String {
         format!("{self:?}{what}")
     }
@@ -34,7 +34,7 @@ impl Side {
 #[derive(Debug)]
 pub(super) struct Schema {
     document: Value,
-    /// Each takes a moment to compile, so those that were used are kept.
+    /// Each takes a moment to compile, so they are kept.
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
@@ -63,10 +63,10 @@ impl Schema {
         }
     }
 
-    /// Adds what an extension defines besides the protocol.
+    /// Adds the definitions of an extension.
     fn with_extension(mut self, text: &str) -> Self {
         let mut extension: Value = serde_json::from_str(text).unwrap();
-        // What a client answers passes as it is, and the suite answers a question of nobody with what is no answer.
+        // A client's answer passes unchanged, and the suite answers an unknown question with a malformed one.
         let responses = "/$defs/UpdateTaskRequest/allOf/1/properties/params/properties/inputResponses";
         *extension.pointer_mut(responses).unwrap() = json!({"type": "object"});
         let definitions = self.document["$defs"].as_object_mut().unwrap();
@@ -79,7 +79,7 @@ impl Schema {
     /// Whether a message of that side is one of this revision; `answered` is the method that a response answers.
     ///
     /// # Errors
-    /// What is wrong with it, and the message.
+    /// The mistake, and the message.
     pub(super) fn check(&self, from: Side, message: &Value, answered: Option<&str>) -> Result<(), String> {
         self.judge(from, message, answered).map_err(|why| {
             let shown: String = message.to_string().chars().take(SHOWN).collect();

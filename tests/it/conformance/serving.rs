@@ -20,11 +20,11 @@ pub(super) struct Server {
     pub(super) name: &'static str,
     pub(super) era: &'static str,
     pub(super) transport: &'static str,
-    /// The server drops this from its names and the gateway puts it before all of them.
+    /// Prefix that the server drops from its names and the gateway adds to all of them.
     pub(super) prefix: &'static str,
-    /// What is taken from it; everything when empty.
+    /// The only items to offer; empty: all.
     pub(super) only: &'static str,
-    /// The gateway is told the URL alone and finds the transport out.
+    /// The gateway gets the URL alone and detects the transport.
     pub(super) found_out: bool,
 }
 
@@ -33,8 +33,8 @@ impl Server {
         Self { name: "fx", era, transport, prefix: "", only: "", found_out: false }
     }
 
-    /// The same with names that only the gateway's prefix makes right. One tool of the suite needs another prefix than the
-    /// others, and a server of its own. Which transport it is, the gateway has to find out.
+    /// The same with names that only the gateway's prefix makes right. One tool of the suite needs another prefix and a
+    /// server of its own. The gateway detects the transport.
     pub(super) fn renamed(self) -> [Self; 2] {
         let renamed = Self { prefix: "test_", found_out: true, ..self };
         [renamed, Self { name: "schemas", prefix: "json_schema_", only: "tools", ..renamed }]
@@ -94,7 +94,7 @@ impl Running {
         Self { place, table, listening }
     }
 
-    /// What went between it and the gateway.
+    /// The messages between it and the gateway.
     fn entries(&self, tap: &Tap, revision: Revision) -> Vec<Entry> {
         match &self.listening {
             Ok(listening) if listening.url.ends_with("/sse") => {

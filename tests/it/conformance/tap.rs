@@ -1,4 +1,4 @@
-//! A relay on loopback that writes down what passes: HTTP in the open, or two pipes.
+//! A relay on loopback that records messages: plain HTTP, or two pipes.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -16,16 +16,16 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-/// What speaks of one connection only; each side of the relay has its own.
+/// Headers of one connection only; each side of the relay has its own.
 const HOP_BY_HOP: [header::HeaderName; 2] = [header::CONNECTION, header::TRANSFER_ENCODING];
 
-/// How long a request for a stream is under way, so that what relies on a stream that is not open yet shows.
+/// Delay of a request for a stream, so that a message which relies on an unopened stream is lost visibly.
 const WAY_OF_A_STREAM: Duration = Duration::from_millis(50);
 
 /// One request over HTTP and as much of its response as came.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Exchange {
-    /// The port that it was for, and the path there.
+    /// Port of the server, and the path there.
     port: u16,
     pub(super) path: String,
     pub(super) asked: HeaderMap,
@@ -55,12 +55,12 @@ impl Tap {
         Self { port, record, runtime: Some(runtime) }
     }
 
-    /// What went to any URL and back.
+    /// All exchanges, of any URL.
     pub(super) fn all(&self) -> Vec<Exchange> {
         self.record.lock().unwrap().iter().map(|exchange| exchange.lock().unwrap().clone()).collect()
     }
 
-    /// Where the relay is; a port and a path follow.
+    /// Address of the relay; a port and a path follow.
     pub(super) fn base(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -71,7 +71,7 @@ impl Tap {
         format!("{}/{}{}", self.base(), uri.port_u16().unwrap(), uri.path())
     }
 
-    /// What went to that URL and back, in the order of the requests.
+    /// The exchanges of that URL, in the order of the requests.
     pub(super) fn exchanges(&self, url: &str) -> Vec<Exchange> {
         let port = url.parse::<Uri>().unwrap().port_u16().unwrap();
         self.all().into_iter().filter(|exchange| exchange.port == port).collect()
@@ -101,7 +101,7 @@ async fn accept(listener: TcpListener, record: Record) {
             let record = Arc::clone(&record);
             async move {
                 let answer = pass(own, request, &record).await;
-                // A client sees a gateway's answer where the server is gone.
+                // If the server is gone, a client sees a gateway error.
                 let failed = |error: anyhow::Error| {
                     let mut response = Response::new(BoxBody::new(Full::from(format!("{error:#}")).map_err(never)));
                     *response.status_mut() = StatusCode::BAD_GATEWAY;
@@ -118,7 +118,7 @@ fn never(error: Infallible) -> hyper::Error {
     match error {}
 }
 
-/// Sends one request on, on a connection of its own, so that a client that goes away is one to the server too.
+/// Passes one request on, on a connection of its own, so that the server notices when the client goes away.
 async fn pass(
     own: u16,
     request: Request<Incoming>,
@@ -160,7 +160,7 @@ async fn pass(
     Ok(Response::from_parts(head, BoxBody::new(body)))
 }
 
-/// A server that looks at Host and Origin must find itself there where the client named the relay.
+/// Replaces the relay's name in Host and Origin by the server's own.
 fn name_the_server(headers: &mut HeaderMap, own: u16, port: u16) {
     for name in [header::HOST, header::ORIGIN] {
         let Some(value) = headers.get(&name).and_then(|value| value.to_str().ok()) else { continue };
@@ -183,7 +183,7 @@ impl PipeTap {
         Self { input: folder.join(format!("{name}.in")), output: folder.join(format!("{name}.out")) }
     }
 
-    /// A line for a shell that runs `command` and writes down what it reads and prints.
+    /// A shell line that runs `command` and records its input and output.
     pub(super) fn around(&self, command: &str) -> String {
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
         format!("tee -a {} | {command} | tee -a {}", quoted(&self.input), quoted(&self.output))

@@ -1,5 +1,5 @@
-//! Consent against those who would like to have it without asking: servers that pretend to be the gateway, answers that come
-//! too late, and a log that cannot be written.
+//! Attacks on approvals: servers that pretend to be the gateway, answers that come too late, and a log that cannot be
+//! written.
 
 use rustix::process::Signal;
 
@@ -11,7 +11,7 @@ use crate::process::said;
 mod races;
 mod ways;
 
-/// The prompt that a refused call waits for.
+/// The approval that a refused call waits for.
 fn waits_for(answer: &Answer) -> String {
     assert_eq!(reason(answer), "awaiting_approval", "{}", answer.raw);
     let id = &answer.result()["_meta"]["headend/refusal"]["approval"]["id"];
@@ -121,7 +121,7 @@ fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {
     gateway.wait_for_tools(&["fx__echo"]);
     let client = |capabilities| Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities);
     let (mut asking, mut mute) = (client(forms()), client(json!({})));
-    // One allowance for the session, one of the operator for a single call, and one question that is open.
+    // One grant for the session, one of the operator for a single call, and one open approval.
     let listed = json!({"text": "session"});
     let (_, state) = asked(&asking.call("fx__echo", listed.clone()));
     assert!(echoed(&go_on(&mut asking, "fx__echo", &listed, &state, &allow("session")), "session"));
@@ -136,7 +136,8 @@ fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {
     limit(&gateway, Some(10));
     let refused = |answer: &Answer| answer.is_error() || answer.code().is_some();
     for _ in 0..5 {
-        // Whose record has to be on disk comes first: with it the log knows that it takes none, and nothing else is done.
+        // The call whose record has to be on disk comes first: it makes the log notice that it takes no records, and no
+        // other call is made then.
         assert!(refused(&mute.call("fx__fail", once.clone())), "{}", gateway.story());
         assert!(refused(&asking.call("fx__echo", listed.clone())), "{}", gateway.story());
     }
@@ -172,7 +173,7 @@ fn an_approval_after_the_end_of_its_question_does_nothing() {
     assert_ne!(next, id, "it is asked anew");
     over();
 
-    // Another tool each time: who leaves questions about one alone is not asked about it for a while.
+    // Another tool each time: after unanswered approvals about one tool, its calls are refused for a while.
     let mut modern = stage.client(Era::Modern, forms());
     let (_, state) = asked(&modern.call("fx__env", json!({})));
     over();

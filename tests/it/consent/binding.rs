@@ -1,4 +1,4 @@
-//! What a consent is bound to: nobody else, nothing else, and strong enough.
+//! A grant is bound to its caller, its action and its evidence.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {
         "inputResponses": {key: response}});
     let done = client.request("tools/call", params.clone());
     assert!(!done.is_error() && done.result()["resultType"] == "complete", "{}", done.raw);
-    // The state was the proof of that one permit. Sent again it is a call like any other.
+    // The state proved that one permit. Sent again, it is a call like any other.
     let replayed = client.request("tools/call", params);
     let (question, _) = asked(&replayed);
     assert!(question["message"].as_str().unwrap().starts_with("headend asks"), "{}", replayed.raw);

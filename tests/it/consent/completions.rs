@@ -1,4 +1,4 @@
-//! Completions of what needs a consent tell nothing before there is one that lasts.
+//! Completions of an item that needs an approval reveal nothing before it has a lasting grant.
 
 use super::operator::{headend, pending};
 use super::*;
@@ -26,7 +26,7 @@ fn values(client: &mut Mcp, params: &Value) -> Vec<Value> {
     result["completion"]["values"].as_array().unwrap_or_else(|| panic!("{}", answer.raw)).clone()
 }
 
-/// Makes the call, which is refused, and allows it at the command line.
+/// Makes the call, which is refused, and approves it on the command line.
 fn approve(stage: &Stage, client: &mut Mcp, method: &str, params: &Value, how: &[&str]) {
     assert_eq!(client.request(method, params.clone()).code(), Some(1003));
     headend(stage, &[&["approve", &pending(stage)[0]], how].concat());

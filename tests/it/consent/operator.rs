@@ -1,8 +1,9 @@
-//! Clients that cannot be asked: the call is refused at once with what a person can do, and a later one finds the consent.
+//! Clients that cannot be asked: the call is refused at once with the way to approve it, and a later one finds the
+//! grant.
 
 use super::*;
 
-/// The ids of the open prompts.
+/// The ids of the open approvals.
 pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +33,7 @@ fn a_client_that_cannot_be_asked_is_told_how_to_get_an_approval() {
         assert_eq!(pending(&stage), [id.as_str()], "{era:?}");
         let before = stage.called().len();
 
-        // Asking again opens no second prompt.
+        // The same call opens no second approval.
         let again = client.call("fx__echo", arguments.clone());
         assert_eq!(again.result()["_meta"]["headend/refusal"]["approval"]["id"], id.as_str(), "{era:?}");
 
@@ -118,7 +119,7 @@ fn only_so_many_questions_are_asked() {
     assert_eq!(ids, [true, true, true, false], "three in a minute");
     let wait = &refusals[3].result()["_meta"]["headend/refusal"]["retry-after-ms"];
     assert!(wait.as_u64().is_some_and(|ms| ms > 0 && ms <= 60_000), "{}", refusals[3].raw);
-    // Another question about the same tool waits for the first.
+    // A second approval about the same tool waits for the first.
     let second = client.call("fx__echo", json!({"text": "other"}));
     assert!(second.text().contains("waits for approval"), "{}", second.text());
 }

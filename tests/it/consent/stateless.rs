@@ -1,4 +1,4 @@
-//! Responses without a state answer nothing: the call is one from the start.
+//! Responses without a state answer no question: the call starts anew.
 
 use super::*;
 use crate::stdio::Pipe;

@@ -1,4 +1,4 @@
-//! One case: what it sends, what it expects, what it needs.
+//! One case: its bytes, its expectations, its needs.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use data_encoding::BASE64;
 use serde_json::Value;
 
-/// Texts in a case, and what is missing when they occur.
+/// Texts in a case, and the missing feature that they mean.
 const MISSING: &[(&str, &str)] = &[
     ("${JWT_", "callers by JWT are not built"),
     ("${TOKEN_EXPIRED}", "callers by JWT are not built"),
@@ -33,7 +33,7 @@ pub(super) struct Case {
     pub(super) era: String,
     pub(super) why: String,
     value: Value,
-    /// The line and what is encoded in it, to look for placeholders.
+    /// The line and its decoded parts, to look for placeholders.
     haystack: String,
 }
 
@@ -66,7 +66,7 @@ impl Case {
         matches!(self.transport.as_str(), "stdio" | "http+stdio")
     }
 
-    /// Why it cannot be played.
+    /// Why the case cannot be played.
     pub(super) fn needs_what_is_missing(&self) -> Option<&'static str> {
         MISSING.iter().find(|(text, _)| self.mentions(text)).map(|(_, why)| *why)
     }
@@ -92,7 +92,7 @@ impl Case {
         self.value[name].as_str().unwrap_or_default()
     }
 
-    /// Within what the answer or the end must come, in milliseconds.
+    /// Time for the answer or the end, in milliseconds.
     pub(super) fn within_ms(&self) -> u64 {
         self.expect("within_ms").and_then(Value::as_u64).unwrap_or(SOON_MS)
     }
@@ -118,7 +118,7 @@ impl Case {
         bytes
     }
 
-    /// What a client of HTTP/2 sends that does not ask first whether it is spoken.
+    /// The first bytes of an HTTP/2 client that does not ask whether the server speaks it.
     fn frames(&self) -> Vec<u8> {
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         match self.text("h2_gen") {
@@ -172,7 +172,7 @@ fn decode(text: &Value) -> Vec<u8> {
 
 /// A gzip member that inflates to that many zero bytes: one literal, then copies of 258 bytes at distance one.
 ///
-/// The checksum is left out; nobody should get as far as looking at it.
+/// The checksum is left out; no reader should get as far as checking it.
 pub(super) fn gzip_of_zeros(inflated: u64) -> Vec<u8> {
     let mut bits = Bits { bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255], bit: 0 };
     bits.push(0b011, 3); // The last block, fixed codes.

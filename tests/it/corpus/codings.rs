@@ -1,4 +1,4 @@
-//! Answers of upstreams in codings that nobody asked for.
+//! Answers of upstreams in codings that headend did not ask for.
 
 use serde_json::json;
 

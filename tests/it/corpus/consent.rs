@@ -1,4 +1,4 @@
-//! Cases about our own question to a person: a state that we really gave out, or a question that is really open.
+//! Cases about our own approval forms: a state that we really gave out, or an approval that is really open.
 
 use serde_json::{Value, json};
 
@@ -6,27 +6,27 @@ use super::case::Case;
 use super::stage::Stage;
 use crate::mcp::{Era, Mcp, Open};
 
-/// The tables of a daemon that asks about the tool of these cases.
+/// The tables of a daemon that asks for approval of these cases' tool.
 pub(super) const RULES: &str = r#"
 [[policy.rules]]
 id = "corpus-ask"
 effect = "ask"
 tools = ["fx__ask"]
 "#;
-/// What the corpus calls our key among the responses, and what it is.
+/// The corpus's name for our key among the responses, and the real one.
 const KEY: (&str, &str) = ("mgw:consent", "gw.consent");
 /// The corpus declares nothing. A client that can be asked gets further, so it is the harder case.
 const CAPABILITIES: (&str, &str) = (r#"clientCapabilities": {}"#, r#"clientCapabilities": {"elicitation": {}}"#);
 
-/// Whether it needs a daemon that asks.
+/// Whether the case needs a daemon that asks.
 pub(super) fn concerns(case: &Case) -> bool {
     case.mentions("${STATE") || case.mentions("${ELICIT_ID_B}")
 }
 
-/// Our question to somebody, which the case must leave open.
+/// Our open question, which the case must leave open.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// To a modern client, which goes on by this state.
+    /// To a modern client, which continues with this state.
     Modern { client: Box<Mcp>, state: Value },
     /// To a legacy client, on its call's stream.
     Legacy { client: Box<Mcp>, call: Open, id: Value },
@@ -63,7 +63,7 @@ pub(super) fn prepare(stage: &Stage, case: &Case) -> (Vec<(String, String)>, Opt
 }
 
 impl Asked {
-    /// What is wrong with the question after the case: it must still be there to be answered, by whom it was put to.
+    /// Damage to the question after the case: its own client must still be able to answer it.
     pub(super) fn look(&mut self) -> Option<String> {
         match self {
             Self::Modern { client, state } => {
@@ -88,7 +88,7 @@ fn forms() -> Value {
     json!({"elicitation": {}})
 }
 
-/// The call that all of these cases are about.
+/// The call of all these cases.
 fn one() -> Value {
     json!({"name": "fx__ask", "arguments": {"x": 1}})
 }

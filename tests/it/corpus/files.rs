@@ -9,7 +9,7 @@ use super::case::Case;
 use super::stage::Stage;
 use crate::harness::{Setup, World};
 
-/// Plays it and says what was wrong.
+/// Plays the case and returns the differences.
 pub(super) fn play(case: &Case, running: &Stage) -> Vec<String> {
     let mut wrong = Vec::new();
     let open_to_all = case.text("document").contains("mode 0666");

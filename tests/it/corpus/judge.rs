@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::case::Case;
 use crate::http::Response;
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Outcome {
     pub(super) response: Option<Response>,
@@ -16,7 +16,7 @@ pub(super) struct Outcome {
     pub(super) wrong: Vec<String>,
 }
 
-/// Everything that an HTTP answer can show.
+/// Checks all expectations about an HTTP answer.
 pub(super) fn http(case: &Case, outcome: &Outcome) -> Vec<String> {
     let mut wrong = Vec::new();
     if case.expects("close") && !outcome.closed {
@@ -136,7 +136,7 @@ fn members(case: &Case, message: &Value) -> Vec<String> {
     wrong
 }
 
-/// What tells two answers apart that must look alike; `whole` compares the header fields too.
+/// The differences between two answers that must look alike; `whole` compares the header fields too.
 pub(super) fn same(one: &Outcome, other: &Outcome, whole: bool) -> Option<String> {
     let (Some(one), Some(other)) = (&one.response, &other.response) else {
         return Some("one of them has no answer".to_owned());

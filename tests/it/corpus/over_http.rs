@@ -14,13 +14,13 @@ use super::stage::{Prepared, Stage};
 use crate::http::{self, Conn, Events, Response};
 use crate::process::resident;
 
-/// Bytes in two parts: what goes out at once and what goes out drop by drop.
+/// Bytes in two parts: those to send at once, and those to send drop by drop.
 struct Sent {
     first: Vec<u8>,
     drip: Option<Duration>,
 }
 
-/// Plays it and says what was wrong.
+/// Plays the case and returns its outcome.
 pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
     let mut prepared = stage.prepare(case);
     let repeat = case.member("repeat").as_u64().unwrap_or(1);
@@ -67,7 +67,7 @@ fn bytes(case: &Case, prepared: &Prepared) -> Sent {
         body = chunks(&body);
     }
     let whole = http::request(case.text("method"), &filled(case.text("path")), &headers, &body);
-    // A case that bounds what is read gets no more than that: the answer must come without the rest.
+    // A case that bounds the read bytes sends no more than that: the answer must come without the rest.
     let most = case.expect("max_body_read").and_then(Value::as_u64).map(|most| usize::try_from(most).unwrap());
     let end = most.map_or(whole.len(), |most| (whole.len() - body.len() + most).min(whole.len()));
     Sent { first: whole[..end].to_vec(), drip }

@@ -13,7 +13,7 @@ use crate::process::{eventually, resident};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log};
 
-/// Plays it and says what was wrong.
+/// Plays the case and returns the differences.
 pub(super) fn play(case: &Case) -> Vec<String> {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -23,7 +23,7 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     let era = if session { Era::Legacy(case.revision()) } else { Era::Modern };
     let mut client = Mcp::stdio(pipe, era);
     if !session {
-        // Only the modern face lists without a handshake that the case may want to make itself.
+        // Only a modern client lists without the handshake that the case may want to make itself.
         eventually("fx is listed", || client.tool_names().contains(&"fx__echo".to_owned()));
     }
     let line = if case.transport == "stdio" { case.raw() } else { case.body() };
@@ -53,7 +53,7 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     wrong
 }
 
-/// What came before the answer to a request that is certainly good.
+/// The messages before the answer to a request that is certainly good.
 fn replies(case: &Case, client: &mut Mcp, session: bool) -> Result<Vec<Value>, String> {
     let (method, params) = if session { ("ping", json!({})) } else { ("tools/list", json!({})) };
     let params = client.dress(params);

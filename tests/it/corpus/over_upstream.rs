@@ -1,4 +1,4 @@
-//! Plays a case in which the upstream misbehaves: what clients and the upstream get to see of that.
+//! Plays a case in which the upstream misbehaves: the effects that clients and the upstream see.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::process::{resident, within};
 use crate::upstream::{Fake, Log};
 
 const MIB: usize = 1024 * 1024;
-/// An answer as it should be, for scripts.
+/// A correct answer, for scripts.
 const GOOD: &str =
     r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"complete","content":[{"type":"text","text":"normal"}]}}"#;
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
-/// Plays it in front of an upstream of each era that it is about, and says what was wrong.
+/// Plays the case with an upstream of each of its eras, and returns the differences.
 pub(super) fn play(case: &Case) -> Vec<String> {
     let eras: &[&str] = match case.era.as_str() {
         "any" => &["legacy", "modern"],
@@ -31,10 +31,10 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     eras.iter().flat_map(|era| play(era).into_iter().map(move |why| format!("{era}: {why}"))).collect()
 }
 
-/// What floods the gateway may keep a busy machine for minutes.
+/// A flood may keep a busy machine for minutes.
 const PATIENCE: &str = "start-timeout = \"10m\"\ncall-timeout = \"10m\"\ncall-max = \"10m\"";
 
-/// A gateway with the upstream `bad` and beside it `fx`, which is to notice nothing.
+/// A gateway with the upstream `bad` and beside it `fx`, which must notice nothing.
 struct Scene {
     gateway: Gateway,
     log: Log,
@@ -71,7 +71,7 @@ impl Scene {
         self.client().call("bad__echo", json!({}))
     }
 
-    /// The upstream is the same process as before and serves another call, and so does its neighbour.
+    /// Checks that the upstream is the same process as before and serves another call, and so does its neighbour.
     fn lives_on(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for tool in ["bad__sleep", "fx__sleep"] {
@@ -86,7 +86,7 @@ impl Scene {
         wrong
     }
 
-    /// What is listed of the upstream, once all its lists have been read: the prompts are listed then too.
+    /// The upstream's listed items, once all its lists have been read: the prompts are listed then too.
     fn listed(&self) -> Vec<Value> {
         let mut client = self.client();
         within(Duration::from_secs(600), "the lists of `bad` are read", || {
@@ -172,7 +172,7 @@ fn long_text(length: usize) -> Value {
     json!({"head": head, "unit": "t", "count": length, "tail": "\"}]}}"})
 }
 
-/// Answers over a limit. A tool's caller reads that in a result that says `result_too_large`, every other one in -32603.
+/// Answers over a limit. A tool's caller gets a result that says `result_too_large`, any other caller -32603.
 fn too_much(case: &Case, era: &str, lines: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in lines {
@@ -231,7 +231,7 @@ fn storm(_case: &Case, era: &str) -> Vec<String> {
     wrong
 }
 
-/// What the upstream lists instead of its own tools, always with one good tool after it.
+/// The upstream's list in place of its own tools, always with one good tool after it.
 fn lists(case: &Case, era: &str) -> Vec<String> {
     let canary = Canary::new();
     let object = || json!({"type": "object"});
@@ -323,7 +323,7 @@ fn lists(case: &Case, era: &str) -> Vec<String> {
     wrong
 }
 
-/// The state of one upstream, given back with the same call to another one.
+/// The state of one upstream, sent with the same call to another one.
 fn foreign_state(case: &Case, era: &str) -> Vec<String> {
     let line = r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"input_required","requestState":"inner"}}"#;
     let scene = Scene::called(era, &json!({"tools/call/echo": [line]}));
@@ -339,7 +339,7 @@ fn foreign_state(case: &Case, era: &str) -> Vec<String> {
     wrong
 }
 
-/// A probe without an answer holds nobody up, and the upstream is served after it.
+/// A probe without an answer delays no other upstream, and the upstream is served after it.
 fn silent_at_discover(case: &Case, era: &str) -> Vec<String> {
     let era = if era == "modern" { "both" } else { era };
     let begun = Instant::now();
@@ -376,7 +376,7 @@ fn answers_over_http(case: &Case, era: &str) -> Vec<String> {
     let target = canary.address();
     let server =
         RawServer::start(era == "modern", move |asked, calls| web_answer(&id, asked, calls, &target.to_string()));
-    // One session for everybody, so that it can be counted.
+    // One session for all clients, so that it can be counted.
     let bad = format!("[upstreams.bad]\nurl = \"{}\"\ninstance = \"shared\"", server.url);
     let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(&bad).start();
     gateway.wait_for_tools(&["fx__echo", "bad__echo"]);
@@ -387,7 +387,7 @@ fn answers_over_http(case: &Case, era: &str) -> Vec<String> {
     for client_era in Era::BOTH {
         for _ in 0..rounds {
             let answer = gateway.client(client_era).call("bad__echo", json!({}));
-            // The allocator gives back what one call took only after a while, so the next one may add to it.
+            // The allocator gives memory of one call back only after a while, so the next one may add to it.
             grown.get_or_insert_with(|| peak(gateway.pid()).saturating_sub(before) / MIB as u64);
             let good = answer.message.pointer("/result/content/0/text") == Some(&json!("normal"));
             match case.expect("jsonrpc_code").and_then(Value::as_array) {

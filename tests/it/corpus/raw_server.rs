@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::MODERN;
 
-/// One request as it came.
+/// One request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asked {
     pub(super) head: String,
@@ -75,7 +75,7 @@ fn serve(
     } else {
         usual(&asked, modern)
     };
-    // The gateway may have seen enough.
+    // The gateway may have closed the connection already.
     let _ignored = stream.write_all(&answer);
 }
 
@@ -130,12 +130,12 @@ fn answer(asked: &Asked, mut result: Value) -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string().into_bytes()
 }
 
-/// An answer as a well-behaved server gives it.
+/// The answer of a well-behaved server.
 pub(super) fn result(asked: &Asked, result: Value) -> Vec<u8> {
     response("200 OK", "Content-Type: application/json\r\n", &answer(asked, result))
 }
 
-/// The same result in other clothes: with these fields and text around it.
+/// The same result with these fields and text around it.
 pub(super) fn dressed(asked: &Asked, fields: &str, before: &str, after: &str) -> Vec<u8> {
     let message = answer(asked, json!({"content": [{"type": "text", "text": "normal"}]}));
     let body = [before.as_bytes(), &message, after.as_bytes()].concat();
@@ -163,7 +163,7 @@ impl Canary {
         self.0.local_addr().unwrap()
     }
 
-    /// What is wrong when somebody did.
+    /// The failure if a client connected.
     pub(super) fn touched(&self) -> Option<String> {
         self.0.accept().is_ok().then(|| format!("{} was connected to", self.address()))
     }

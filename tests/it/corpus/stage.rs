@@ -1,4 +1,4 @@
-//! The daemon that a case is played against, with what stands in for its placeholders.
+//! The daemon for a case, with the values of its placeholders.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::mcp::{Era, Mcp, Open};
 use crate::process::eventually;
 use crate::upstream::{Fake, Log, example, toml_array};
 
-/// What the second caller's token is.
+/// Token of the second caller.
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
 /// One call at a time and nobody may wait: the keys of `[server.limits]`.
 const ONE_CALL: &str = "[server.limits]\nmax-in-flight = 1\nqueue = 1\n";
@@ -23,7 +23,7 @@ pub(super) struct Stage {
     pub(super) log: Log,
 }
 
-/// What a case needs alive while it is played, and what is looked at afterwards.
+/// Connections that the case needs alive while it is played, and that are checked afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     pub(super) fill: Vec<(String, String)>,
@@ -39,7 +39,7 @@ enum Undisturbed {
     Call(Open),
     /// A session that must still be served.
     Session(Box<Mcp>),
-    /// A question to a person that must still be open.
+    /// An approval that must still be open.
     Question(Box<Asked>),
 }
 
@@ -71,7 +71,7 @@ impl Stage {
                 }
             }
             if case.text("setup").contains("bucket emptied") {
-                // Slower than the case says, so that it is still empty when the case is played on a busy machine.
+                // Slower than the case says, so that the bucket is still empty on a busy machine.
                 tables = tables.replace("20/s", "20/m");
             }
             setup = setup.server(&tables);
@@ -164,7 +164,7 @@ impl Stage {
         prepared
     }
 
-    /// Brings about the state that the case begins in.
+    /// Brings about the initial state of the case.
     fn arrange(&self, case: &Case, prepared: &mut Prepared) {
         let sleep = |ms: u64| json!({"name": "fx__sleep", "arguments": {"ms": ms}});
         let mut under_way = |client: &mut Mcp, id: u64, ms: u64| {
@@ -192,7 +192,7 @@ impl Stage {
                 eventually("the second call waits", || self.gateway.scrape().contains("headend_calls_waiting 1"));
             }
             "many-caller configuration; the caller's bucket emptied" => {
-                // The local user has no such bucket: the case is the other caller's.
+                // The local user has no such bucket, so the other caller plays this case.
                 prepared.fill.retain(|(name, _)| name != "${TOKEN}");
                 prepared.fill.push(("${TOKEN}".to_owned(), TOKEN_B.to_owned()));
                 let mut client = self.second(Era::Modern);
@@ -208,7 +208,7 @@ impl Stage {
     }
 }
 
-/// A server that makes tasks, where the case is about one.
+/// A server with tasks, for cases about tasks.
 fn with_tasks(case: &Case, setup: Setup) -> Setup {
     if !case.mentions("${TASK") {
         return setup;
@@ -218,13 +218,13 @@ fn with_tasks(case: &Case, setup: Setup) -> Setup {
     setup.toml(&format!("[upstreams.jobs]\ncommand = {command}"))
 }
 
-/// A rule that asks, where the case is about what it asks.
+/// A rule that asks, for cases about approvals.
 fn with_consent(case: &Case, setup: Setup) -> Setup {
     if consent::concerns(case) { setup.toml(consent::RULES) } else { setup }
 }
 
 impl Prepared {
-    /// Replaces the placeholders. What is longer was generated and has none.
+    /// Replaces the placeholders. A longer text was generated and has none.
     pub(super) fn filled(&self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         if bytes.len() > 1024 * 1024 {
@@ -238,7 +238,7 @@ impl Prepared {
         bytes
     }
 
-    /// What the case disturbed although it must not.
+    /// Connections that the case disturbed although it must not.
     pub(super) fn disturbed(&mut self) -> Vec<String> {
         self.undisturbed.iter_mut().filter_map(Undisturbed::look).collect()
     }

@@ -18,17 +18,17 @@ use crate::http::{Conn, request};
 use crate::mcp::{Era, Mcp};
 use crate::sse::OldClient;
 
-/// How long an answer is waited for: a request that lost its end has none.
+/// How long to wait for an answer: a request without its end has none.
 const PATIENCE: Duration = Duration::from_millis(120);
-/// Steps for which sessions live.
+/// Steps after which sessions are replaced.
 const STEPS: u64 = 24;
 
 type Fields = Vec<(String, String)>;
 
-/// Valid requests, as bytes, and where they go.
+/// Valid requests, as bytes, and their addresses.
 struct Dialogues {
     requests: Vec<(SocketAddr, Vec<u8>)>,
-    // What keeps their sessions open.
+    // Keeps the sessions open.
     _clients: (Mcp, OldClient),
 }
 
@@ -152,7 +152,7 @@ fn damaged_requests_are_answered_or_hung_up_on() {
     let mut round = Round::new("clients", 2 * STEPS);
     let rule = "[[policy.rules]]\nid = \"asks\"\neffect = \"ask\"\ntools = [\"fx__ask\"]\n";
     let mut scene = Scene::new(Setup::new().toml(&format!("{rule}[console]\nlisten = \"127.0.0.1:0\"")));
-    // Once: damaged sign-ins close the door for a minute.
+    // Once: damaged sign-ins block sign-ins for a minute.
     let browser = Browser::signed_in(&scene.gateway);
     let mut dialogues = Dialogues::new(&scene.gateway, &browser);
     let (good, bad) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -175,7 +175,7 @@ fn damaged_requests_are_answered_or_hung_up_on() {
     scene.end();
 }
 
-/// Sends one request, damaged or not, in any pieces, and reads what comes back.
+/// Sends one request, damaged or not, in any pieces, and reads the answer.
 fn send(requests: &[(SocketAddr, Vec<u8>)], rng: &mut Rng, good: &AtomicU64, bad: &AtomicU64) {
     let (address, whole) = &requests[rng.usize(..requests.len())];
     let (_, other) = &requests[rng.usize(..requests.len())];
@@ -191,7 +191,7 @@ fn send(requests: &[(SocketAddr, Vec<u8>)], rng: &mut Rng, good: &AtomicU64, bad
                 .replace(&length, &format!("Content-Length: {}\r\n", damaged.len()));
             [head.as_bytes(), &damaged].concat()
         }
-        // Another one on its heels.
+        // Another one right after it.
         _ => [&whole[..], &mutate(rng, other, whole)].concat(),
     };
     let mut conn = Conn::open(*address).unwrap();
@@ -217,7 +217,7 @@ fn send(requests: &[(SocketAddr, Vec<u8>)], rng: &mut Rng, good: &AtomicU64, bad
             );
             if head.status < 300 { good } else { bad }.fetch_add(1, Ordering::Relaxed);
             let mut body = Vec::new();
-            // A stream has no end, and what the answer to HEAD has no body.
+            // A stream has no end, and the answer to HEAD has no body.
             while let Ok(Some(piece)) = conn.piece() {
                 body.extend(piece);
             }

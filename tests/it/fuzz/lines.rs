@@ -58,7 +58,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines
 }
 
-/// Damages a line; what it becomes may be several.
+/// Damages a line; the result may be several.
 fn damaged(rng: &mut Rng, lines: &[Vec<u8>]) -> Vec<u8> {
     let line = &lines[rng.usize(..lines.len())];
     let other = &lines[rng.usize(..lines.len())];
@@ -133,7 +133,7 @@ fn damaged_lines_on_the_admin_socket_concern_nobody_else() {
     scene.end();
 }
 
-/// Writes all of it, and reads lines of JSON until there are no more.
+/// Writes all of it, and reads lines of JSON to the end.
 fn converse(gateway: &Gateway, sent: &[u8]) {
     let mut socket = UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();

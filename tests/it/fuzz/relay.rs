@@ -1,4 +1,4 @@
-//! A relay between the gateway and an upstream behind HTTP that damages what the upstream says.
+//! A relay between the gateway and an upstream behind HTTP that damages the upstream's messages.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use super::mutation::mutate;
 
-/// What stands in answers, and what else could stand there.
+/// Texts of answers, and replacements for them.
 const DRESSES: &[(&str, &str)] = &[
     ("content-type: application/json", "content-type: text/html"),
     ("content-type: application/json", "content-type: text/event-stream"),
@@ -45,7 +45,7 @@ pub(super) fn start(server: SocketAddr, seed: u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut rng = Rng::with_seed(seed);
-    // Some servers come through their handshake.
+    // Some servers complete their handshake.
     let pass = Arc::new(AtomicU64::new(rng.u64(0..32)));
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
@@ -56,7 +56,7 @@ pub(super) fn start(server: SocketAddr, seed: u64) -> SocketAddr {
     address
 }
 
-/// `pass` is the number of pieces that are left alone before anything is damaged.
+/// `pass` is the number of pieces that pass undamaged at first.
 fn relay(mut client: TcpStream, server: SocketAddr, mut rng: Rng, pass: &AtomicU64) {
     let Ok(mut upstream) = TcpStream::connect(server) else { return };
     let (Ok(mut from), Ok(mut to)) = (client.try_clone(), upstream.try_clone()) else { return };
@@ -95,7 +95,7 @@ fn relay(mut client: TcpStream, server: SocketAddr, mut rng: Rng, pass: &AtomicU
     let _ignored = upstream.shutdown(Shutdown::Both);
 }
 
-/// The same in other clothes, where it has some that are known.
+/// The chunk with such a text replaced, if it has one.
 fn dressed(rng: &mut Rng, chunk: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(chunk);
     let fitting: Vec<_> = DRESSES.iter().filter(|(from, _)| text.contains(from)).collect();

@@ -1,4 +1,4 @@
-//! A daemon under attack and those who must not notice.
+//! A daemon under attack, and neighbours that must not notice.
 
 use std::fs;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::mcp::Mcp;
 use crate::process::{alive, eventually, within};
 use crate::upstream::Fake;
 
-/// Descriptors that may be open in the end beside those of the beginning: connections that are kept for the next request.
+/// Descriptors that may be open at the end in addition to those at the start: connections kept for the next request.
 const MORE_FILES: usize = 48;
-/// How long that may take: idle connections to upstreams are kept for 90 seconds.
+/// Time for that: idle connections to upstreams are kept for 90 seconds.
 const GIVEN_BACK: Duration = Duration::from_secs(150);
-/// Memory that may be in use in the end beside that of the beginning, in bytes.
+/// Memory that may be in use at the end in addition to that at the start, in bytes.
 const MORE_MEMORY: u64 = 96 << 20;
 
 /// Limits that many clients from one address stay below.
@@ -62,7 +62,7 @@ impl Scene {
         assert_eq!(panicked, None);
     }
 
-    /// At the end: everybody is still served, and what was used was given back.
+    /// At the end: all neighbours are still served, and resources were given back.
     pub(super) fn end(mut self) {
         self.look();
         within(GIVEN_BACK, "the descriptors are given back", || self.open_files() <= self.files + MORE_FILES);

@@ -1,4 +1,4 @@
-//! Upstreams that damage what they say, over each transport.
+//! Upstreams that damage their messages, over each transport.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -65,11 +65,11 @@ fn damaged_upstreams_cost_their_own_callers_alone() {
     let mut seed = round.seed * 1_000_000;
     while let Some(step) = round.step() {
         if step % STEPS == 1 {
-            // Tables that another seed stands in are other upstreams: they are started anew.
+            // Another seed in its table makes another upstream, which starts anew.
             seed += 1;
             let reloaded = scene.gateway.reload(&format!("{base}\n{}", upstreams.tables(seed)));
             assert!(reloaded.status.success(), "{}", said(&reloaded));
-            // Enough for those that come through their handshake; the others are part of it.
+            // Enough for those that complete their handshake; the others are part of the test.
             thread::sleep(Duration::from_millis(500));
         }
         thread::scope(|scope| {

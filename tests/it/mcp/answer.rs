@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::http::{self, Conn, Event, Events, Head};
 
-/// What came back for one request.
+/// The answer to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     /// The HTTP status; 200 over stdio.
@@ -17,7 +17,7 @@ pub(crate) struct Answer {
     pub(crate) message: Value,
     /// The response's text as received.
     pub(crate) raw: String,
-    /// What came before it on the same stream.
+    /// Earlier messages on the same stream.
     pub(crate) notices: Vec<Value>,
 }
 
@@ -32,7 +32,7 @@ impl Answer {
         self.message.pointer("/error/code").and_then(Value::as_i64)
     }
 
-    /// Whether a tool said that it failed.
+    /// Whether a tool reported a failure.
     pub(crate) fn is_error(&self) -> bool {
         self.message.pointer("/result/isError").and_then(Value::as_bool).unwrap_or(false)
     }
@@ -110,7 +110,7 @@ pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
         let mut last = None;
         // Read on after the response: the stream must end by itself.
         while let Some(event) = events.next(conn)? {
-            // Half of a surrogate pair is JSON that passes through, and no text that could be read.
+            // Half of a surrogate pair is JSON that passes through, and not readable text.
             let whole: &RawValue = serde_json::from_str(&event.data)?;
             let message: Value = serde_json::from_str(whole.get()).unwrap_or(Value::Null);
             if message.get("method").is_some() || (message.is_null() && whole.get().contains("\"method\":")) {

@@ -1,4 +1,4 @@
-//! The servers, the gateway between, and how each kind of client is run.
+//! The servers, the gateway between, and the command of each kind of client.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::upstream::{Listening, Log, example, toml_array};
 /// How long one client program may take; a loaded machine starts Node in seconds.
 const CLIENT: Duration = Duration::from_secs(90);
 
-/// One call of each upstream, and what its answer must contain.
+/// One call of each upstream, and a text that its answer must contain.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) name: &'static str,
@@ -26,14 +26,14 @@ pub(super) struct Call {
     pub(super) wanted: &'static str,
 }
 
-/// Where the installed peers are.
+/// Folders of the installed peers.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
     root: PathBuf,
 }
 
 impl Peers {
-    /// The folder that is named by the environment, else the one that the gate fills.
+    /// The folder named by the environment, else the one that the gate fills.
     pub(crate) fn find() -> Option<Self> {
         let test = std::env::current_exe().unwrap();
         let target = test.ancestors().nth(3).unwrap().join("peers");
@@ -136,7 +136,7 @@ impl Bench {
         Some(Self { peers, gateway, calls, inspections: AtomicUsize::new(0), _listening: vec![old, new] })
     }
 
-    /// A gateway before `server-everything` alone, and a record of what that is told.
+    /// A gateway before `server-everything` alone, and a record of the server's input.
     pub(super) fn everything() -> Option<(Gateway, Log)> {
         let peers = Peers::find()?;
         let setup = Setup::new();
@@ -214,7 +214,7 @@ impl Bench {
                 json!({"command": command[0], "args": command[1..], "env": self.environment()})
             }
         };
-        // One file a run: two run at a time, and a file that is written anew is empty for a moment.
+        // One file for each run: two run at a time, and a rewritten file is empty for a moment.
         let run = self.inspections.fetch_add(1, Ordering::Relaxed);
         let file = format!("work/inspector-{run}.json");
         let file = self.gateway.world.write(&file, &json!({"mcpServers": {"gateway": server}}).to_string());
@@ -292,7 +292,7 @@ impl Bench {
     }
 }
 
-/// What a client program sees of the world: its packages, and a home of its own.
+/// The environment of a client program: its packages, and a home of its own.
 pub(super) fn client_environment(peers: &Peers, gateway: &Gateway, command: &mut Command) {
     let path = std::env::var("PATH").unwrap_or_default();
     command

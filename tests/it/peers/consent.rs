@@ -1,5 +1,5 @@
-//! Consent from end to end with real SDK clients of both eras, and with a real browser: what a person says is what happens, the
-//! server's own log of calls shows exactly what was permitted, and the audit log tells how it came to it.
+//! Approvals from end to end with real SDK clients of both eras and a real browser: the person's answer decides, the
+//! server's own log shows exactly the permitted calls, and the audit log shows why.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ mod operators;
 mod page;
 mod strong;
 
-/// A client program with a person who can be shown forms.
+/// A client program whose person can see forms.
 const FORMS: &str = r#"{"elicitation": {"form": {}}}"#;
-/// One with a person who can be sent to pages only.
+/// One whose person can open pages only.
 const PAGES: &str = r#"{"elicitation": {"url": {}}}"#;
 /// One that can do both.
 const BOTH: &str = r#"{"elicitation": {"form": {}, "url": {}}}"#;
-/// One with nobody to ask.
+/// One without a person.
 const NOBODY: &str = "{}";
 
 /// Every SDK over the faces that it is tested on.
@@ -34,7 +34,7 @@ const CLIENTS: [(Sdk, Face); 5] = [
     (Sdk::Python, Face::Attached),
 ];
 
-/// What the audit log says of one item: the words of its records, by their event.
+/// The audit log about one item: the words of its records, by event.
 #[derive(Debug)]
 struct Audited(BTreeMap<&'static str, Vec<Value>>);
 
@@ -63,7 +63,7 @@ impl Audited {
         self.of("decision").iter().filter(|record| record["result"] == "allow").collect()
     }
 
-    /// Every allowed call names a grant that an answer of that evidence gave, and every answer its prompt.
+    /// Checks that every allowed call names a grant given by an answer of that evidence, and every answer its approval.
     fn hangs_together(&self, evidence: &str, by: &str, at: &str) {
         let answers = self.of("answer");
         for allowed in self.allowed() {

@@ -1,4 +1,4 @@
-//! What a real server asks, tells and shows in the middle of things, through the gateway to real clients of both eras.
+//! Questions, notifications and contents of a real server, through the gateway to real clients of both eras.
 
 use std::process::Command;
 
@@ -71,7 +71,7 @@ fn play(peers: &Peers, gateway: &Gateway, face: Face, sdk: &str) -> Vec<String> 
 fn every_client(behind: Behind) {
     let Some(peers) = Peers::find() else { return };
     let (gateway, _server) = gateway(&peers, behind);
-    // One after the other: they share what the server keeps.
+    // One after the other: they share the server's state.
     for face in [Face::Http, Face::Attached] {
         for sdk in ["v1", "v2"] {
             let wrong = play(&peers, &gateway, face, sdk);

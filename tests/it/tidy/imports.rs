@@ -1,12 +1,12 @@
-//! Which file of `src` takes which names from which other file, and the circles in that.
+//! The imports between files of `src`, and their circles.
 //!
-//! Read from the text alone: `use` trees and paths, tests left out. A path leads to the deepest file that it names, and a name
-//! that a file only hands on leads to the file that defines it.
+//! Read from the text alone: `use` trees and paths, without tests. A path leads to the deepest file that it names, and
+//! a re-exported name leads to the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
-/// What each file takes from each other one. Files go by their modules: `policy::decide`.
+/// Names that each file imports from each other file. Keys are modules: `policy::decide`.
 pub(super) type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Finds the imports of modules, given with their texts.
@@ -15,7 +15,7 @@ pub(super) fn imports(texts: &[(String, String)]) -> Imports {
     let mut imports = Imports::new();
     for (module, file) in &files {
         let taken = imports.entry((*module).to_owned()).or_default();
-        // What is handed on alone is no import.
+        // A mere re-export is not an import.
         let uses = file.uses.iter().filter(|one| !one.is_public || file.words.contains(one.name)).map(|one| &one.path);
         for path in uses.chain(&file.paths) {
             let (from, name) = resolve(&files, &absolute(module, path), &mut BTreeSet::new());
@@ -42,7 +42,7 @@ pub(super) fn circles(imports: &Imports) -> Vec<BTreeSet<&str>> {
     circles
 }
 
-/// All files that a file needs, itself only where one of them needs it.
+/// All files that a file needs; itself only if one of them needs it.
 fn needs_of<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
     let mut needs = BTreeSet::new();
     let mut open = vec![from];
@@ -58,11 +58,11 @@ fn needs_of<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
 
 type Files<'t> = BTreeMap<&'t str, File<'t>>;
 
-/// What one file says outside of its tests.
+/// Imports and words of one file outside of its tests.
 #[derive(Default)]
 struct File<'t> {
     uses: Vec<Use<'t>>,
-    /// Paths of at least two words that stand in the code.
+    /// Paths of at least two words in the code.
     paths: Vec<Vec<&'t str>>,
     /// Words that stand alone or begin a path.
     words: BTreeSet<&'t str>,
@@ -70,7 +70,7 @@ struct File<'t> {
 
 struct Use<'t> {
     path: Vec<&'t str>,
-    /// What the path is called here.
+    /// The local name of the path.
     name: &'t str,
     is_public: bool,
 }
@@ -93,7 +93,7 @@ fn absolute<'p>(module: &'p str, path: &[&'p str]) -> Vec<&'p str> {
     from
 }
 
-/// The file that defines what a path leads to, and its name there. What comes from elsewhere ends in the file that says so.
+/// The file that defines a path's item, and its name there. An item of another crate ends in the file that imports it.
 fn resolve<'t>(files: &Files<'t>, path: &[&'t str], seen: &mut BTreeSet<(String, &'t str)>) -> (String, String) {
     let mut module = String::new();
     for (at, word) in path.iter().enumerate() {
@@ -157,7 +157,7 @@ impl<'t> File<'t> {
     }
 }
 
-/// Reads one tree of a `use`, up to what ends it.
+/// Reads one tree of a `use`, up to its end.
 fn tree<'t>(
     rest: &mut Peekable<impl Iterator<Item = &'t str>>,
     before: &[&'t str],
@@ -188,7 +188,7 @@ fn tree<'t>(
     }
 }
 
-/// The tokens without the items that are there for tests alone.
+/// The tokens without items that exist for tests alone.
 fn without_tests<'t>(tokens: &[&'t str]) -> Vec<&'t str> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -207,7 +207,8 @@ fn without_tests<'t>(tokens: &[&'t str]) -> Vec<&'t str> {
     kept
 }
 
-/// The tokens of the item, field or statement at the front: up to its `;`, its last brace, or what closes around it.
+/// Number of tokens of the first item, field or statement: up to its `;`, its last brace, or the end of its
+/// surroundings.
 fn length_of_item(tokens: &[&str]) -> usize {
     let mut depth = 0;
     let mut is_use = false;
@@ -254,7 +255,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// How long the string or character at the front is; nothing where there is none.
+/// Length of the string or character literal at the front; zero if there is none.
 fn length_of_literal(text: &str) -> usize {
     let to = |from: usize, end: &str| text[from..].find(end).map_or(text.len(), |at| from + at + end.len());
     let plain = text.trim_start_matches(['b', 'c']);

@@ -1,4 +1,4 @@
-//! Many who want to use one consent, several who answer one question, and a daemon that is killed between the two.
+//! Many calls that race for one grant, several answers to one approval, and a daemon that is killed between the two.
 
 use std::sync::Barrier;
 use std::thread;
@@ -69,7 +69,7 @@ fn a_killed_daemon_forgets_no_use_of_a_consent() {
         let mut client = stage.client(Era::Modern, json!({}));
         let id = waits_for(&client.call("fx__echo", arguments(round)));
         approve(&stage.gateway, &id);
-        // Dropped only after the kill, so that nobody hangs up.
+        // Dropped only after the kill, so that no client hangs up.
         let retry = json!({"name": "fx__echo", "arguments": arguments(round)});
         let retries = [client.open("tools/call", retry.clone()), client.open("tools/call", retry)];
         thread::sleep(Duration::from_micros(round * 7919 % ROUNDS * 500));
@@ -107,7 +107,7 @@ fn of_two_answers_at_once_one_counts_and_the_log_says_which() {
         let first = open.next().unwrap();
         let begun_listing = Instant::now();
         let id = operator::pending(&stage).remove(0);
-        // A machine that is held up for once says nothing about the next round.
+        // A machine that was slow once says nothing about the next round.
         let usual = begun_listing.elapsed().min(Duration::from_millis(200));
         assert!(begun.elapsed() < Duration::from_secs(20), "round {round}");
         let (denied, got) = thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn of_two_answers_at_once_one_counts_and_the_log_says_which() {
     eprintln!("granted, by round: {outcomes:?}");
 }
 
-/// How a client of that era says yes, and whether its call was executed then.
+/// How a client of that era allows a call, and whether the call was executed then.
 fn client_question(era: Era) -> fn(&mut Mcp, &mut Open, &Value, &Value) -> bool {
     match era {
         Era::Modern => |client, _, first, arguments| {

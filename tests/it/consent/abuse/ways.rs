@@ -1,4 +1,4 @@
-//! The ways in besides HTTP: none of them goes past the question.
+//! Ways other than HTTP: none of them bypasses the approval.
 
 use super::*;
 use crate::harness::World;
@@ -63,7 +63,7 @@ fn a_client_of_the_old_transport_is_asked() {
 fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
     let before = log.work();
     for (how, text) in [("deny", "a"), ("once", "b"), ("session", "c")] {
-        // Another text for each, for what was denied is not asked again.
+        // Another text for each, since a denied call is refused for a while.
         let text = &format!("{text} {era:?}");
         let executed = match era {
             Era::Modern => {
@@ -83,7 +83,7 @@ fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
     assert_eq!(log.work(), before + 3, "{era:?}");
 }
 
-/// What a server that has just started makes us say.
+/// Messages of a server that has just started.
 fn is_list_change(message: &Value) -> bool {
     message["method"].as_str().is_some_and(|method| method.ends_with("/list_changed"))
 }
@@ -145,7 +145,7 @@ fn another_process_answers_for_a_gateway_without_a_daemon() {
         let notices: Vec<&Value> = answer.notices.iter().filter(|notice| !is_list_change(notice)).collect();
         let [withdrawn] = notices.as_slice() else { panic!("{command}: {notices:?}") };
         assert_eq!(withdrawn["params"]["requestId"], question["id"], "{command}: {withdrawn}");
-        // What the client says now is too late.
+        // The client's answer is too late now.
         client.respond(&question["id"], allow("session"));
         eventually("nothing is open any more", || open_prompts(&world).is_empty());
     }

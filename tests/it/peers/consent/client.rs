@@ -1,4 +1,4 @@
-//! Client programs that are told line by line what to do.
+//! Client programs that take orders line by line.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::super::{Face, Peers};
 use crate::harness::Gateway;
 use crate::process::{Lines, end};
 
-/// How long a program may take for one thing; a loaded machine starts Node in seconds.
+/// Time for one order; a loaded machine starts Node in seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The library that a client is written with.
@@ -64,7 +64,7 @@ impl Program {
         values(&self.lines.all())
     }
 
-    /// Waits until it says what is wanted.
+    /// Waits until the program says the wanted thing.
     pub(super) fn wait_for<T>(&self, what: &str, find: impl Fn(&[Value]) -> Option<T>) -> T {
         let found = self.lines.wait_for(PATIENCE, |lines| find(&values(lines)));
         found.unwrap_or_else(|| panic!("{what} did not come: {}", self.story()))
@@ -149,7 +149,7 @@ impl Client {
         Self { program, calls: 0 }
     }
 
-    /// Starts a call; the person gives those answers, one a question.
+    /// Starts a call; the person gives these answers, one for each question.
     pub(super) fn begin(&mut self, name: &str, arguments: &Value, answers: &[&str]) -> u64 {
         self.order(json!({"do": "call", "name": name, "arguments": arguments, "answers": answers}))
     }
@@ -162,7 +162,7 @@ impl Client {
         self.calls
     }
 
-    /// Says something that has no end of its own.
+    /// Sends an order that has no result of its own.
     pub(super) fn tell(&mut self, line: &Value) {
         self.program.tell(line);
     }
@@ -187,7 +187,7 @@ impl Client {
         done
     }
 
-    /// What the person was asked so far in the course of that call.
+    /// The questions so far in the course of that call.
     pub(super) fn questions(&self, call: u64) -> Vec<Value> {
         questions(&self.program.said(), call)
     }
@@ -197,7 +197,7 @@ impl Client {
         self.program.wait_for("a question", |said| questions(said, call).get(nth).cloned())
     }
 
-    /// Waits until the client is told that a page is done with.
+    /// Waits until the client learns that a page is done.
     pub(super) fn completed(&self) -> Value {
         self.program.wait_for("a completion", |said| said.iter().find_map(|line| line.get("complete").cloned()))
     }

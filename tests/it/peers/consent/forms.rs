@@ -35,7 +35,7 @@ fn every_answer(sdk: Sdk, face: Face) {
     assert_eq!(audited.words("answer"), answers, "{at}");
     assert_eq!(audited.of("prompt").len(), answers.len(), "{at}");
     assert_eq!(audited.words("outcome"), ["ok"; 3], "{at}");
-    // Each call is asked about once, though a modern client makes it twice; the last is covered by the session's grant.
+    // Each call needs one approval, though a modern client makes it twice; the session's grant covers the last.
     let calls = ["ask", "allow", "ask", "ask", "ask", "ask", "ask", "ask", "allow", "allow"];
     assert_eq!(audited.words("decision"), calls, "{at}");
     let grants: Vec<&Value> = audited.allowed().iter().map(|allowed| &allowed["grant"]).collect();
@@ -93,7 +93,7 @@ fn unanswered(peers: &Peers, sdk: Sdk, face: Face) {
     let call = client.begin("fx__echo", &text("x"), &["wait"]);
     client.question(call, 0);
     if sdk.is_modern() {
-        // Nothing waits for the person but the person's client.
+        // The call waits for its own client's person only.
         Audited::read(&stage, "fx__echo", "answer", 1);
         client.tell(&json!({"do": "answer", "answer": "session"}));
         client.question(call, 1);

@@ -1,4 +1,4 @@
-//! Clients that have nobody to ask: the operator answers on the command line.
+//! Clients without a person: the operator answers on the command line.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn the_operator_answers_for_real_clients_that_cannot_ask() {
     });
 }
 
-/// Makes a call that is refused until somebody approves it, and gives the prompt's id.
+/// Makes a call that is refused until an approval, and returns the approval's id.
 fn refused(stage: &Stage, client: &mut Client, name: &str, arguments: &Value) -> String {
     let done = client.call(name, arguments, &[]);
     assert_eq!(done.reason(), "awaiting_approval", "{done:?}");
@@ -43,7 +43,7 @@ fn answered_by_the_operator(peers: &Peers, sdk: Sdk, face: Face) {
         operator::headend(&stage, &[how, &[&id]].concat());
         assert_eq!(stage.called().len(), before, "{at}: {tool}: an approval runs nothing by itself");
         for nth in 0..calls {
-            // What lasts longer than once is for any arguments.
+            // Grants for longer than once are for any arguments.
             let arguments = if nth == 0 { arguments.clone() } else { text("something else") };
             let done = client.call(tool, &arguments, &[]);
             assert_eq!(done.0["refusal"], Value::Null, "{at}: {tool} {nth}: {done:?}");

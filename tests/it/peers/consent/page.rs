@@ -1,4 +1,4 @@
-//! The page: the operator's own browser answers, whatever the client says.
+//! The approval's page: the operator's own browser answers, whatever the client says.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use super::strong::page_of;
 use super::*;
 use crate::harness::left_out;
 
-/// A browser that is signed in as the operator, and how much it has said.
+/// A browser that is signed in as the operator, and the length of its output so far.
 #[derive(Debug)]
 struct Operator(Program, usize);
 
@@ -33,7 +33,7 @@ impl Operator {
         Some(Self(program, 1))
     }
 
-    /// Opens that page and presses that button: what the page said then.
+    /// Opens that page and presses that button; returns the page's answer.
     fn press(&mut self, url: &str, answer: &str) -> String {
         let said = self.visit(url, answer);
         let after = said["after"].as_str().unwrap_or_else(|| panic!("{answer}: {said}"));
@@ -84,7 +84,7 @@ fn answered_on_the_page(sdk: Sdk) {
         let url = page_of(&stage, &question);
         assert_eq!(stage.called(), permitted, "{sdk:?}: {file}: nothing runs before somebody answers");
         if press == "deny" {
-            // Looking at it and leaving is no answer.
+            // Opening the page and leaving it is no answer.
             let seen = operator.press(&url, "leave");
             assert!(seen.contains("Allow once"), "{sdk:?}: {seen}");
             assert_eq!(operator::pending(&stage).len(), 1, "{sdk:?}");
@@ -121,7 +121,7 @@ fn answered_on_the_page(sdk: Sdk) {
 #[test]
 fn a_page_that_nobody_answers_allows_nothing_and_says_so_afterwards() {
     let Some(peers) = Peers::find() else { return };
-    // A call on a stream waits for the person, a modern one for the prompt.
+    // A call on a stream waits for `timeout`, a modern one for `prompt-life`.
     for (sdk, patience) in [(Sdk::TypeScript1, "timeout = \"4s\""), (Sdk::TypeScript2, "prompt-life = \"4s\"")] {
         let stage = Stage::with(patience, "");
         let Some(mut operator) = Operator::start(&peers, &stage) else { return };

@@ -1,8 +1,8 @@
-//! Clients that say yes to everything, and clients of somebody else.
+//! Clients that accept everything, and clients of another caller.
 
 use super::*;
 
-/// The page that a question sends its person to, which must be that of an open prompt.
+/// The page that a question names, which must be that of an open approval.
 pub(super) fn page_of(stage: &Stage, question: &Value) -> String {
     assert_eq!(question["mode"], "url", "{question}");
     let url = question["url"].as_str().unwrap();
@@ -24,7 +24,7 @@ fn a_client_that_accepts_every_form_cannot_run_what_needs_the_page() {
             assert_eq!(done.reason(), "awaiting_approval", "{sdk:?}: {done:?}");
             assert_eq!(client.questions(call), Vec::<Value>::new(), "{sdk:?}: it is not even asked");
         }
-        // What a form is enough for runs at its word.
+        // A call whose approval needs no more than a form runs at the client's word.
         assert_eq!(client.call("fx__echo", &text("x"), &["all"]).text(), "x", "{sdk:?}");
         assert_eq!(stage.called(), [text("x")], "{sdk:?}");
         assert_eq!(Audited::read(&stage, "fx__write", "prompt", 1).allowed().len(), 0, "{sdk:?}");
