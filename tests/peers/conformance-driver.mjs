@@ -1,7 +1,7 @@
 // The client of a conformance run in which the suite plays the server: suite's server <- relay <- gateway <- this program.
 //
-// The suite starts it for each scenario, appends the URL of its server and says in MCP_CONFORMANCE_SCENARIO what is to be done
-// and in MCP_CONFORMANCE_CONTEXT with what. Ours are:
+// The suite starts it for each scenario, appends the URL of its server and names the scenario in MCP_CONFORMANCE_SCENARIO
+// and its data in MCP_CONFORMANCE_CONTEXT. Our variables are:
 //   GATEWAY     a line for sh that starts the gateway on stdin and stdout; "$1" is the URL of its upstream
 //   RELAY       the URL of the relay; `/PORT/path` after it leads to `/path` at that port
 //   CLIENT_ERA  legacy or modern
@@ -43,7 +43,7 @@ await client.connect(
 );
 
 let { tools } = await client.listTools();
-// On a busy machine the gateway says that it has no tools yet, and tells of them later.
+// On a busy machine the gateway lists no tools at first, and announces them later.
 const calls = !["initialize", "request-metadata", "json-schema-ref-no-deref"].includes(scenario);
 for (let tries = 0; calls && tools.length === 0 && tries < 200; tries++) {
   await new Promise((resolve) => setTimeout(resolve, 100));
@@ -55,7 +55,7 @@ const attempt = (name, args) => call(name, args).catch((error) => console.error(
 const listed = (name) => tools.find((tool) => tool.name === name);
 
 const steps = {
-  // To connect and to list is all that these ask for.
+  // These scenarios only connect and list.
   initialize: async () => {},
   "request-metadata": async () => {},
   "json-schema-ref-no-deref": async () => {},
@@ -68,7 +68,7 @@ const steps = {
   "http-custom-headers": async () => {
     for (const { name, arguments: args } of context.toolCalls) await call(name, args);
   },
-  // Tools with bad definitions must not have been listed; whatever was listed is called.
+  // Tools with bad definitions must not be listed; all listed ones are called.
   "http-invalid-tool-headers": async () => {
     for (const tool of tools) await attempt(tool.name, { region: "us-west1" });
   },

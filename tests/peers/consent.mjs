@@ -1,14 +1,14 @@
-// A client that is told line by line what to call and how its person answers, on the TypeScript SDK 1.x (legacy) or 2.x (modern).
+// A client that takes orders line by line, its calls and its person's answers, on the TypeScript SDK 1.x (legacy) or 2.x (modern).
 //
 // job:    {"sdk":"v1"|"v2", "target":{"url","token"} | {"command":[..],"env":{..}}, "capabilities":{..}, "rounds":n}
 // stdin:  {"do":"call","call":n,"name","arguments","answers":[..]}   calls; answers are given one a question
-//         {"do":"answer","answer":".."}                              what the person says to the question that was left to "wait"
+//         {"do":"answer","answer":".."}                              the person's answer to the question that was left to "wait"
 //         {"do":"respond","id":..,"answer":".."}                     a response of its own accord (v1)
-//         {"do":"resume","call":n,"name","arguments","state":".."}   goes on with a call that may be another client's (v2)
+//         {"do":"resume","call":n,"name","arguments","state":".."}   continues a call that may be another client's (v2)
 // stdout: {"protocol"}, {"asked":{..},"call":n}, {"responded":".."}, {"complete":id}, {"done":n,"isError","text","refusal"} or {"done":n,"failed"}
 //
-// An answer is a decision of the form (once, session, deny), an action (accept, decline, cancel), "wait", or "all": accept whatever
-// is asked, however often.
+// An answer is a decision of the form (once, session, deny), an action (accept, decline, cancel), "wait", or "all": accept every
+// question.
 import { createInterface } from "node:readline";
 import { environment, headers, job, peers } from "./job.mjs";
 
@@ -91,9 +91,9 @@ say({ protocol: (old ? transport.protocolVersion : client.getNegotiatedProtocolV
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
   const obeyed = obey(command);
-  // Whatever comes next is to come after the response.
+  // The next order must come after the response.
   if (command.do === "respond") say({ responded: await obeyed.then(() => "accepted", String) });
 }
-// Ends the session where there is one; somebody who still thinks is not waited for.
+// Ends the session if there is one, without waiting for an undecided person.
 if (job.target.url && old) await transport.terminateSession();
 process.exit(0);

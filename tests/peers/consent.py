@@ -98,7 +98,7 @@ async def main() -> None:
         async with anyio.create_task_group() as group:
             async for line in anyio.wrap_file(sys.stdin):
                 group.start_soon(obey, client, json.loads(line))
-            # Somebody who still thinks is not waited for.
+            # Do not wait for an undecided person.
             group.cancel_scope.cancel()
 
 

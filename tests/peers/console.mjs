@@ -80,7 +80,7 @@ for (const [look, colorScheme, width, height] of LOOKS) {
   await page.context().close();
 }
 
-// With scripts: the keyboard alone, then a page that follows what another one does.
+// With scripts: the keyboard alone, then a page that follows the changes of another.
 {
   const page = await open({ viewport: { width: 1280, height: 900 } });
   const other = await open({ viewport: { width: 1280, height: 900 } });

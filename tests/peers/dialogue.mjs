@@ -1,5 +1,5 @@
-// A client that is asked, told and shown things by the reference server `everything`, on the TypeScript SDK 1.x (legacy) or 2.x
-// (modern), as the job says. Reports what it was asked, which updates and log messages it got, and what the tools said.
+// A client of the reference server `everything` with its questions and notifications, on the TypeScript SDK 1.x (legacy) or 2.x
+// (modern), as the job says. Reports the questions, updates, log messages and tool results that it got.
 import { environment, headers, job, peers } from "./job.mjs";
 
 const old = job.sdk === "v1";
@@ -20,7 +20,7 @@ const capabilities = { elicitation: { form: {} }, sampling: {} };
 const options = old ? { capabilities } : { capabilities, versionNegotiation: { mode: { pin: "2026-07-28" } } };
 const client = new Client({ name: `dialogue-${job.sdk}`, version: "1.0.0" }, options);
 
-// The old SDK knows methods by their schemas.
+// The old SDK identifies methods by their schemas.
 const types = old ? peers("@modelcontextprotocol/sdk/types.js") : {};
 const names = {
   "elicitation/create": types.ElicitRequestSchema,
@@ -75,10 +75,10 @@ await call("toggle-subscriber-updates");
 await until("an update", () => report.updated.length > 0);
 if (old) await client.setLoggingLevel("debug");
 await call("toggle-simulated-logging");
-// What a modern client is shown belongs to a call, and the next message comes within five seconds.
+// A modern client gets messages of a call only, and the next one comes within five seconds.
 if (!old && !report.logged) await call("trigger-long-running-operation", { duration: 7, steps: 2 });
 await until("a log message", () => report.logged > 0);
-// Both are switched off again for whoever shares the server.
+// Both are switched off again for other clients of the server.
 await call("toggle-simulated-logging");
 await call("toggle-subscriber-updates");
 await client.close();

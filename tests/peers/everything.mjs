@@ -13,7 +13,7 @@ http.Server.prototype.listen = function (...args) {
   this.once("listening", () => process.stdout.write(`http://127.0.0.1:${this.address().port}/${path}\n`));
   return listen.apply(this, [args[0], "127.0.0.1", ...args.slice(1)]);
 };
-// The server's own words must not come before the URL.
+// The server's own output must not come before the URL.
 console.log = console.error;
 process.env.PORT = "0";
 const manifest = peers.resolve("@modelcontextprotocol/server-everything/package.json");

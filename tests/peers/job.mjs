@@ -1,4 +1,4 @@
-// What every Node client here has in common: one JSON job as the only argument, one JSON report on stdout.
+// Common parts of every Node client here: one JSON job as the only argument, one JSON report on stdout.
 //
 // job:    {"era":"legacy"|"auto"|"modern", "target":{"url","token"} | {"command":[..],"env":{..}}, "calls":[{"name","arguments"}]}
 // report: {"peer","protocol","tools":[names],"calls":[{"name","isError","text","structured"}]}

@@ -1,8 +1,8 @@
 // The operator at the console, in a real browser.
 //
 // job:    {"browser": path, "token"}
-// stdin:  {"url","answer"}: follows the address and presses "once", "session" or "deny", or "leave"s without a word
-// stdout: {"ready"}, then for each line {"heading","after"}: what the page was about, and what it says when it was answered
+// stdin:  {"url","answer"}: follows the address and presses "once", "session" or "deny", or "leave"s without an answer
+// stdout: {"ready"}, then for each line {"heading","after"}: the page's subject, and its text after the answer
 import { createInterface } from "node:readline";
 import { job, peers } from "./job.mjs";
 

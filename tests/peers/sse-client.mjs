@@ -1,4 +1,4 @@
-// Client on the HTTP+SSE transport of the TypeScript SDK 1.x. `structured` of a call holds how much progress was heard.
+// Client on the HTTP+SSE transport of the TypeScript SDK 1.x. `structured` of a call has the number of progress notices.
 import { headers, job, peers, run } from "./job.mjs";
 
 const { Client } = peers("@modelcontextprotocol/sdk/client/index.js");

@@ -1,4 +1,4 @@
-// Client on the TypeScript SDK 1.x, which knows the `initialize` era only.
+// Client on the TypeScript SDK 1.x, which speaks the `initialize` era only.
 import { environment, headers, job, peers, run } from "./job.mjs";
 
 const { Client } = peers("@modelcontextprotocol/sdk/client/index.js");

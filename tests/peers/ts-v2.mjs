@@ -1,4 +1,4 @@
-// Client on the TypeScript SDK 2.x, which speaks both eras and is told by the job which one.
+// Client on the TypeScript SDK 2.x, which speaks both eras; the job names one.
 import { environment, headers, job, peers, run } from "./job.mjs";
 
 const { Client, StreamableHTTPClientTransport } = peers("@modelcontextprotocol/client");
