@@ -15,7 +15,7 @@
 //! Templates escape everything. In foreign text hidden characters are spelled out as well, and longer texts have a
 //! labelled block. Pages work without scripts; with scripts `console.js` follows `/events`.
 //!
-//! `desk` is the interface to the gateway, `live_desk` its implementation.
+//! `desk` is the trait towards the gateway, `live_desk` implements it.
 
 use std::convert::Infallible;
 use std::io;

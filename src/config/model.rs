@@ -106,7 +106,7 @@ pub(crate) struct Admin {
     pub(crate) socket: Option<PathBuf>,
     /// Group that may connect; makes the socket 0660.
     pub(crate) group: Option<String>,
-    /// User names or uids that may connect beside our own and root.
+    /// User names or uids that may connect, in addition to our own and root.
     pub(crate) users: Vec<String>,
 }
 
