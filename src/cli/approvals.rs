@@ -108,7 +108,8 @@ impl Place {
                 };
                 if db.seals().has_lost() {
                     complain(
-                        "some open approvals are left out: the key that seals them ([secrets] key) is missing; set it as the daemon has it",
+                        "some open approvals are left out: the key that seals them ([secrets] key) is missing; set it \
+                         as the daemon has it",
                     );
                 }
                 RawObject::parse(&answer).map_err(|error| Failure::new(UNAVAILABLE, error))?
@@ -149,7 +150,7 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
         (Some(_), Some(_)) => {
             Err(Failure::new(NO, format!("more than one {what} starts with {start:?}; write more of its id")))
         }
-        (None, _) => Err(Failure::new(NO, format!("no {what} with an id starting with {start:?}; it has ended, or the id is wrong"))),
+        (None, _) => Err(Failure::new(NO, format!("no {what} with an id starting with {start:?}; it may have ended"))),
     }
 }
 

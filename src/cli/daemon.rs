@@ -58,7 +58,7 @@ fn greet(stream: UnixStream, want: &str, profile: Option<&str>) -> Result<Daemon
     let mut reader = BufReader::new(stream.try_clone().map_err(text)?);
     let mut line = String::new();
     reader.read_line(&mut line).map_err(text)?;
-    let hello: Hello = serde_json::from_str(&line).map_err(|_| "the program that answers there is not a headend daemon".to_owned())?;
+    let hello: Hello = serde_json::from_str(&line).map_err(|_| "no headend daemon answers there".to_owned())?;
     if let Some(error) = hello.error {
         return Err(error);
     }
@@ -72,16 +72,18 @@ impl Daemon {
     /// # Errors
     /// 1 when the daemon says no, 69 when it goes away.
     pub(super) fn ask(&mut self, method: &str, params: Option<&str>) -> Result<RawObject, Failure> {
-        let gone = |error: std::io::Error| Failure::new(UNAVAILABLE, format!("the connection to the daemon broke: {error}; see its log and `headend status`"));
+        let gone = |error: std::io::Error| {
+            Failure::new(UNAVAILABLE, format!("the connection to the daemon broke: {error}; see the daemon's log"))
+        };
         let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"{params}}}"#) + "\n";
         self.stream.set_read_timeout(Some(PATIENCE)).map_err(gone)?;
         self.stream.write_all(line.as_bytes()).map_err(gone)?;
         let mut answer = String::new();
         if self.reader.read_line(&mut answer).map_err(gone)? == 0 {
-            return Err(Failure::new(UNAVAILABLE, "the daemon closed the connection; see its log and `headend status`"));
+            return Err(Failure::new(UNAVAILABLE, "the daemon closed the connection; see its log"));
         }
-        let strange = || Failure::new(UNAVAILABLE, "the daemon's answer is malformed; is it another version of headend?");
+        let strange = || Failure::new(UNAVAILABLE, "the daemon's answer is malformed; its version may differ");
         let answer = serde_json::from_str::<&serde_json::value::RawValue>(answer.trim()).map_err(|_| strange())?;
         let answer = RawObject::parse(&RawJson::trusted(answer.get().to_owned())).map_err(|_| strange())?;
         if let Some(error) = answer.get("error") {

@@ -91,7 +91,7 @@ fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize,
             if count > 0 {
                 // A full disk must not keep a grant alive: revoke first, then record.
                 let written = Journal::open(db, &source::audit(common)).and_then(|journal| journal.write(ended));
-                written.map_err(|why| Failure::new(CONFIG, format!("revoked {count}, but the audit log could not record it: {why}")))?;
+                written.map_err(|why| Failure::new(CONFIG, format!("revoked {count}, but not recorded: {why}")))?;
             }
             Ok(count)
         }

@@ -102,7 +102,8 @@ fn decide(book: &mut Book, decided: &Decided, approve: bool) -> Result<u8, Failu
         if let Some(wanted) = &decided.digest
             && (wanted.len() < 8 || !shown.digest.starts_with(wanted.as_str()))
         {
-            let text = format!("{}: it changed meanwhile, its digest is now {}; see `headend pins diff` again", foreign::line(name), shown.digest);
+            let name = foreign::line(name);
+            let text = format!("{name}: it changed, its digest is {} now; see `headend pins diff` again", shown.digest);
             return Err(Failure::new(NO, text));
         }
         // The decision is about the text printed here: its digest goes along.
@@ -255,7 +256,7 @@ impl Disk {
         let kind = parse(Some(&shown.kind))?;
         let digest =
             Digest::from_hex(&shown.digest).ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))?;
-        let unrecorded = |why| Failure::new(CONFIG, format!("nothing was decided, since the audit log cannot record it: {why}"));
+        let unrecorded = |why| Failure::new(CONFIG, format!("not decided, since the log cannot record it: {why}"));
         // Before the decision: a change that cannot be recorded is not approved.
         let journal = Journal::open(&self.db, &source::audit(&self.common)).map_err(unrecorded)?;
         let decided = self.runtime.block_on(async {

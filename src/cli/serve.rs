@@ -165,7 +165,7 @@ async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
     let mut interrupt = on(SignalKind::interrupt())?;
     let watch = gateway.source.path.as_deref().and_then(|path| {
         let started = FileWatch::start(path);
-        started.inspect_err(|error| tracing::warn!(error = %error, "the configuration file cannot be watched; reload with SIGHUP or `headend reload`")).ok()
+        started.inspect_err(|error| tracing::warn!(error = %error, "the configuration file is not watched")).ok()
     });
     let mut content = read_content(gateway);
     loop {

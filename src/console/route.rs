@@ -39,7 +39,8 @@ pub(super) async fn handle(
 ) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     if let Err(refused) = console.guard.admit(&head) {
-        let text = "This request did not come from a page of this console, or names another address. Open the console at the address that headend prints.";
+        let text = "This request did not come from a page of this console, or names another address. Open the console at the \
+                    address that headend prints.";
         let mut response = reply::wrong(refused.status(), "Refused", text);
         response.headers_mut().extend(refused.headers().get(CONNECTION).map(|close| (CONNECTION, close.clone())));
         return response;
@@ -228,7 +229,7 @@ async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<
     match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(Form(form_urlencoded::parse(&body.to_bytes()).into_owned().collect())),
         Ok(Err(_)) => Err(Box::new(reply::wrong(StatusCode::PAYLOAD_TOO_LARGE, "Refused", "The form is too large."))),
-        Err(_) => Err(Box::new(reply::wrong(StatusCode::REQUEST_TIMEOUT, "Refused", "The form did not arrive in time. Try again."))),
+        Err(_) => Err(Box::new(reply::wrong(StatusCode::REQUEST_TIMEOUT, "Refused", "The form came too slowly."))),
     }
 }
 
@@ -236,7 +237,8 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
     let path = head.uri.path();
     let now = clock::uptime();
     if let Some(link) = path.strip_prefix("/open/") {
-        return entered(console.doors.use_link(link, now), "/", "This link was used already, or is too old. Run headend console for another one.");
+        let text = "This link was used already, or is too old. Run headend console for another one.";
+        return entered(console.doors.use_link(link, now), "/", text);
     }
     if path == "/sign-in" {
         let then = own_page(form.field("then").unwrap_or("/"));
@@ -261,7 +263,7 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
         },
     };
     let Some(notice) = done else {
-        return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page and try again.");
+        return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page.");
     };
     console.doors.tell(&visitor, notice);
     reply::see(if path.starts_with("/approvals/") { "/" } else { path })

@@ -83,10 +83,12 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
     }
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket is in the way; remove it, or set [admin] socket"));
+            let text = "a file that is not a socket is in the way; remove it, or set [admin] socket";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         if UnixStream::connect(path).await.is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another headend daemon answers there; stop it, or set [admin] socket"));
+            let text = "another headend daemon answers there; stop it, or set [admin] socket";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         }
         std::fs::remove_file(path)?;
     }

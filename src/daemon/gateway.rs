@@ -244,7 +244,7 @@ impl Gateway {
             Ok(plan) => tracing::info!(plan = %plan, "configuration reloaded"),
             Err(why) => {
                 self.service.metrics.reloaded(false, clock::unix_seconds());
-                tracing::error!(error = %why, "configuration refused, the old one stays in force; mend the file and reload");
+                tracing::error!(error = %why, "configuration refused, the old one stays in force");
             }
         }
         outcome
@@ -270,7 +270,7 @@ impl Gateway {
         self.service.draining.cancel();
         tokio::select! {
             () = self.service.tasks.join() => {}
-            () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("drain-timeout is over: calls in flight are cancelled"),
+            () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("calls in flight are cancelled"),
             () = hurry.cancelled() => {}
         }
         self.service.giving_up.cancel();

@@ -13,7 +13,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, Scanner, parse_to_ast};
 pub(crate) enum ImportError {
     #[error("{}:{line}: not JSON: {message}", path.display())]
     Json { path: PathBuf, line: usize, message: String },
-    #[error("{}: neither `mcpServers` nor `servers` nor `context_servers` is in it; name a file with an MCP server list", path.display())]
+    #[error("{}: neither `mcpServers` nor `servers` nor `context_servers` is in it", path.display())]
     NoServers { path: PathBuf },
 }
 

@@ -200,7 +200,11 @@ fn upstreams_are_checked() {
             "[upstreams.x]\nurl=\"https://x\"\nheaders={Mcp-Method=\"y\"}\n",
             "is set by headend; remove it",
         ),
-        ("a bad header", "[upstreams.x]\nurl=\"https://x\"\nheaders={\"a b\"=\"y\"}\n", "is not a valid name of an HTTP header"),
+        (
+            "a bad header",
+            "[upstreams.x]\nurl=\"https://x\"\nheaders={\"a b\"=\"y\"}\n",
+            "is not a valid name of an HTTP",
+        ),
         (
             "a split header",
             "[upstreams.x]\nurl=\"https://x\"\nheaders={A=\"a\\r\\nB: c\"}\n",
