@@ -136,13 +136,13 @@ impl Metrics {
             )?,
             overhead: b.histograms(
                 "headend_call_overhead_seconds",
-                "Time of a call that was not the upstream's: routing, policy and waiting for a place.",
+                "Time of a call that was not the upstream's: routing, policy and waiting for a slot.",
                 &["upstream"],
                 OVERHEAD_BUCKETS,
             )?,
             queue_wait: b.histograms(
                 "headend_queue_wait_seconds",
-                "Time that calls waited for a free place at their upstream.",
+                "Time that calls waited for a free slot at their upstream.",
                 &["upstream"],
                 OVERHEAD_BUCKETS,
             )?,
@@ -164,7 +164,7 @@ impl Metrics {
             )?,
             reserved: b.counters(
                 "headend_upstream_reserved_total",
-                "Words of the gateway that an upstream used: keys of _meta that were taken out, errors that became another one.",
+                "Reserved words of the gateway that an upstream used: removed keys of _meta, replaced errors.",
                 &["upstream", "kind"],
             )?,
             items: b.gauges(
@@ -174,7 +174,7 @@ impl Metrics {
             )?,
             withheld: b.gauge(
                 "headend_catalog_withheld_items",
-                "Items that are kept from clients because they are malformed or too many.",
+                "Items withheld from clients because they are malformed or too many.",
             )?,
             pins_waiting: b.gauges(
                 "headend_pins_waiting",
@@ -193,10 +193,10 @@ impl Metrics {
             )?,
             connections: b.gauges("headend_client_connections", "Connections of clients.", &["transport"])?,
             sessions: b.gauge("headend_client_sessions", "Live HTTP sessions of clients of the legacy revisions.")?,
-            waiting: b.gauge("headend_calls_waiting", "Calls that wait for a place among all calls in flight.")?,
+            waiting: b.gauge("headend_calls_waiting", "Calls that wait for a slot among all calls in flight.")?,
             buffered: b
                 .gauge("headend_buffered_bytes", "Bytes of messages that are being read or wait for a reader.")?,
-            buffered_limit: b.gauge("headend_buffered_limit_bytes", "How many of those bytes there may be.")?,
+            buffered_limit: b.gauge("headend_buffered_limit_bytes", "Limit of those bytes.")?,
             decisions: b.counters(
                 "headend_policy_decisions_total",
                 "Decisions on calls, by effect and by the rule that decided.",
