@@ -93,7 +93,8 @@ pub(crate) enum NameError {
     BadCharacter { bad: char },
 }
 
-/// The four things a server offers by name or URI. Their words are in the hash of mapped names: changing one changes exposed names.
+/// Kinds of items that a server offers by name or URI. The hash of mapped names contains their words: changing one changes
+/// exposed names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum ItemKind {

@@ -1,6 +1,6 @@
-//! What a call is counted by: its method and how it ended. Closed sets, so that no client makes a series.
+//! Labels of calls: the method and the outcome. Closed sets, so that no client can create a series.
 
-/// What was called.
+/// Label of the called method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str)]
 pub(crate) enum MethodLabel {
@@ -16,24 +16,24 @@ pub(crate) enum MethodLabel {
     Other,
 }
 
-/// How a call ended.
+/// Label of how a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "snake_case")]
 pub(crate) enum OutcomeLabel {
     Ok,
     /// A result with `isError`.
     ToolError,
-    /// The call goes on when the client has given its input.
+    /// The call continues after the client has given its input.
     InputRequired,
-    /// The call goes on as a task, which the client asks after.
+    /// The call continues as a task, which the client polls.
     Task,
-    /// A JSON-RPC error of the upstream.
+    /// A JSON-RPC error from the upstream.
     Error,
     Denied,
     Limited,
-    /// A person has to agree first.
+    /// A person has to approve the call first.
     AwaitingApproval,
-    /// It could not be recorded.
+    /// The audit log could not take the record.
     Unrecorded,
     Busy,
     Timeout,
