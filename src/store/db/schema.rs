@@ -1,19 +1,20 @@
-//! The tables. A change of them is another version and a step in [`migrate`].
+//! The tables, as the ordered list of steps that made them; `PRAGMA user_version` of a file counts the steps it has taken.
 //!
-//! Not `rusqlite_migration`: the one step so far is no SQL, since texts are sealed with a key, and it would replace none of this
-//! code. Readers have to know what a file holds as well, and version and tables have to come from one statement, since other
-//! processes open the same file. The first version that changes tables is the time to look again.
+//! A change of the tables is one more step at the end of [`STEPS`]. A step that was released never changes: files that have taken
+//! it do not take it again. The steps that a file lacks are taken in one transaction, so it is never between two versions.
+//!
+//! Not `rusqlite_migration`: version and tables have to be read by one statement, since other processes open the same file, and
+//! a foreign file and one of a newer program are refused with sentences of their own. What is left is the loop below.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Version of the tables; `PRAGMA user_version` of the file.
-pub(super) const VERSION: i64 = 2;
-/// The tables are the same, and no text in them is sealed. A program that knows no other would take sealed launches for other ones
-/// and lift what was rejected, so it must not open what [`VERSION`] has become.
-const UNSEALED: i64 = 1;
+/// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
+const STEPS: &[&str] = &[TABLES, SEALED];
+/// The version of this program.
+pub(super) const VERSION: usize = STEPS.len();
 
-/// All tables. Digests are hexadecimal text, dates seconds since 1970.
-const SCHEMA: &str = "
+/// Version 1. Digests are hexadecimal text, dates seconds since 1970.
+const TABLES: &str = "
 -- Remembered consents. Only those in state 'live' cover anything; the others are kept for a while to be looked at.
 -- Session grants are not here: they end with the process.
 CREATE TABLE grants (
@@ -68,6 +69,12 @@ CREATE TABLE audit_heads (chain TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLO
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
 ";
 
+/// Version 2: private texts may lie sealed in the same tables. Opening approvals and pins seals them, since that needs the key.
+///
+/// A program that knows version 1 alone would take a sealed launch for another one and lift what was rejected, so it must not open
+/// such a file.
+const SEALED: &str = "";
+
 /// What stands in the way of using a file.
 #[derive(Debug)]
 pub(super) enum Obstacle {
@@ -84,43 +91,41 @@ impl From<rusqlite::Error> for Obstacle {
     }
 }
 
-/// What a file has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing,
-    /// Tables of an earlier version.
-    Unsealed,
-    Current,
+/// Takes the steps that the file lacks. Of several processes one does it, the others find it done. `key` is that of a new
+/// installation.
+pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(), Obstacle> {
+    take(connection, STEPS, key)
 }
 
-/// Makes the tables where there are none. Of several processes one does it, the others find it done.
-pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(), Obstacle> {
-    if check(connection)? == Found::Current {
+fn take(connection: &mut Connection, steps: &[&str], key: &[u8; 32]) -> Result<(), Obstacle> {
+    if taken(connection, steps.len())? == steps.len() {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match check(&transaction)? {
-        Found::Current => return Ok(()),
-        // Whoever reads the texts seals them.
-        Found::Unsealed => {}
-        Found::Nothing => {
-            transaction.execute_batch(SCHEMA)?;
-            transaction.execute("INSERT INTO meta (key, value) VALUES ('key', ?1)", [&key[..]])?;
-        }
+    // Another process may have been first.
+    let before = taken(&transaction, steps.len())?;
+    for step in steps.iter().skip(before) {
+        transaction.execute_batch(step)?;
     }
-    transaction.pragma_update(None, "user_version", VERSION)?;
+    if before == 0 {
+        transaction.execute("INSERT INTO meta (key, value) VALUES ('key', ?1)", [&key[..]])?;
+    }
+    transaction.pragma_update(None, "user_version", i64::try_from(steps.len()).unwrap_or(i64::MAX))?;
     Ok(transaction.commit()?)
 }
 
-/// Which tables are there. One statement sees one state of the file: between two, another process may make the tables.
-pub(super) fn check(connection: &Connection) -> Result<Found, Obstacle> {
+/// How many of so many steps the file has taken. One statement sees one state of the file: between two, another process may make
+/// the tables.
+pub(super) fn taken(connection: &Connection, steps: usize) -> Result<usize, Obstacle> {
     let state = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version";
     let (version, tables): (i64, i64) = connection.query_row(state, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    match version {
-        0 if tables == 0 => Ok(Found::Nothing),
-        UNSEALED if tables > 0 => Ok(Found::Unsealed),
-        VERSION if tables > 0 => Ok(Found::Current),
-        newer if newer > VERSION => Err(Obstacle::Newer(newer)),
+    match usize::try_from(version) {
+        Ok(newer) if newer > steps => Err(Obstacle::Newer(version)),
+        // Nothing is there yet, or the tables of a version are.
+        Ok(taken) if (taken == 0) == (tables == 0) => Ok(taken),
         _ => Err(Obstacle::Foreign),
     }
 }
+
+#[cfg(test)]
+mod tests;

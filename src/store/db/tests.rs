@@ -3,6 +3,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
+mod version_1;
+
 fn file(dir: &tempfile::TempDir) -> PathBuf {
     dir.path().join("headend.db")
 }
@@ -120,7 +122,7 @@ fn a_store_that_another_process_makes_meanwhile_is_never_taken_for_a_foreign_one
         let reader = Connection::open(file(&dir)).unwrap();
         reader.busy_timeout(BUSY).unwrap();
         while !done.load(Ordering::Acquire) {
-            schema::check(&reader).unwrap();
+            schema::taken(&reader, schema::VERSION).unwrap();
         }
     });
 }

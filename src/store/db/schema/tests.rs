@@ -1,0 +1,56 @@
+use super::*;
+
+/// A store of version 1 with something in every table.
+const VERSION_1: &str = include_str!("../../../../tests/data/store/version-1.sql");
+const KEY: [u8; 32] = [7; 32];
+
+fn opened(sql: &str) -> Connection {
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute_batch(sql).unwrap();
+    connection
+}
+
+fn version(connection: &Connection) -> i64 {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+/// The tables and indices, as they were written.
+fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
+    let mut select = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
+    select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+fn grants(connection: &Connection) -> i64 {
+    connection.query_row("SELECT count(*) FROM grants", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_new_file_and_one_of_version_1_end_with_the_same_tables() {
+    let (mut new, mut old) = (opened(""), opened(VERSION_1));
+    assert_eq!(taken(&old, VERSION).unwrap(), 1);
+    for connection in [&mut new, &mut old] {
+        migrate(connection, &KEY).unwrap();
+        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (2, 2));
+    }
+    assert_eq!(tables(&new), tables(&old));
+    assert_eq!((grants(&new), grants(&old)), (0, 2));
+    let key = |of: &Connection| -> [u8; 32] {
+        of.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((key(&new), key(&old)), (KEY, [0xab; 32]), "an installation keeps its key");
+}
+
+#[test]
+fn steps_are_taken_once_in_order_and_all_or_none() {
+    let mut store = opened(VERSION_1);
+    let longer = [TABLES, SEALED, "ALTER TABLE grants ADD COLUMN note TEXT", "UPDATE grants SET note = 'x'"];
+    let broken = [longer[0], longer[1], longer[2], "UPDATE nothing SET note = 'x'"];
+    assert!(matches!(take(&mut store, &broken, &KEY), Err(Obstacle::Sql(_))));
+    assert_eq!((version(&store), grants(&store)), (1, 2));
+    for _ in 0..2 {
+        take(&mut store, &longer, &KEY).unwrap();
+        let noted: i64 = store.query_row("SELECT count(*) FROM grants WHERE note = 'x'", [], |row| row.get(0)).unwrap();
+        assert_eq!((version(&store), noted), (4, 2));
+    }
+    assert!(matches!(migrate(&mut store, &KEY), Err(Obstacle::Newer(4))));
+}
