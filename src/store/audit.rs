@@ -38,7 +38,7 @@ pub(crate) mod verify;
 mod writer;
 
 pub(crate) use self::files::Folder;
-pub(crate) use self::heads::{Heads, Kept};
+pub(crate) use self::heads::Kept;
 pub(crate) use self::journal::Journal;
 pub(crate) use self::ticket::{Options, Unrecorded};
 
@@ -86,7 +86,7 @@ pub(crate) fn open_in(
         let source = guard::link(&options.folder);
         return Err(OpenError::Folder { path: options.folder, source });
     }
-    Audit::open(options, Box::new(db.clone()), metrics)
+    Audit::open(options, db.clone(), metrics)
 }
 
 /// The heads that the store of a state directory has. Nothing is made where there is none.
@@ -98,7 +98,7 @@ pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, DbError> {
     if !state.join("headend.db").exists() {
         return Ok(Vec::new());
     }
-    Db::open_with(state, &KeySource::default())?.load()
+    Db::open_with(state, &KeySource::default())?.audit_heads().run_now()
 }
 
 /// The name of a chain that no other process writes.
@@ -128,12 +128,13 @@ impl Audit {
     ///
     /// # Errors
     /// [`OpenError`]: something has to be mended. A full disk is none: the log opens and takes no records.
-    pub(crate) fn open(options: Options, heads: Box<dyn Heads>, metrics: AuditMetrics) -> Result<Self, OpenError> {
+    pub(crate) fn open(options: Options, db: Db, metrics: AuditMetrics) -> Result<Self, OpenError> {
         let folder = Folder::at(options.folder.clone());
         let failed = |source| OpenError::Folder { path: options.folder.clone(), source };
         folder.make().map_err(failed)?;
-        let form = Form::new(&heads.key().map_err(OpenError::Store)?, options.arguments);
-        let kept = heads.load().map_err(OpenError::Store)?.into_iter().find(|kept| kept.chain == options.chain);
+        let form = Form::new(&db.installation_key().run_now().map_err(OpenError::Store)?, options.arguments);
+        let heads = db.audit_heads().run_now().map_err(OpenError::Store)?;
+        let kept = heads.into_iter().find(|kept| kept.chain == options.chain);
         let start = recover::resume(&folder, &options.chain, kept.as_ref()).map_err(failed)?;
         let (queue, jobs) = mpsc::channel(QUEUE);
         let shared =
@@ -145,7 +146,7 @@ impl Audit {
             deny: options.deny,
         })));
         let notes =
-            writer::Writer::start(writer::Setting { folder, options, form, heads, metrics, shared, kept }, start, jobs)
+            writer::Writer::start(writer::Setting { folder, options, form, db, metrics, shared, kept }, start, jobs)
                 .map_err(OpenError::Thread)?;
         for note in notes {
             // The queue is empty yet.

@@ -17,6 +17,7 @@ use crate::base::clock;
 use crate::config::guard;
 use crate::store::seal::{KeySource, Seals};
 
+mod audit;
 mod lock;
 mod schema;
 
@@ -107,18 +108,37 @@ impl Db {
         self.seals.clone()
     }
 
+    /// Waits for the operations that were begun before this one: what they wrote is on the disk.
+    pub(crate) fn all_so_far(&self) -> Operation<'_, impl Work<Out = ()>> {
+        self.read(|_| Ok(()))
+    }
+
+    /// An operation that only reads: alone it needs no transaction.
+    fn read<T: Send + 'static, W>(&self, work: W) -> Operation<'_, W>
+    where
+        W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        Operation { db: self, writes: false, work }
+    }
+
+    /// An operation in a transaction.
+    fn write<T: Send + 'static, W>(&self, work: W) -> Operation<'_, W>
+    where
+        W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        Operation { db: self, writes: true, work }
+    }
+
     /// Writes everything into the file itself, so that nothing of what was replaced is left in its journal. Blocks.
     pub(crate) fn forget_replaced(&self) {
-        let (reply, done) = mpsc::sync_channel(1);
-        let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        self.look(work, move |outcome| drop(reply.send(outcome)));
+        let empty = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         // Another process that reads puts it off until the next one.
-        if let Ok(Err(error)) = done.recv() {
+        if let Err(error) = self.read(empty).run_now() {
             tracing::debug!(error = %error, "the journal of the store is not emptied yet");
         }
     }
 
-    /// Does a job in a transaction; what it wrote is on the disk when this returns. A job that fails has written nothing.
+    /// Does a job in a transaction.
     ///
     /// # Errors
     /// [`DbError`]; nothing was written then.
@@ -126,13 +146,10 @@ impl Db {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, DbError> {
-        let (reply, answer) = oneshot::channel();
-        // Nobody may be left to be told.
-        self.submit(work, move |outcome| drop(reply.send(outcome)));
-        answer.await.unwrap_or_else(|_| Err(self.closed()))
+        self.write(work).run().await
     }
 
-    /// The same, blocking: for start-up and the command line.
+    /// The same, blocking.
     ///
     /// # Errors
     /// [`DbError`]; nothing was written then.
@@ -140,28 +157,25 @@ impl Db {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, DbError> {
-        let (reply, answer) = mpsc::sync_channel(1);
-        self.submit(work, move |outcome| drop(reply.send(outcome)));
-        answer.recv().unwrap_or_else(|_| Err(self.closed()))
+        self.write(work).run_now()
     }
 
-    /// Does a job, then calls `done` on the database's thread, whoever may have stopped waiting. `done` must not block. It is
-    /// called here and now where the job cannot be taken.
+    /// Does a job, then calls `done`.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
         done: impl FnOnce(Result<T, DbError>) + Send + 'static,
     ) {
-        self.send(Box::new(Work { path: self.path.clone(), writes: true, work, done }));
+        self.write(work).then(done);
     }
 
-    /// Like [`Self::submit`] for a job that only reads: alone it needs no transaction.
+    /// Like [`Self::submit`] for a job that only reads.
     pub(crate) fn look<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
         done: impl FnOnce(Result<T, DbError>) + Send + 'static,
     ) {
-        self.send(Box::new(Work { path: self.path.clone(), writes: false, work, done }));
+        self.read(work).then(done);
     }
 
     fn send(&self, job: Box<dyn Job>) {
@@ -177,10 +191,65 @@ impl Db {
     }
 }
 
+/// What an operation does to the tables. The files below this one alone make one.
+pub(crate) trait Work: Send + 'static {
+    type Out: Send + 'static;
+    fn work(self, connection: &Connection) -> rusqlite::Result<Self::Out>;
+}
+
+impl<T: Send + 'static, W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static> Work for W {
+    type Out = T;
+
+    fn work(self, connection: &Connection) -> rusqlite::Result<T> {
+        self(connection)
+    }
+}
+
+/// An operation that is not begun yet. What it wrote is on the disk when its outcome is told; one that fails has written nothing.
+#[must_use = "an operation does nothing until it is run"]
+#[derive(Debug)]
+pub(crate) struct Operation<'d, W> {
+    db: &'d Db,
+    writes: bool,
+    work: W,
+}
+
+impl<W: Work> Operation<'_, W> {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`DbError`]; nothing was written then.
+    pub(crate) async fn run(self) -> Result<W::Out, DbError> {
+        let db = self.db;
+        let (reply, answer) = oneshot::channel();
+        // Nobody may be left to be told.
+        self.then(move |outcome| drop(reply.send(outcome)));
+        answer.await.unwrap_or_else(|_| Err(db.closed()))
+    }
+
+    /// The same, blocking: for start-up, threads and the command line.
+    ///
+    /// # Errors
+    /// [`DbError`]; nothing was written then.
+    pub(crate) fn run_now(self) -> Result<W::Out, DbError> {
+        let db = self.db;
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.then(move |outcome| drop(reply.send(outcome)));
+        answer.recv().unwrap_or_else(|_| Err(db.closed()))
+    }
+
+    /// Begins it, and has `done` called on the database's thread before any later operation is begun, whoever may have stopped
+    /// waiting. `done` must not block. It is called here and now where the operation cannot be taken.
+    pub(crate) fn then(self, done: impl FnOnce(Result<W::Out, DbError>) + Send + 'static) {
+        let Self { db, writes, work } = self;
+        db.send(Box::new(Begun { path: db.path.clone(), writes, work, done }));
+    }
+}
+
 /// What is told once it is known whether the transaction holds.
 type Finish = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
-/// A job whose type is forgotten.
+/// An operation whose type is forgotten.
 trait Job: Send {
     fn writes(&self) -> bool;
     /// Does it; false when it failed and is to be undone.
@@ -188,26 +257,21 @@ trait Job: Send {
     fn refuse(self: Box<Self>, error: DbError);
 }
 
-struct Work<W, D> {
+struct Begun<W, D> {
     path: PathBuf,
     writes: bool,
     work: W,
     done: D,
 }
 
-impl<T, W, D> Job for Work<W, D>
-where
-    T: Send + 'static,
-    W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    D: FnOnce(Result<T, DbError>) + Send + 'static,
-{
+impl<W: Work, D: FnOnce(Result<W::Out, DbError>) + Send + 'static> Job for Begun<W, D> {
     fn writes(&self) -> bool {
         self.writes
     }
 
     fn run(self: Box<Self>, connection: &Connection) -> (bool, Finish) {
         let Self { path, work, done, .. } = *self;
-        let outcome = work(connection).map_err(|error| told(&path, &error));
+        let outcome = work.work(connection).map_err(|error| told(&path, &error));
         let holds = outcome.is_ok();
         (holds, Box::new(move |committed| done(outcome.and_then(|value| committed.map(|()| value)))))
     }

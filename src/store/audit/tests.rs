@@ -32,15 +32,11 @@ impl Place {
     }
 
     fn open(&self, options: Options) -> Audit {
-        Audit::open(options, self.heads(), Metrics::new().unwrap().audit()).unwrap()
+        Audit::open(options, self.db(), Metrics::new().unwrap().audit()).unwrap()
     }
 
     fn db(&self) -> Db {
         Db::open(self.0.path()).unwrap()
-    }
-
-    fn heads(&self) -> Box<dyn Heads> {
-        Box::new(self.db())
     }
 
     fn folder(&self) -> Folder {
@@ -49,7 +45,7 @@ impl Place {
 
     /// One line for each chain: the head's number, or what is wrong.
     fn verdict(&self) -> String {
-        let known: Vec<Anchor> = self.heads().load().unwrap().into_iter().map(Anchor::from).collect();
+        let known: Vec<Anchor> = self.db().audit_heads().run_now().unwrap().into_iter().map(Anchor::from).collect();
         let reports = verify(&self.folder(), &known, false).unwrap();
         let one = |report: &verify::Report| match &report.verdict {
             Ok(sound) => format!("{} {}", report.chain, sound.head.seq),
@@ -99,7 +95,7 @@ async fn a_plain_record_and_its_head_are_on_disk_soon() {
     let audit = place.open(place.options());
     assert!(matches!(audit.record(entry(1), false), Recorded::Accepted));
     let deadline = clock::now() + Duration::from_secs(10);
-    while place.heads().load().unwrap().first().is_none_or(|kept| kept.head.seq != 1) {
+    while place.db().audit_heads().run_now().unwrap().first().is_none_or(|kept| kept.head.seq != 1) {
         assert!(clock::now() < deadline, "{}", place.text());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -256,7 +252,7 @@ async fn calls_go_on_unrecorded_where_the_operator_says_so() {
     let place = Place::new();
     let metrics = Metrics::new().unwrap();
     let options = Options { max_segment: 1, deny: false, ..place.options() };
-    let audit = Audit::open(options, place.heads(), metrics.audit()).unwrap();
+    let audit = Audit::open(options, place.db(), metrics.audit()).unwrap();
     audit.record(entry(0), true).written().await.unwrap();
     let (folder, aside) = (place.0.path().join("audit"), place.0.path().join("aside"));
     fs::rename(&folder, &aside).unwrap();
@@ -307,11 +303,11 @@ async fn links_and_pipes_are_no_segments() {
     let real = place.0.path().join("elsewhere");
     fs::rename(place.segment(1), &real).unwrap();
     std::os::unix::fs::symlink(&real, place.segment(1)).unwrap();
-    let opened = Audit::open(place.options(), place.heads(), Metrics::new().unwrap().audit());
+    let opened = Audit::open(place.options(), place.db(), Metrics::new().unwrap().audit());
     assert!(matches!(opened, Err(OpenError::Folder { .. })), "{opened:?}");
     fs::remove_file(place.segment(1)).unwrap();
     std::process::Command::new("mkfifo").arg(place.segment(1)).status().unwrap();
-    let opened = Audit::open(place.options(), place.heads(), Metrics::new().unwrap().audit());
+    let opened = Audit::open(place.options(), place.db(), Metrics::new().unwrap().audit());
     assert!(matches!(opened, Err(OpenError::Folder { .. })), "{opened:?}");
 }
 

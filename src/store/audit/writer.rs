@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use super::files::{Folder, Segment};
-use super::heads::{Heads, Kept};
+use super::heads::Kept;
 use super::recover::Start;
 use super::ticket::{Job, Options, QUEUE, Shared, Ticket, Unrecorded};
 use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Form, Head};
+use crate::store::db::Db;
 use crate::telemetry::metrics::AuditMetrics;
 
 /// How long a plain record may be on its way to the disk, and the head behind it.
@@ -30,7 +31,7 @@ pub(super) struct Setting {
     pub(super) folder: Folder,
     pub(super) options: Options,
     pub(super) form: Form,
-    pub(super) heads: Box<dyn Heads>,
+    pub(super) db: Db,
     pub(super) metrics: AuditMetrics,
     pub(super) shared: Arc<Shared>,
     pub(super) kept: Option<Kept>,
@@ -263,7 +264,7 @@ impl Writer {
             return;
         }
         let kept = Kept { chain: self.segment.chain.clone(), head, segment: self.segment.name() };
-        match self.setting.heads.save(&kept) {
+        match self.setting.db.keep_audit_head(kept).run_now() {
             Ok(()) => (self.kept, self.refused) = (Some(head), false),
             Err(error) => {
                 if !std::mem::replace(&mut self.refused, true) {

@@ -12,7 +12,6 @@ const CHILD: &str = "HEADEND_AUDIT_TEST_CHILD";
 #[tokio::test]
 async fn the_child_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var(CHILD) else { return };
-    let heads = || Box::new(Db::open(Path::new(&dir)).unwrap());
     let options = Options {
         folder: PathBuf::from(&dir).join("audit"),
         chain: MAIN.to_owned(),
@@ -21,7 +20,7 @@ async fn the_child_writes_until_it_is_killed() {
         deny: true,
         max_segment: 300_000,
     };
-    let audit = Audit::open(options, heads(), Metrics::new().unwrap().audit()).unwrap();
+    let audit = Audit::open(options, Db::open(Path::new(&dir)).unwrap(), Metrics::new().unwrap().audit()).unwrap();
     for call in 0.. {
         let arguments = crate::wire::raw::RawJson::trusted(format!(r#"{{"a":"{}"}}"#, "x".repeat(3000)));
         let entry = Entry { arguments: Some(arguments), ..entry(call) };

@@ -4,7 +4,6 @@ use super::*;
 use crate::config::Consent;
 use crate::policy::PinState;
 use crate::store::approvals::{Approvals, beside};
-use crate::store::audit::Heads as _;
 use crate::store::pins::Pins;
 
 const VERSION_1: &str = include_str!("../../../../tests/data/store/version-1.sql");
@@ -31,7 +30,7 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     assert_eq!(pins.find("fx__echo", None).unwrap().state, PinState::Pinned);
     let launch = pins.find("docs", None).unwrap();
     assert!(launch.state == PinState::Rejected && launch.waiting.unwrap().contains("marker"));
-    assert_eq!((db.load().unwrap()[0].head.seq, db.key().unwrap()), (7, [0xab; 32]));
+    assert_eq!((db.audit_heads().run_now().unwrap()[0].head.seq, db.installation_key().run_now().unwrap()), (7, [0xab; 32]));
     drop((approvals, pins));
     close(db, &dir);
 
