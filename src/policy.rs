@@ -53,7 +53,7 @@ pub(crate) use self::evidence::Evidence;
 pub(crate) use self::facts::{Facts, LOCAL};
 pub(crate) use self::kind::Kind;
 pub(crate) use self::limit::{
-    CallerLimiter, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, day_of,
+    CallerLimiter, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used, day_of,
 };
 pub(crate) use self::permit::Permit;
 pub(crate) use self::pin::{OnChange, Pin, PinState, Undecided};

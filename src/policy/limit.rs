@@ -32,7 +32,7 @@ mod meter;
 mod rate;
 mod withdrawal;
 
-pub(crate) use self::buckets::RowId;
+pub(crate) use self::buckets::{RowId, Used};
 pub(crate) use self::lease::Lease;
 pub(crate) use self::limiter::{CallerLimiter, Limiter};
 pub(in crate::policy) use self::limiter::{Held, Limited, Taken};

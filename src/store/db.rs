@@ -18,7 +18,9 @@ use crate::config::guard;
 use crate::store::seal::{KeySource, Seals};
 
 mod audit;
+mod limits;
 mod lock;
+mod meta;
 mod schema;
 
 pub(crate) use self::lock::{LockError, StateLock};
@@ -176,6 +178,12 @@ impl Db {
         done: impl FnOnce(Result<T, DbError>) + Send + 'static,
     ) {
         self.read(work).then(done);
+    }
+
+    /// Changes the tables as nothing in this program would.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, sql: &'static str) {
+        self.write(move |connection| connection.execute_batch(sql)).run_now().unwrap();
     }
 
     fn send(&self, job: Box<dyn Job>) {

@@ -1,20 +1,18 @@
 //! Limits on disk: leases are written before their calls are sent, so that a restart or a crash refills nothing.
 //!
-//! What a lease is stands in `policy::limit::lease`. Here it is read, extended and written in one transaction of the database's
-//! thread, together with the leases of all other calls that wait. What comes of it is settled on that thread before the next
-//! transaction begins, whether or not the call still waits.
+//! What a lease is stands in `policy::limit::lease`. It is read, extended and written in one operation of the database, together
+//! with the leases of all other calls that wait. What comes of it is settled on the database's thread before the next operation
+//! begins, whether or not the call still waits.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Reason};
-use crate::policy::{Granted, Lease, Limiter, Overdrawn, Policy, RowId, Stored, day_of};
+use crate::policy::{Granted, Lease, Limiter, Overdrawn, Policy};
 use crate::store::db::{Db, DbError};
 use crate::telemetry::metrics::Metrics;
 
@@ -49,13 +47,9 @@ impl Leases {
     /// When the database cannot be read.
     pub(crate) fn limiter(&self, policy: &Policy) -> Result<Limiter, DbError> {
         let Some(db) = &self.db else { return Ok(Limiter::new(policy)) };
-        let rows = db.run_now(|connection| {
-            // A clock that was set back must not let days begin anew, nor make people wait for times that were close.
-            clock::not_before(seen(connection)?);
-            sweep(connection, clock::since_1970())?;
-            all(connection)
-        })?;
-        Ok(Limiter::durable(policy, &rows))
+        // A clock that was set back must not let days begin anew, nor make people wait for times that were close.
+        clock::not_before(db.latest_time().run_now()?);
+        Ok(Limiter::durable(policy, &db.limits(clock::since_1970()).run_now()?))
     }
 
     /// Waits until what a call drew is on disk. To be done before the call is sent; doing it again does no harm.
@@ -68,17 +62,11 @@ impl Leases {
         }
         let Some(db) = self.db.as_ref().filter(|_| !lease.is_settled()) else { return Ok(()) };
         let (reply, answer) = oneshot::channel();
-        let (job, settled) = (lease.clone(), lease.clone());
+        let settled = lease.clone();
         let is_sweep = self.taken.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1;
-        let work = move |connection: &Connection| {
-            let now = clock::since_1970();
-            if is_sweep {
-                sweep(connection, now)?;
-            }
-            extend(connection, &job, now)
-        };
-        // Whoever waited may have gone.
-        db.submit(work, move |outcome| drop(reply.send(conclude(&settled, outcome))));
+        let extended = db.extend_lease(lease.clone(), clock::since_1970(), is_sweep);
+        // The call may have stopped waiting.
+        extended.then(move |outcome| drop(reply.send(conclude(&settled, outcome))));
         match answer.await.unwrap_or(Err(Refused::NotKept(None))) {
             Ok(()) => Ok(()),
             Err(Refused::Overdrawn(Overdrawn { limit, retry_after })) => {
@@ -96,21 +84,7 @@ impl Leases {
     /// Writes what is used to the call, at a clean stop.
     pub(crate) async fn keep(&self, limiter: &Limiter) {
         let Some(db) = &self.db else { return };
-        let used = limiter.used();
-        let written = db.run(move |connection| {
-            // Where another process has drawn as well, its bound stays.
-            let sql = "UPDATE limits SET day = ?3, state = ?4 \
-                       WHERE limit_id = ?1 AND bucket = ?2 AND day = ?5 AND state = ?6";
-            let mut update = connection.prepare(sql)?;
-            for used in used {
-                let (row, after, before) = (used.row, used.exactly, used.written);
-                update.execute(params![row.limit, row.bucket, after.day, after.state, before.day, before.state])?;
-            }
-            let now = clock::since_1970();
-            saw(connection, now)?;
-            sweep(connection, now)
-        });
-        if let Err(error) = written.await {
+        if let Err(error) = db.keep_used(limiter.used(), clock::since_1970()).run().await {
             tracing::warn!(error = %error, "limits are kept with what was reserved, not with what was used");
         }
     }
@@ -143,69 +117,6 @@ fn conclude(lease: &Lease, outcome: Result<Result<Vec<Granted>, Overdrawn>, DbEr
             Err(Refused::NotKept(Some(error)))
         }
     }
-}
-
-/// Reads, extends and writes the bounds of all buckets that a call drew from.
-fn extend(connection: &Connection, lease: &Lease, now: Duration) -> rusqlite::Result<Result<Vec<Granted>, Overdrawn>> {
-    let mut all = Vec::new();
-    let mut wrote = false;
-    for claim in lease.claims() {
-        let row = claim.row();
-        let granted = match claim.extend(stored(connection, &row)?) {
-            Ok(granted) => granted,
-            Err(overdrawn) => return Ok(Err(overdrawn)),
-        };
-        if let Some(Stored { day, state }) = granted.write {
-            let sql = "INSERT INTO limits (limit_id, bucket, day, state) VALUES (?1, ?2, ?3, ?4) \
-                       ON CONFLICT (limit_id, bucket) DO UPDATE SET day = excluded.day, state = excluded.state";
-            connection.prepare_cached(sql)?.execute(params![row.limit, row.bucket, day, state])?;
-            wrote = true;
-        }
-        all.push(granted);
-    }
-    if wrote {
-        saw(connection, now)?;
-    }
-    Ok(Ok(all))
-}
-
-fn stored(connection: &Connection, row: &RowId) -> rusqlite::Result<Option<Stored>> {
-    let sql = "SELECT day, state FROM limits WHERE limit_id = ?1 AND bucket = ?2";
-    let mut select = connection.prepare_cached(sql)?;
-    let read = |row: &rusqlite::Row<'_>| Ok(Stored { day: row.get(0)?, state: row.get(1)? });
-    select.query_row([&row.limit, &row.bucket], read).optional()
-}
-
-fn all(connection: &Connection) -> rusqlite::Result<HashMap<RowId, Stored>> {
-    let mut select = connection.prepare("SELECT limit_id, bucket, day, state FROM limits")?;
-    let rows = select.query_map([], |row| {
-        let id = RowId { limit: row.get(0)?, bucket: row.get(1)? };
-        Ok((id, Stored { day: row.get(2)?, state: row.get(3)? }))
-    })?;
-    rows.collect()
-}
-
-/// Removes the rows of buckets that are full again.
-fn sweep(connection: &Connection, now: Duration) -> rusqlite::Result<()> {
-    let sql = "DELETE FROM limits WHERE (day = 0 AND state BETWEEN 0 AND ?1) OR (day > 0 AND day < ?2)";
-    let nanos = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
-    connection.execute(sql, [nanos, day_of(now)]).map(drop)
-}
-
-/// The latest time that any process has seen.
-fn seen(connection: &Connection) -> rusqlite::Result<Duration> {
-    let sql = "SELECT value FROM meta WHERE key = 'max_wall'";
-    let value: Option<Vec<u8>> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
-    Ok(value
-        .and_then(|bytes| bytes.try_into().ok())
-        .map_or(Duration::ZERO, |b| Duration::from_secs(u64::from_be_bytes(b))))
-}
-
-/// Remembers the time, by whole seconds; it never goes back.
-fn saw(connection: &Connection, now: Duration) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO meta (key, value) VALUES ('max_wall', ?1) \
-               ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)";
-    connection.prepare_cached(sql)?.execute([&now.as_secs().to_be_bytes()[..]]).map(drop)
 }
 
 #[cfg(test)]

@@ -114,14 +114,14 @@ async fn a_store_that_fails_refuses_the_call_and_burns_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let life = Life::begin(Some(dir.path()), 2, 1_000);
     let db = life.leases.db.clone().unwrap();
-    db.run_now(|connection| connection.execute_batch("ALTER TABLE limits RENAME TO elsewhere")).unwrap();
+    db.damage("ALTER TABLE limits RENAME TO elsewhere");
     for _ in 0..5 {
         let permit = life.decide(clock::since_1970()).unwrap();
         let refusal = life.leases.settle(permit.lease().unwrap()).await.unwrap_err();
         assert_eq!((refusal.reason, refusal.executed), (Reason::Unrecorded, Executed::No));
         assert!(life.leases.settle(permit.lease().unwrap()).await.is_err(), "asked again");
     }
-    db.run_now(|connection| connection.execute_batch("ALTER TABLE elsewhere RENAME TO limits")).unwrap();
+    db.damage("ALTER TABLE elsewhere RENAME TO limits");
     assert_eq!(life.use_up(10).await, 2);
 }
 
@@ -132,7 +132,7 @@ async fn a_clock_that_was_set_back_gives_nothing() {
     assert_eq!(life.use_up(9).await, 5);
     drop(life);
     let db = Db::open(dir.path()).unwrap();
-    let kept = db.run_now(seen).unwrap();
+    let kept = db.latest_time().run_now().unwrap();
     assert!(Duration::from_secs(kept.as_secs()) <= clock::since_1970() && !kept.is_zero());
     clock::not_before(kept);
     assert!(kept <= clock::since_1970());
@@ -144,14 +144,10 @@ async fn rows_of_full_buckets_and_of_past_days_are_removed() {
     let life = Life::begin(Some(dir.path()), 5, 5);
     assert_eq!(life.use_up(1).await, 1);
     let db = life.leases.db.clone().unwrap();
-    let count =
-        |db: &Db| db.run_now(|c| c.query_row("SELECT count(*) FROM limits", [], |row| row.get::<_, i64>(0))).unwrap();
-    assert_eq!(count(&db), 2);
     let now = clock::since_1970();
-    db.run_now(move |connection| sweep(connection, now)).unwrap();
-    assert_eq!(count(&db), 2, "both are in use");
-    db.run_now(move |connection| sweep(connection, now + Duration::from_secs(2 * 86_400))).unwrap();
-    assert_eq!(count(&db), 0);
+    let left = |now: Duration| db.limits(now).run_now().unwrap().len();
+    assert_eq!(left(now), 2, "both are in use");
+    assert_eq!(left(now + Duration::from_secs(2 * 86_400)), 0);
 }
 
 #[tokio::test]
