@@ -21,6 +21,7 @@ mod audit;
 mod limits;
 mod lock;
 mod meta;
+mod pins;
 mod schema;
 
 pub(crate) use self::lock::{LockError, StateLock};

@@ -1,7 +1,7 @@
 //! The book of pins: what was approved of each definition and launch, shared by everybody who lists or starts something.
 //!
-//! In memory, and on disk where there is a state directory. Processes that share one agree: every step is taken in a
-//! transaction from what is on disk at that moment, and what others wrote is read again when the number of changes differs.
+//! In memory, and in the store where there is a state directory. Processes that share one agree: every step is taken in one
+//! operation from what is on disk at that moment, and what others wrote is read again when the number of changes differs.
 //! A pin that cannot be written is no pin: the item stays away.
 //!
 //! The lock guards the book, one operation at a time, never across an await.
@@ -22,15 +22,14 @@ use crate::store::db::{Db, DbError};
 mod book;
 mod launch;
 mod launch_text;
-mod shelf;
 mod view;
 
-pub(crate) use self::book::{PinKey, PinKind};
+pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
 pub(crate) use self::launch::LaunchGate;
+pub(crate) use self::launch_text::is_private;
 pub(crate) use self::view::PinView;
 
-use self::book::{Book, Record, Step, Text};
-use self::shelf::Stepped;
+use self::book::{Book, Text};
 
 /// Pins of one kind of one upstream, those of items that are gone included: as many as one list may hold.
 const MAX_PINS: usize = 2000;
@@ -122,16 +121,8 @@ impl Pins {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(db: Db) -> Result<Self, DbError> {
-        let seals = db.seals();
-        let (resealed, (epoch, rows)) = db.run_now(move |connection| {
-            // Looking without a key changes nothing.
-            let resealed = seals.can_seal() && shelf::reseal(connection, &seals)?;
-            Ok((resealed, shelf::load(connection, &seals)?))
-        })?;
-        if resealed {
-            db.forget_replaced();
-        }
-        Ok(Self::new(filled(epoch, rows), Some(db)))
+        let book = filled(db.open_pins()?);
+        Ok(Self::new(book, Some(db)))
     }
 
     fn new(book: Book, db: Option<Db>) -> Self {
@@ -240,10 +231,7 @@ impl Pins {
     fn take_now(&self, steps: Vec<(PinKey, Step)>, forget: &[PinKey]) -> Result<Vec<Stepped>, DbError> {
         let now = clock::unix_seconds();
         let stepped = match &self.0.db {
-            Some(db) => {
-                let (forget, seals) = (forget.to_vec(), db.seals());
-                db.run_now(move |connection| shelf::take(connection, steps, &forget, now, &seals))?
-            }
+            Some(db) => db.take_steps(steps, forget.to_vec(), now).run_now()?,
             None => self.take_in_memory(steps, now),
         };
         self.write_down(&stepped, forget);
@@ -303,17 +291,11 @@ impl Pins {
     /// When it cannot be read; the book stays.
     pub(crate) async fn refresh(&self) -> Result<bool, DbError> {
         let Some(db) = &self.0.db else { return Ok(false) };
-        let (known, seals) = (self.book().epoch, db.seals());
-        let read = move |connection: &rusqlite::Connection| {
-            if shelf::epoch(connection)? == known { Ok(None) } else { shelf::load(connection, &seals).map(Some) }
-        };
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        // Nobody may be left to be told.
-        db.look(read, move |outcome| drop(reply.send(outcome)));
-        let Some((epoch, rows)) = answer.await.unwrap_or(Ok(None))? else { return Ok(false) };
+        let known = self.book().epoch;
+        let Some(table) = db.pins_changed(known).run().await? else { return Ok(false) };
         let news = {
             let mut book = self.book();
-            let old = std::mem::replace(&mut *book, filled(epoch, rows));
+            let old = std::mem::replace(&mut *book, filled(table));
             let news = book.iter().map(|(key, record)| (key.clone(), old.of(&key).cloned(), record.clone()));
             news.collect::<Vec<_>>()
         };
@@ -386,10 +368,7 @@ impl Pins {
         let now = clock::unix_seconds();
         let steps = vec![(key.clone(), step)];
         let stepped = match &self.0.db {
-            Some(db) => {
-                let seals = db.seals();
-                db.run(move |connection| shelf::take(connection, steps, &[], now, &seals)).await?
-            }
+            Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
             None => self.take_in_memory(steps, now),
         };
         self.write_down(&stepped, &[]);
@@ -413,7 +392,7 @@ fn key(upstream: &UpstreamName, item: &Definition) -> PinKey {
     PinKey { upstream: upstream.clone(), kind: PinKind::of(item.list), name: item.key.clone() }
 }
 
-fn filled(epoch: u64, rows: Vec<(PinKey, Record)>) -> Book {
+fn filled((epoch, rows): PinTable) -> Book {
     let mut book = Book::default();
     book.epoch = epoch;
     for (key, record) in rows {

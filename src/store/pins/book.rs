@@ -74,14 +74,14 @@ pub(crate) struct Record {
 
 /// A text and its digest.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
-    pub(super) digest: Digest,
-    pub(super) text: Arc<str>,
+pub(crate) struct Text {
+    pub(crate) digest: Digest,
+    pub(crate) text: Arc<str>,
 }
 
 /// Something that happens to a pin.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The upstream lists the item.
     Seen {
         text: Text,
@@ -105,6 +105,12 @@ pub(super) enum Step {
     },
 }
 
+/// All pins of a store, with the number of changes that are in them.
+pub(crate) type PinTable = (u64, Vec<(PinKey, Record)>);
+
+/// What came of one step.
+pub(crate) type Stepped = (PinKey, Result<Record, Undecided>);
+
 impl Record {
     /// Whether the text of each digest is here. Those that are kept sealed are not where their key is lost.
     fn has_texts(&self) -> bool {
@@ -113,7 +119,7 @@ impl Record {
     }
 
     /// Whether there is something to be written down.
-    pub(super) fn differs(&self, after: &Self) -> bool {
+    pub(crate) fn differs(&self, after: &Self) -> bool {
         self.pin != after.pin
             || self.approved.is_some() != after.approved.is_some()
             || self.waiting.is_some() != after.waiting.is_some()
@@ -128,7 +134,7 @@ impl Record {
     ///
     /// # Errors
     /// [`Undecided`]; the record stays.
-    pub(super) fn step(before: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
+    pub(crate) fn step(before: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
         let (pin, by) = match step {
             Step::Seen { text, trust, on_change, doubt } => seen(before, text.digest, (*trust, *on_change), doubt),
             Step::Started { text, words, trust } => started(before, text.digest, words, *trust),

@@ -43,7 +43,7 @@ pub(super) fn words(launch: &str) -> String {
 }
 
 /// Whether a launch's text is kept sealed: the query of a URL may hold a secret.
-pub(super) fn is_private(launch: &str) -> bool {
+pub(crate) fn is_private(launch: &str) -> bool {
     let url = RawObject::parse(&RawJson::trusted(launch.to_owned())).ok().and_then(|object| object.string("url"));
     url.is_some_and(|url| url.contains('?'))
 }

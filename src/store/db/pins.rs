@@ -1,33 +1,69 @@
-//! The pins on disk: the table `pins`, and a number that counts its changes, by which processes notice those of others. The texts of
-//! launches whose URL has a query are sealed; the digests beside them, which decide, are not.
+//! Pins: the table `pins`, and a number that counts its changes, by which processes notice those of others. Every process takes
+//! steps; each is taken from the record that is there at this moment, so reading and writing one must not be parted.
+//!
+//! The texts of launches whose URL has a query are sealed; the digests beside them, which decide, are not.
 
 use std::sync::Arc;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::book::{PinKey, PinKind, Record, Step};
+use super::{Db, DbError, Operation, Work, meta, no_key};
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Digest, Pin, PinState, Undecided};
-use crate::store::db::no_key;
+use crate::policy::{Digest, Pin, PinState};
+use crate::store::pins::{PinKey, PinKind, PinTable, Record, Step, Stepped, is_private};
 use crate::store::seal::{Opened, Seals};
 
-/// Where the number of changes is in the table `meta`.
+/// The number of changes so far.
 const EPOCH: &str = "pins_epoch";
 
 const COLUMNS: &str = "upstream, kind, name, state, approved, approved_digest, waiting, waiting_digest, by, at";
 
-/// The number of changes so far.
-pub(super) fn epoch(connection: &Connection) -> rusqlite::Result<u64> {
-    let value: Option<Vec<u8>> =
-        connection.query_row("SELECT value FROM meta WHERE key = ?1", [EPOCH], |row| row.get(0)).optional()?;
-    Ok(value.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes))
+impl Db {
+    /// All pins, once their private texts are sealed with the key of now. Blocks.
+    ///
+    /// # Errors
+    /// When they cannot be read; none is left out.
+    pub(crate) fn open_pins(&self) -> Result<PinTable, DbError> {
+        let seals = self.seals.clone();
+        let (resealed, table) = self
+            .write(move |connection| {
+                // Looking without a key changes nothing.
+                let resealed = seals.can_seal() && reseal(connection, &seals)?;
+                Ok((resealed, load(connection, &seals)?))
+            })
+            .run_now()?;
+        if resealed {
+            self.forget_replaced();
+        }
+        Ok(table)
+    }
+
+    /// All pins, where their number of changes is not `known`.
+    pub(crate) fn pins_changed(&self, known: u64) -> Operation<'_, impl Work<Out = Option<PinTable>>> {
+        let seals = self.seals.clone();
+        self.read(move |connection| {
+            if meta::number(connection, EPOCH)? == known { Ok(None) } else { load(connection, &seals).map(Some) }
+        })
+    }
+
+    /// Removes pins, then takes steps from what is on disk at this moment, which another process may have changed. What became of
+    /// each is told in their order.
+    pub(crate) fn take_steps(
+        &self,
+        steps: Vec<(PinKey, Step)>,
+        forget: Vec<PinKey>,
+        now: u64,
+    ) -> Operation<'_, impl Work<Out = Vec<Stepped>>> {
+        let seals = self.seals.clone();
+        self.write(move |connection| take(connection, steps, &forget, now, &seals))
+    }
 }
 
-/// Everything, with the number of changes that are in it. A row that this program cannot have written is an error: left out,
-/// its item would count as never seen and be taken at first sight.
-pub(super) fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<(u64, Vec<(PinKey, Record)>)> {
-    let epoch = epoch(connection)?;
+/// A row that this program cannot have written is an error: left out, its item would count as never seen and be taken at first
+/// sight.
+fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<PinTable> {
+    let epoch = meta::number(connection, EPOCH)?;
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM pins"))?;
     let rows = statement.query_map([], |row| read(row, seals))?.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok((epoch, rows))
@@ -54,7 +90,7 @@ fn stored(
     digest: Option<Digest>,
 ) -> rusqlite::Result<Option<String>> {
     let Some((text, digest)) = text.zip(digest) else { return Ok(None) };
-    if key.kind != PinKind::Launch || !super::launch_text::is_private(text) {
+    if key.kind != PinKind::Launch || !is_private(text) {
         return Ok(Some(text.to_string()));
     }
     seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
@@ -74,7 +110,7 @@ fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Dige
 }
 
 /// Seals texts that were written before there was a key, or with an earlier key. True where there was one.
-pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
+fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let query = "SELECT upstream, approved, approved_digest, waiting, waiting_digest FROM pins WHERE kind = 'launch'";
     let mut statement = connection.prepare(query)?;
     let text = |row: &Row<'_>, at| row.get::<_, Option<String>>(at);
@@ -86,7 +122,7 @@ pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result
         for ((text, digest), column) in columns.into_iter().zip(["approved", "waiting"]) {
             let Some((text, digest)) = text.zip(digest) else { continue };
             let text = match seals.open(&place(&upstream, &digest), &text) {
-                Opened::Clear if super::launch_text::is_private(&text) => text,
+                Opened::Clear if is_private(&text) => text,
                 Opened::Text { text, current: false } => text,
                 Opened::Clear | Opened::Text { current: true, .. } | Opened::Lost => continue,
             };
@@ -153,11 +189,7 @@ fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -
     Ok(())
 }
 
-/// What came of one step.
-pub(super) type Stepped = (PinKey, Result<Record, Undecided>);
-
-/// Takes steps from what is on disk at this moment, which another process may have changed.
-pub(super) fn take(
+fn take(
     connection: &Connection,
     steps: Vec<(PinKey, Step)>,
     forget: &[PinKey],
@@ -182,8 +214,7 @@ pub(super) fn take(
         out.push((key, after));
     }
     if wrote {
-        let next = epoch(connection)?.wrapping_add(1).to_be_bytes();
-        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)", params![EPOCH, &next[..]])?;
+        meta::raise(connection, EPOCH, meta::number(connection, EPOCH)?.saturating_add(1))?;
     }
     Ok(out)
 }
@@ -191,19 +222,18 @@ pub(super) fn take(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::db::Db;
     use crate::store::seal::KeySource;
 
     /// The records as a process that has the key, or has not, reads and writes them.
     fn at(dir: &tempfile::TempDir, seals: &Seals, change: impl FnOnce(&mut Record) + Send + 'static) -> Record {
         let (db, seals) = (Db::open(dir.path()).unwrap(), seals.clone());
-        db.run_now(move |connection| {
+        let changed = db.write(move |connection| {
             let (key, mut record) = load(connection, &seals)?.1.pop().unwrap();
             change(&mut record);
             save(connection, &key, &record, &seals)?;
             Ok(load(connection, &seals)?.1.pop().unwrap().1)
-        })
-        .unwrap()
+        });
+        changed.run_now().unwrap()
     }
 
     #[test]
@@ -217,7 +247,7 @@ mod tests {
         let pin = Pin::restore(Some(old), Some(new), false).unwrap();
         let record = Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by: Arc::from("x"), at: 1 };
         let (db, first) = (Db::open(dir.path()).unwrap(), seals.clone());
-        db.run_now(move |connection| save(connection, &key, &record, &first)).unwrap();
+        db.write(move |connection| save(connection, &key, &record, &first)).run_now().unwrap();
         drop(db);
 
         let seen = at(&dir, &none, |record| record.by = Arc::from("y"));
