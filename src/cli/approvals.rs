@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::exit::{CONFIG, NO, OK, UNAVAILABLE, USAGE};
+use super::exit::{CONFIG, NO, OK, SOFTWARE, UNAVAILABLE, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::{daemon, source};
@@ -103,10 +103,10 @@ impl Place {
             Self::Store(db) => {
                 let answer = match name {
                     // Grants have no sealed columns.
-                    "grants" => json::list(name, beside::grants(db).map_err(failed)?.iter().map(json::grant)),
+                    "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
                     _ => json::list(name, beside::prompts(db).map_err(failed)?.iter().map(json::prompt)),
                 };
-                if db.seals().has_lost() {
+                if db.has_lost() {
                     complain(
                         "some open approvals are left out: the key that seals them ([secrets] key) is missing; set it \
                          as the daemon has it",
@@ -130,7 +130,10 @@ impl Place {
             }
             Self::Store(db) => {
                 let by = format!("uid:{}", rustix::process::getuid().as_raw());
-                beside::answer(db, id, wish, &by).map_err(|why| Failure::new(NO, foreign::line(&why)))
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+                let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error))?;
+                let answered = runtime.block_on(beside::answer(db, id, wish, &by));
+                answered.map_err(|why| Failure::new(NO, foreign::line(&why)))
             }
             Self::Nowhere => Err(Failure::new(NO, "no approval is open")),
         }

@@ -3,8 +3,8 @@
 //! One lock guards the desk and every change of the set of grants, one operation at a time; calls read the set without it. What
 //! is said in the database is done on the database's own thread, in order, so whoever stops waiting changes nothing.
 //!
-//! Several processes may share one store. The database decides who consumes a once-grant; open prompts are mirrored in it
-//! ([`mirror`]), and what others changed is looked for every 250 ms while a prompt is open, else every 2 s.
+//! Several processes may share one store. The database decides which of them consumes a once-grant; open prompts are entered in
+//! it, and what others changed is looked for every 250 ms while a prompt is open, else every 2 s.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicI64;
@@ -31,12 +31,11 @@ mod closed_by;
 mod journal;
 pub(crate) mod json;
 mod keep;
-mod mirror;
-mod rows;
+mod kept;
 mod time;
 mod wish;
 
-pub(crate) use self::mirror::PromptRow;
+pub(crate) use self::kept::{Answered, PromptRow, Used};
 pub(crate) use self::wish::Wish;
 
 use self::closed_by::By;
@@ -66,7 +65,7 @@ pub(crate) struct Approvals {
 #[derive(Debug)]
 struct Inner {
     db: Option<Db>,
-    /// Whose the mirrored prompts are.
+    /// Whose the prompts in the database are.
     owner: String,
     open: Mutex<Open>,
     /// Written under the lock of `open`.
@@ -76,7 +75,7 @@ struct Inner {
     audit: OnceLock<Audit>,
     /// A prompt was opened.
     opened: Notify,
-    /// `PRAGMA data_version` when the database was last read.
+    /// The database's version when it was last read.
     version: AtomicI64,
 }
 
@@ -109,17 +108,7 @@ impl Approvals {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(db: Db, limits: &Consent) -> Result<Self, DbError> {
-        let unused = limits.unused_expiry.as_secs();
-        let seals = db.seals();
-        let (rows, seen, resealed) = db.run_now(move |connection| {
-            let now = rows::max_wall(connection)?.max(clock::unix_seconds());
-            rows::settle(connection, &[], unused, now)?;
-            mirror::sweep(connection, now)?;
-            Ok((rows::live(connection)?, now, mirror::reseal(connection, &seals)?))
-        })?;
-        if resealed {
-            db.forget_replaced();
-        }
+        let (rows, seen) = db.open_approvals(limits.unused_expiry.as_secs(), clock::unix_seconds())?;
         Ok(Self::new(Some(db), limits, rows, seen))
     }
 
@@ -178,8 +167,7 @@ impl Approvals {
             inner.opened(&opened.id, &asked);
             open.waiting.insert(opened.id, Waiting { asked, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                let (owner, row, seals) = (inner.owner.clone(), PromptRow::from(prompt), db.seals());
-                db.submit(move |connection| mirror::insert(connection, &owner, &row, &seals), unlisted);
+                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt)).then(unlisted);
             }
             inner.opened.notify_one();
             inner.tell();
@@ -391,8 +379,7 @@ impl Inner {
             open.closed.pop_front();
         }
         if let Some(db) = &self.db {
-            let id = id.to_string();
-            db.submit(move |connection| mirror::delete(connection, &id), unlisted);
+            db.remove_prompt(id.to_string()).then(unlisted);
         }
         self.tell();
     }
@@ -423,7 +410,7 @@ impl Inner {
     }
 }
 
-/// A prompt that is not mirrored is only not seen by other processes.
+/// A prompt that is not entered is only not seen by other processes.
 fn unlisted(outcome: Result<(), DbError>) {
     if let Err(error) = outcome {
         tracing::warn!(error = %error, "open prompts are not listed for other processes");

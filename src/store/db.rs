@@ -17,11 +17,14 @@ use crate::base::clock;
 use crate::config::guard;
 use crate::store::seal::{KeySource, Seals};
 
+mod approvals;
 mod audit;
+mod grants;
 mod limits;
 mod lock;
 mod meta;
 mod pins;
+mod prompts;
 mod schema;
 
 pub(crate) use self::lock::{LockError, StateLock};
@@ -106,9 +109,9 @@ impl Db {
         &self.path
     }
 
-    /// What values in it are sealed with.
-    pub(crate) fn seals(&self) -> Seals {
-        self.seals.clone()
+    /// Whether a value was left out so far, since the key that it is sealed with is not here.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.seals.has_lost()
     }
 
     /// Waits for the operations that were begun before this one: what they wrote is on the disk.
@@ -224,16 +227,28 @@ pub(crate) struct Operation<'d, W> {
 }
 
 impl<W: Work> Operation<'_, W> {
-    /// Does it.
+    /// Begins it. The future tells the outcome; dropping it stops nothing.
     ///
     /// # Errors
     /// [`DbError`]; nothing was written then.
-    pub(crate) async fn run(self) -> Result<W::Out, DbError> {
+    pub(crate) fn run(self) -> impl Future<Output = Result<W::Out, DbError>> {
+        let outcome = self.run_with(|outcome| outcome);
+        async move { outcome.await? }
+    }
+
+    /// Begins it. The future tells what `conclude`, which is called like that of [`Self::then`], made of the outcome; dropping it
+    /// stops neither.
+    ///
+    /// # Errors
+    /// When the database ended before.
+    pub(crate) fn run_with<R: Send + 'static>(
+        self,
+        conclude: impl FnOnce(Result<W::Out, DbError>) -> R + Send + 'static,
+    ) -> impl Future<Output = Result<R, DbError>> {
         let db = self.db;
         let (reply, answer) = oneshot::channel();
-        // Nobody may be left to be told.
-        self.then(move |outcome| drop(reply.send(outcome)));
-        answer.await.unwrap_or_else(|_| Err(db.closed()))
+        self.then(move |outcome| drop(reply.send(conclude(outcome))));
+        async move { answer.await.map_err(|_| db.closed()) }
     }
 
     /// The same, blocking: for start-up, threads and the command line.
@@ -344,6 +359,15 @@ fn transact(connection: &mut Connection, jobs: Vec<Box<dyn Job>>, path: &Path) {
 pub(crate) fn no_key() -> rusqlite::Error {
     let why = "the key that values are sealed with is not here; give it as [secrets] key, as the daemon has it";
     rusqlite::Error::ToSqlConversionFailure(why.into())
+}
+
+/// `SQLite` counts in signed numbers.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }
 
 /// Opens and judges the file.

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::policy::{Granted, Lease, Limiter, Overdrawn, Policy};
@@ -61,13 +59,11 @@ impl Leases {
             return Err(not_kept());
         }
         let Some(db) = self.db.as_ref().filter(|_| !lease.is_settled()) else { return Ok(()) };
-        let (reply, answer) = oneshot::channel();
         let settled = lease.clone();
         let is_sweep = self.taken.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1;
-        let extended = db.extend_lease(lease.clone(), clock::since_1970(), is_sweep);
-        // The call may have stopped waiting.
-        extended.then(move |outcome| drop(reply.send(conclude(&settled, outcome))));
-        match answer.await.unwrap_or(Err(Refused::NotKept(None))) {
+        let extend = db.extend_lease(lease.clone(), clock::since_1970(), is_sweep);
+        let concluded = extend.run_with(move |outcome| conclude(&settled, outcome)).await;
+        match concluded.unwrap_or_else(|error| Err(Refused::NotKept(Some(error)))) {
             Ok(()) => Ok(()),
             Err(Refused::Overdrawn(Overdrawn { limit, retry_after })) => {
                 self.metrics.limit_hit(&limit);

@@ -8,12 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::closed_by::By;
-use super::mirror::{self, Answered};
-use super::rows::{self, Used};
+use super::kept::{Answered, Used};
 use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
 use crate::policy::Evidence;
@@ -30,22 +28,12 @@ impl Approvals {
     /// Writes a grant, then puts it in force and closes its prompt.
     pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>) -> Result<Closed, CannotAnswer> {
         let Some(db) = &self.inner.db else { return Err(CannotAnswer::Unknown) };
-        let (reply, answer) = oneshot::channel();
-        let (row, prompt, inner) = (grant.row(), id.to_string(), Arc::clone(&self.inner));
-        db.submit(
-            move |connection| {
-                rows::insert(connection, &row)?;
-                mirror::delete(connection, &prompt)?;
-                rows::seen(connection, row.granted_at)
-            },
-            // Nobody may be left to be told.
-            move |outcome| drop(reply.send(inner.kept(&id, &grant, outcome))),
-        );
-        let closed =
-            answer.await.unwrap_or_else(|_| Err(CannotAnswer::NotKept("the gateway is shutting down".to_owned())));
+        let (keep, inner) = (db.keep_grant(grant.row(), id.to_string()), Arc::clone(&self.inner));
+        let closed = keep.run_with(move |outcome| inner.kept(&id, &grant, outcome)).await;
+        let closed = closed.unwrap_or_else(|error| Err(CannotAnswer::NotKept(error.to_string())));
         if closed == Ok(Closed::Superseded) {
-            // Jobs are done in order: after this one the grant is undone.
-            drop(db.run(|_| Ok(())).await);
+            // After this one the grant is undone.
+            drop(db.all_so_far().run().await);
         }
         closed
     }
@@ -54,23 +42,17 @@ impl Approvals {
         let Some(db) = &self.inner.db else { return Ok(()) };
         let now = self.wall();
         let inner = Arc::clone(&self.inner);
-        let (reply, answer) = oneshot::channel();
-        let row = Arc::clone(&id);
-        db.submit(
-            move |connection| rows::consume(connection, &row, now),
-            move |outcome| {
-                // A look at the file that was under way may have brought it back.
-                inner.drop_grants(|grant| *grant.id() == id);
-                let verdict = match outcome {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(Spent::Already),
-                    Err(error) => Err(Spent::NotKept(error.to_string())),
-                };
-                // Then the consent is used up for a call that nobody waits for.
-                drop(reply.send(verdict));
-            },
-        );
-        answer.await.unwrap_or_else(|_| Err(Spent::NotKept("the gateway is shutting down".to_owned())))
+        // Where the call stops waiting, the consent is used up all the same.
+        let consumed = db.consume_grant(Arc::clone(&id), now).run_with(move |outcome| {
+            // A look at the file that was under way may have brought it back.
+            inner.drop_grants(|grant| *grant.id() == id);
+            outcome
+        });
+        match consumed.await.and_then(|outcome| outcome) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Spent::Already),
+            Err(error) => Err(Spent::NotKept(error.to_string())),
+        }
     }
 
     pub(super) async fn revoke_rows(
@@ -81,32 +63,24 @@ impl Approvals {
         let Some(db) = &self.inner.db else { return Ok(0) };
         let now = self.wall();
         let inner = Arc::clone(&self.inner);
-        let (reply, answer) = oneshot::channel();
-        db.submit(
-            move |connection| rows::revoke(connection, id.as_deref(), now),
-            move |outcome| {
-                inner.drop_grants(|grant| hit(grant.id()));
-                drop(reply.send(outcome));
-            },
-        );
-        answer.await.unwrap_or_else(|_| Err(DbError::Closed { path: db.path().to_owned() }))
+        let revoked = db.revoke_grants(id, now).run_with(move |outcome| {
+            inner.drop_grants(|grant| hit(grant.id()));
+            outcome
+        });
+        Ok(revoked.await??.len())
     }
 
     pub(super) fn invalidate_rows(&self, dead: Vec<Arc<str>>) {
         let Some(db) = &self.inner.db else { return };
         let now = self.wall();
         let inner = Arc::clone(&self.inner);
-        let gone = dead.clone();
-        db.submit(
-            move |connection| rows::invalidate(connection, &dead, now),
-            move |outcome| {
-                inner.drop_grants(|grant| gone.contains(grant.id()));
-                if let Err(error) = outcome {
-                    // They cover nothing all the same: definition and launch are compared at each use.
-                    tracing::warn!(error = %error, "ended grants are still in the store");
-                }
-            },
-        );
+        db.invalidate_grants(dead.clone(), now).then(move |outcome| {
+            inner.drop_grants(|grant| dead.contains(grant.id()));
+            if let Err(error) = outcome {
+                // They cover nothing all the same: definition and launch are compared at each use.
+                tracing::warn!(error = %error, "ended grants are still in the store");
+            }
+        });
     }
 
     /// Keeps prompts to their time, follows other processes and writes uses; until `stop`, and once more then.
@@ -145,27 +119,18 @@ impl Approvals {
     pub(super) async fn follow(&self) {
         let Some(db) = &self.inner.db else { return };
         let inner = Arc::clone(&self.inner);
-        let (owner, seen) = (inner.owner.clone(), inner.version.load(Ordering::Relaxed));
-        let (reply, answers) = oneshot::channel();
-        db.look(
-            move |connection| {
-                let version: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
-                if version == seen {
-                    return Ok(None);
-                }
-                Ok(Some((version, rows::live(connection)?, mirror::answers(connection, &owner)?)))
-            },
-            move |found| match found {
-                Ok(Some((version, live, answers))) => {
-                    inner.follow(live);
-                    inner.version.store(version, Ordering::Relaxed);
-                    drop(reply.send(answers));
-                }
-                Ok(None) => {}
-                Err(error) => tracing::warn!(error = %error, "other processes' changes cannot be read"),
-            },
-        );
-        for answered in answers.await.unwrap_or_default() {
+        let changed = db.approvals_changed(inner.owner.clone(), inner.version.load(Ordering::Relaxed));
+        let followed = changed.run_with(move |found| -> Result<Vec<Answered>, DbError> {
+            let Some((version, live, answers)) = found? else { return Ok(Vec::new()) };
+            inner.follow(live);
+            inner.version.store(version, Ordering::Relaxed);
+            Ok(answers)
+        });
+        let answers = followed.await.and_then(|answers| answers).unwrap_or_else(|error| {
+            tracing::warn!(error = %error, "other processes' changes cannot be read");
+            Vec::new()
+        });
+        for answered in answers {
             self.take(answered).await;
         }
     }
@@ -181,11 +146,10 @@ impl Approvals {
             }
             None => "the answer cannot be read".to_owned(),
         };
-        if let Some(db) = &self.inner.db {
-            let told = db.run(move |connection| mirror::tell(connection, &answered.prompt, &outcome)).await;
-            if let Err(error) = told {
-                tracing::warn!(error = %error, "who answered is not told what came of it");
-            }
+        if let Some(db) = &self.inner.db
+            && let Err(error) = db.tell_outcome(answered.prompt, outcome).run().await
+        {
+            tracing::warn!(error = %error, "the process that answered is not told what came of it");
         }
     }
 
@@ -203,11 +167,7 @@ impl Approvals {
             .iter()
             .map(|(grant, more)| Used { id: Arc::clone(grant.id()), more: *more, last_used: grant.last_used() })
             .collect();
-        let written = db.run(move |connection| {
-            rows::settle(connection, &rows, unused, now)?;
-            mirror::sweep(connection, now)
-        });
-        match written.await {
+        match db.settle_approvals(rows, unused, now).run().await {
             Ok(()) => used.iter().for_each(|(grant, more)| grant.written(*more)),
             Err(error) => tracing::warn!(error = %error, "uses of grants are not written"),
         }
@@ -242,7 +202,7 @@ impl Inner {
     fn undo(&self, grant: &Grant) {
         let (dead, now) = (vec![Arc::clone(grant.id())], self.clock.now());
         if let Some(db) = &self.db {
-            db.submit(move |connection| rows::invalidate(connection, &dead, now), super::unlisted);
+            db.invalidate_grants(dead, now).then(super::unlisted);
         }
     }
 

@@ -142,7 +142,7 @@ async fn what_changed_takes_its_grants_and_prompts_with_it() {
     assert_eq!(approvals.settled(&id).await, Closed::Superseded);
     assert_eq!(approvals.grants().len(), 0);
     // Jobs are done in order: what was said before this one is on the disk after it.
-    approvals.inner.db.as_ref().unwrap().run(|_| Ok(())).await.unwrap();
+    approvals.inner.db.as_ref().unwrap().all_so_far().run().await.unwrap();
     drop(approvals);
     assert_eq!(kept(&dir).grants().len(), 0, "nor does it come back");
 }
@@ -218,16 +218,14 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     let approvals = kept(&dir);
     let action = Asked { need: Evidence::Operator, ..asked("ci", "fx__echo", "{}") };
     let id = approvals.ask(action.clone(), shown()).unwrap();
-    // Prompts are mirrored in order, so this one is there after this.
+    // Operations are done in order, so this one is there after this.
     approvals.settle().await;
     let beside = Db::open(dir.path()).unwrap();
     let listed = beside::prompts(&beside).unwrap();
     assert_eq!(listed, [PromptRow::from(&approvals.prompt(&id).unwrap())]);
-    let name = id.to_string();
-    let answering = tokio::task::spawn_blocking(move || beside::answer(&beside, &name, Wish::Always, "uid:1"));
     let stop = tokio_util::sync::CancellationToken::new();
     let (ran, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
-        let outcome = answering.await.unwrap();
+        let outcome = beside::answer(&beside, &id.to_string(), Wish::Always, "uid:1").await;
         stop.cancel();
         outcome
     });

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Consent;
 use crate::policy::PinState;
-use crate::store::approvals::{Approvals, beside};
+use crate::store::approvals::Approvals;
 use crate::store::pins::Pins;
 
 const VERSION_1: &str = include_str!("../../../../tests/data/store/version-1.sql");
@@ -26,7 +26,6 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     let grants: Vec<_> = approvals.grants().iter().map(|grant| (grant.id().to_string(), grant.uses())).collect();
     assert_eq!(grants, [("00000000000000aa".to_owned(), 3)]);
     assert_eq!(approvals.all_prompts().await.unwrap()[0].message, "headend asks for consent.");
-    assert_eq!(beside::prompts(&db).unwrap().len(), 1);
     assert_eq!(pins.find("fx__echo", None).unwrap().state, PinState::Pinned);
     let launch = pins.find("docs", None).unwrap();
     assert!(launch.state == PinState::Rejected && launch.waiting.unwrap().contains("marker"));

@@ -1,11 +1,14 @@
-//! Grants as rows, and the time that was seen.
+//! Remembered consents: the table `grants`. Every process enters and ends grants. Which of several processes has the one use of a
+//! once-grant is decided here, so finding it live and ending it must not be parted.
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
+use rusqlite::{Connection, Row, named_params, params};
 
+use super::{Db, Operation, Work, meta, signed, unsigned};
 use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime, ONCE_LIFE, Wall, askable};
 use crate::policy::{Digest, Evidence};
+use crate::store::approvals::Used;
 
 /// How long grants that cover nothing any more are kept to be looked at, in seconds.
 const KEPT: Wall = 90 * 24 * 3600;
@@ -13,13 +16,41 @@ const KEPT: Wall = 90 * 24 * 3600;
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
                        lifetime, until, evidence, by, granted_at, last_used, uses";
 
-/// `SQLite` counts in signed numbers.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
+impl Db {
+    /// All live grants. A row that says nothing sensible covers nothing.
+    pub(crate) fn grants(&self) -> Operation<'_, impl Work<Out = Vec<GrantRow>>> {
+        self.read(live)
+    }
 
-pub(super) fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
+    /// Takes the one use of a once-grant: true for exactly one caller over all processes.
+    pub(crate) fn consume_grant(&self, id: Arc<str>, now: Wall) -> Operation<'_, impl Work<Out = bool>> {
+        self.write(move |connection| {
+            let sql = "UPDATE grants SET state = 'consumed', ended_at = ?2, last_used = ?2, uses = uses + 1 \
+                       WHERE id = ?1 AND state = 'live' AND lifetime = 'once'";
+            Ok(connection.prepare_cached(sql)?.execute(params![id, signed(now)])? == 1)
+        })
+    }
+
+    /// Ends live grants: that one, or all. Returns those.
+    pub(crate) fn revoke_grants(&self, id: Option<String>, now: Wall) -> Operation<'_, impl Work<Out = Vec<GrantRow>>> {
+        self.write(move |connection| {
+            let mut revoked = live(connection)?;
+            revoked.retain(|row| id.as_deref().is_none_or(|id| *id == *row.id));
+            let now = signed(meta::not_before(connection, now)?);
+            let sql = "UPDATE grants SET state = 'revoked', ended_at = ?2 WHERE state = 'live' AND (?1 IS NULL OR id = ?1)";
+            connection.execute(sql, params![id, now])?;
+            Ok(revoked)
+        })
+    }
+
+    /// Ends grants whose definition or launch is no more.
+    pub(crate) fn invalidate_grants(&self, ids: Vec<Arc<str>>, now: Wall) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| {
+            let sql = "UPDATE grants SET state = 'invalidated', ended_at = ?2 WHERE state = 'live' AND id = ?1";
+            let mut statement = connection.prepare_cached(sql)?;
+            ids.iter().try_for_each(|id| statement.execute(params![&**id, signed(now)]).map(drop))
+        })
+    }
 }
 
 /// Enters a live grant.
@@ -41,7 +72,6 @@ pub(super) fn insert(connection: &Connection, row: &GrantRow) -> rusqlite::Resul
     connection.prepare_cached(&sql)?.execute(values).map(|_| ())
 }
 
-/// All live grants. A row that says nothing sensible covers nothing.
 pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<GrantRow>> {
     let sql = format!("SELECT {COLUMNS} FROM grants WHERE state = 'live' ORDER BY granted_at, id");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -99,35 +129,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     }))
 }
 
-/// Takes the one use of a once-grant: true for exactly one caller over all processes.
-pub(super) fn consume(connection: &Connection, id: &str, now: Wall) -> rusqlite::Result<bool> {
-    let sql = "UPDATE grants SET state = 'consumed', ended_at = ?2, last_used = ?2, uses = uses + 1 \
-               WHERE id = ?1 AND state = 'live' AND lifetime = 'once'";
-    Ok(connection.prepare_cached(sql)?.execute(params![id, signed(now)])? == 1)
-}
-
-/// Ends live grants: that one, or all. Returns how many.
-pub(super) fn revoke(connection: &Connection, id: Option<&str>, now: Wall) -> rusqlite::Result<usize> {
-    let sql = "UPDATE grants SET state = 'revoked', ended_at = ?2 WHERE state = 'live' AND (?1 IS NULL OR id = ?1)";
-    connection.execute(sql, params![id, signed(now)])
-}
-
-/// Ends grants whose definition or launch is no more.
-pub(super) fn invalidate(connection: &Connection, ids: &[Arc<str>], now: Wall) -> rusqlite::Result<()> {
-    let sql = "UPDATE grants SET state = 'invalidated', ended_at = ?2 WHERE state = 'live' AND id = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
-    ids.iter().try_for_each(|id| statement.execute(params![&**id, signed(now)]).map(|_| ()))
-}
-
-/// A grant's uses that are not written yet.
-#[derive(Clone, Debug)]
-pub(super) struct Used {
-    pub(super) id: Arc<str>,
-    pub(super) more: u64,
-    pub(super) last_used: Wall,
-}
-
-/// The work of each minute: uses are added, what is over ends, what is old goes.
+/// Adds uses, ends what is over, removes what is old.
 pub(super) fn settle(connection: &Connection, used: &[Used], unused: Wall, now: Wall) -> rusqlite::Result<()> {
     let sql = "UPDATE grants SET uses = uses + ?2, last_used = max(last_used, ?3) WHERE id = ?1 AND state = 'live'";
     let mut statement = connection.prepare_cached(sql)?;
@@ -140,20 +142,5 @@ pub(super) fn settle(connection: &Connection, used: &[Used], unused: Wall, now: 
         params![signed(now), signed(unused), signed(unused.min(ONCE_LIFE))],
     )?;
     let old = signed(now.saturating_sub(KEPT));
-    connection.execute("DELETE FROM grants WHERE state <> 'live' AND ended_at < ?1", [old])?;
-    seen(connection, now)
-}
-
-/// The latest time that any process has seen.
-pub(super) fn max_wall(connection: &Connection) -> rusqlite::Result<Wall> {
-    let sql = "SELECT value FROM meta WHERE key = 'max_wall'";
-    let value: Option<Vec<u8>> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
-    Ok(value.and_then(|bytes| bytes.try_into().ok()).map_or(0, Wall::from_be_bytes))
-}
-
-/// Remembers the time; it never goes back.
-pub(super) fn seen(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO meta (key, value) VALUES ('max_wall', ?1) \
-               ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)";
-    connection.execute(sql, [&now.to_be_bytes()[..]]).map(|_| ())
+    connection.execute("DELETE FROM grants WHERE state <> 'live' AND ended_at < ?1", [old]).map(drop)
 }

@@ -1,0 +1,64 @@
+//! What the store is told of approvals, beside grants: open prompts, answers to them, uses of grants.
+
+use std::sync::Arc;
+
+use crate::policy::consent::{Prompt, Wall};
+
+/// A prompt as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PromptRow {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    pub(crate) upstream: String,
+    pub(crate) kind: String,
+    pub(crate) item: String,
+    /// The name by which the client called it.
+    pub(crate) exposed: String,
+    pub(crate) rule: String,
+    /// The least evidence: `L1`, `L2`, `L3`.
+    pub(crate) need: String,
+    pub(crate) destructive: bool,
+    /// Whether it can be allowed for a session.
+    pub(crate) session: bool,
+    /// [`Prompt::message`].
+    pub(crate) message: String,
+    pub(crate) opened_at: Wall,
+    pub(crate) until: Wall,
+}
+
+impl From<&Prompt> for PromptRow {
+    fn from(prompt: &Prompt) -> Self {
+        let asked = &prompt.asked;
+        Self {
+            id: prompt.id.to_string(),
+            caller: asked.caller.to_string(),
+            upstream: asked.upstream.to_string(),
+            kind: asked.kind.as_str().to_owned(),
+            item: asked.item.to_string(),
+            exposed: prompt.shown.exposed.clone(),
+            rule: asked.rule.to_string(),
+            need: asked.need.as_str().to_owned(),
+            destructive: asked.destructive,
+            session: asked.session.is_some(),
+            message: prompt.message(),
+            opened_at: prompt.opened_at,
+            until: prompt.until,
+        }
+    }
+}
+
+/// An answer of another process.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) prompt: String,
+    pub(crate) answer: String,
+    pub(crate) by: String,
+}
+
+/// A grant's uses that are not written yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Used {
+    pub(crate) id: Arc<str>,
+    pub(crate) more: u64,
+    pub(crate) last_used: Wall,
+}

@@ -1,0 +1,70 @@
+//! Operations over grants and open prompts together.
+
+use rusqlite::Connection;
+
+use super::grants::{self, live};
+use super::{Db, DbError, Operation, Work, meta, prompts};
+use crate::policy::consent::{GrantRow, Wall};
+use crate::store::approvals::{Answered, Used};
+
+impl Db {
+    /// Ends what is over, seals prompts with the key of now, and returns the live grants with the latest time that was seen. Blocks.
+    ///
+    /// # Errors
+    /// When the database cannot be read or written.
+    pub(crate) fn open_approvals(&self, unused: Wall, now: Wall) -> Result<(Vec<GrantRow>, Wall), DbError> {
+        let seals = self.seals.clone();
+        let (grants, seen, resealed) = self
+            .write(move |connection| {
+                let now = meta::not_before(connection, now)?;
+                settle(connection, &[], unused, now)?;
+                Ok((live(connection)?, now, prompts::reseal(connection, &seals)?))
+            })
+            .run_now()?;
+        if resealed {
+            self.forget_replaced();
+        }
+        Ok((grants, seen))
+    }
+
+    /// Enters a live grant and removes the prompt that it answers.
+    pub(crate) fn keep_grant(&self, row: GrantRow, prompt: String) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| {
+            grants::insert(connection, &row)?;
+            prompts::delete(connection, &prompt)?;
+            meta::saw(connection, row.granted_at)
+        })
+    }
+
+    /// Where another process has changed the store since `version`: its version now, the live grants, and the answers to prompts of
+    /// the process `owner`.
+    pub(crate) fn approvals_changed(
+        &self,
+        owner: String,
+        version: i64,
+    ) -> Operation<'_, impl Work<Out = Option<(i64, Vec<GrantRow>, Vec<Answered>)>>> {
+        self.read(move |connection| {
+            let now: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+            if now == version {
+                return Ok(None);
+            }
+            Ok(Some((now, live(connection)?, prompts::answers(connection, &owner)?)))
+        })
+    }
+
+    /// The work of each minute: uses are added, what is over ends, what is old goes.
+    pub(crate) fn settle_approvals(
+        &self,
+        used: Vec<Used>,
+        unused: Wall,
+        now: Wall,
+    ) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| settle(connection, &used, unused, now))
+    }
+}
+
+fn settle(connection: &Connection, used: &[Used], unused: Wall, now: Wall) -> rusqlite::Result<()> {
+    grants::settle(connection, used, unused, now)?;
+    prompts::sweep(connection, now)?;
+    meta::saw(connection, now)
+}
