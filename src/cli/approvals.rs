@@ -8,6 +8,7 @@ use super::output::{Failure, complain, print};
 use super::{daemon, source};
 use crate::store::approvals::{Wish, beside, json};
 use crate::store::db::Db;
+use crate::store::directory::Store;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
@@ -89,7 +90,7 @@ impl Place {
             Err(failure) if common.socket.is_some() => return Err(failure),
             Err(_) => {}
         }
-        let store = source::existing_store(common)?.filter(|store| store.dir().join("headend.db").exists());
+        let store = source::existing_store(common)?.filter(Store::has_db);
         let Some(store) = store else { return Ok(Self::Nowhere) };
         store.db().map(Self::Store).map_err(|error| Failure::new(CONFIG, error))
     }

@@ -13,6 +13,7 @@ use super::output::{Failure, print, table};
 use super::{daemon, source};
 use crate::store::audit::Journal;
 use crate::store::db::Db;
+use crate::store::directory::Store;
 use crate::store::pins::{PinChange, PinKind, PinView, Pins};
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
@@ -206,7 +207,7 @@ impl Book {
         match daemon::connect(common, "admin", None) {
             Ok(daemon) => Ok(Self::Daemon(daemon)),
             Err(failure) => {
-                let store = source::existing_store(common)?.filter(|store| store.dir().join("headend.db").exists());
+                let store = source::existing_store(common)?.filter(Store::has_db);
                 let Some(store) = store else { return Err(failure) };
                 let fault = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, error);
                 let db = store.db().map_err(|error| fault(&error))?;

@@ -94,8 +94,7 @@ pub(crate) fn open_in(
 /// # Errors
 /// When it cannot be read.
 pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, DbError> {
-    // Opening would make it.
-    if !state.join("headend.db").exists() {
+    if !Db::is_in(state) {
         return Ok(Vec::new());
     }
     Db::open_with(state, &KeySource::default())?.audit_heads().run_now()

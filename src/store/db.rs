@@ -1,7 +1,16 @@
-//! `headend.db` in the state directory: what must outlive the process. `SQLite`, written by one thread.
+//! `headend.db` in the state directory: what must outlive the process. `SQLite`, written by one thread. Connections, rows and SQL
+//! are known here and in the files below alone, one for each group of tables; another database would replace this folder.
 //!
-//! Jobs that wait are done together: one transaction with a savepoint for each, one commit, one wait for the disk. Whoever
-//! gets an answer knows that it is on the disk. Several processes may have the file open; the file's own locks keep them apart.
+//! Everything else speaks in operations, which are methods of [`Db`]. Each of them is
+//! - *atomic*: all of it or nothing, and what it decides by reading is true when it writes, over all processes;
+//! - *durable*: its outcome is told once it is on the disk, and an error says that nothing was written;
+//! - *in order*: those of one process happen one after the other as they were begun, and what is to follow from an outcome is done
+//!   before the next one begins, so that memory follows the order of the disk.
+//!
+//! An operation that only reads needs the order alone. The head of each file says which processes write its tables.
+//!
+//! Operations that wait are done together: one transaction with a savepoint for each, one commit, one wait for the disk. Several
+//! processes may have the file open; its own locks keep them apart.
 
 use std::fs;
 use std::io;
@@ -21,18 +30,17 @@ mod approvals;
 mod audit;
 mod grants;
 mod limits;
-mod lock;
 mod meta;
 mod pins;
 mod prompts;
 mod schema;
 
-pub(crate) use self::lock::{LockError, StateLock};
-
-/// Jobs that may wait for the writer.
+/// Operations that may wait for the thread.
 const QUEUE: usize = 4096;
-/// Jobs in one transaction.
+/// Operations in one transaction.
 const BATCH: usize = 256;
+/// The file in the state directory.
+const FILE: &str = "headend.db";
 /// How long another process may hold the file.
 const BUSY: Duration = Duration::from_secs(5);
 /// Between two tries of what `SQLite` itself does not wait for.
@@ -85,6 +93,11 @@ impl Db {
         Self::open_with(dir, &KeySource { given: None, make: true })
     }
 
+    /// Whether a store is in this directory; opening one makes it.
+    pub(crate) fn is_in(dir: &Path) -> bool {
+        dir.join(FILE).exists()
+    }
+
     /// Opens the file in this directory, made if it is missing, and starts its thread. Some values in it are sealed with `key`.
     /// Blocks.
     ///
@@ -92,7 +105,7 @@ impl Db {
     /// A sentence with the file and the way out.
     pub(crate) fn open_with(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
         let seals = Seals::of(dir, key).map_err(DbError::Key)?;
-        let path = dir.join("headend.db");
+        let path = dir.join(FILE);
         let connection = connect(&path)?;
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);
         let file = path.clone();
@@ -136,52 +149,12 @@ impl Db {
     }
 
     /// Writes everything into the file itself, so that nothing of what was replaced is left in its journal. Blocks.
-    pub(crate) fn forget_replaced(&self) {
+    fn forget_replaced(&self) {
         let empty = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         // Another process that reads puts it off until the next one.
         if let Err(error) = self.read(empty).run_now() {
             tracing::debug!(error = %error, "the journal of the store is not emptied yet");
         }
-    }
-
-    /// Does a job in a transaction.
-    ///
-    /// # Errors
-    /// [`DbError`]; nothing was written then.
-    pub(crate) async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, DbError> {
-        self.write(work).run().await
-    }
-
-    /// The same, blocking.
-    ///
-    /// # Errors
-    /// [`DbError`]; nothing was written then.
-    pub(crate) fn run_now<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, DbError> {
-        self.write(work).run_now()
-    }
-
-    /// Does a job, then calls `done`.
-    pub(crate) fn submit<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-        done: impl FnOnce(Result<T, DbError>) + Send + 'static,
-    ) {
-        self.write(work).then(done);
-    }
-
-    /// Like [`Self::submit`] for a job that only reads.
-    pub(crate) fn look<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-        done: impl FnOnce(Result<T, DbError>) + Send + 'static,
-    ) {
-        self.read(work).then(done);
     }
 
     /// Changes the tables as nothing in this program would.

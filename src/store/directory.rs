@@ -15,8 +15,9 @@ use crate::config::{Upstream, guard};
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
-use crate::store::db::{Db, DbError, LockError, StateLock};
+use crate::store::db::{Db, DbError};
 use crate::store::files;
+use crate::store::lock::{LockError, StateLock};
 use crate::store::seal::KeySource;
 use crate::wire::raw::RawJson;
 
@@ -58,6 +59,11 @@ impl Store {
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Whether the directory has a database.
+    pub(crate) fn has_db(&self) -> bool {
+        Db::is_in(&self.dir)
     }
 
     /// Opens the database of this directory. Each call opens it anew: one process needs it once. Blocks.

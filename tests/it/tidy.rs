@@ -161,6 +161,16 @@ fn revisions_are_told_apart_in_their_table_alone() {
 }
 
 #[test]
+fn the_database_is_named_below_its_own_module_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let own = root.join("store/db");
+    let is_other = |file: &PathBuf| !file.starts_with(&own) && *file != own.with_extension("rs");
+    let names = |file: &PathBuf| fs::read_to_string(file).unwrap().contains("rusqlite");
+    let naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| is_other(file) && names(file)).collect();
+    assert!(naming.is_empty(), "write an operation in src/store/db: {naming:?}");
+}
+
+#[test]
 fn every_module_belongs_to_a_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let known = |name: &str| matches!(name, "lib" | "main") || LAYERS.iter().any(|(layer, _)| *layer == name);

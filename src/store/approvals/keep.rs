@@ -1,7 +1,7 @@
-//! Grants and open approvals in the database: keeping grants, and looking for what other processes changed.
+//! Grants and open approvals of this process beside those in the store: keeping grants, and looking for what other processes
+//! changed.
 //!
-//! Everything about the set of grants is done where the database's thread says that it is on the disk, so that the set follows
-//! the order of the file.
+//! The set of grants changes where the store says that something is on the disk, so that it follows the order of the disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;

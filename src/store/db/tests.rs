@@ -17,7 +17,7 @@ fn refusal(dir: &tempfile::TempDir) -> String {
 }
 
 fn count(db: &Db) -> i64 {
-    db.run_now(|connection| connection.query_row("SELECT count(*) FROM meta", [], |row| row.get(0))).unwrap()
+    db.read(|connection| connection.query_row("SELECT count(*) FROM meta", [], |row| row.get(0))).run_now().unwrap()
 }
 
 fn put(connection: &Connection, key: &str) -> rusqlite::Result<usize> {
@@ -29,13 +29,12 @@ fn a_fresh_store_is_for_its_owner_alone_and_durable() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();
     let pragma = |name: &'static str| {
-        db.run_now(move |c| c.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))).unwrap()
+        let read = db.read(move |c| c.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)));
+        read.run_now().unwrap()
     };
     assert_eq!(pragma("journal_mode"), "wal".to_owned().into());
     assert_eq!((pragma("synchronous"), pragma("trusted_schema")), (2.into(), 0.into()));
-    let key: Vec<u8> =
-        db.run_now(|c| c.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get(0))).unwrap();
-    assert_eq!(key.len(), 32);
+    assert_eq!(db.installation_key().run_now().unwrap().len(), 32);
     for entry in fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
@@ -53,23 +52,22 @@ fn jobs_that_wait_share_one_transaction_and_fail_alone() {
     let db = Db::open(dir.path()).unwrap();
     // Holds the thread until all others wait.
     let (go, wait) = mpsc::sync_channel::<()>(0);
-    db.submit(
-        move |_| {
-            wait.recv().unwrap();
-            Ok(())
-        },
-        |_| {},
-    );
+    let held = db.write(move |_| {
+        wait.recv().unwrap();
+        Ok(())
+    });
+    held.then(|_| {});
     let (reply, answers) = mpsc::sync_channel(100);
     for n in 0..100 {
         let (reply, path) = (reply.clone(), file(&dir));
         // Every tenth writes and then fails. The others tell what is visible outside of their transaction.
         let work = move |connection: &Connection| {
             put(connection, &format!("k{n}"))?;
-            let outside = || Connection::open(path)?.query_row("SELECT count(*) FROM meta", [], |row| row.get(0));
+            let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            let outside = || Connection::open(path)?.query_row("SELECT count(*) FROM meta", [], count);
             if n % 10 == 0 { Err(rusqlite::Error::InvalidQuery) } else { outside() }
         };
-        db.submit(work, move |outcome: Result<i64, _>| reply.send((n, outcome.ok())).unwrap());
+        db.write(work).then(move |outcome| reply.send((n, outcome.ok())).unwrap());
     }
     go.send(()).unwrap();
     for (at, (n, outside)) in answers.iter().take(100).enumerate() {
@@ -82,8 +80,8 @@ fn jobs_that_wait_share_one_transaction_and_fail_alone() {
 fn what_is_answered_is_on_the_disk_for_others_to_see() {
     let dir = tempfile::tempdir().unwrap();
     let (one, other) = (Db::open(dir.path()).unwrap(), Db::open(dir.path()).unwrap());
-    one.run_now(|connection| put(connection, "one")).unwrap();
-    other.run_now(|connection| put(connection, "other")).unwrap();
+    one.write(|connection| put(connection, "one")).run_now().unwrap();
+    other.write(|connection| put(connection, "other")).run_now().unwrap();
     assert_eq!((count(&one), count(&other)), (3, 3));
 }
 
@@ -141,9 +139,9 @@ fn a_damaged_file_is_refused_with_the_way_out() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();
     for n in 0..200 {
-        db.run_now(move |connection| put(connection, &format!("{n:>200}"))).unwrap();
+        db.write(move |connection| put(connection, &format!("{n:>200}"))).run_now().unwrap();
     }
-    db.run_now(|c| c.query_row("SELECT count(*) FROM grants", [], |row| row.get::<_, i64>(0))).unwrap();
+    assert_eq!(db.grants().run_now().unwrap().len(), 0);
     // In the log it would be read from there.
     close(db, &dir);
     let mut bytes = fs::read(file(&dir)).unwrap();
@@ -169,7 +167,7 @@ fn a_database_of_something_else_is_left_alone() {
 fn a_store_of_a_newer_program_is_refused_with_both_versions() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();
-    db.run_now(|connection| connection.pragma_update(None, "user_version", 99)).unwrap();
+    db.damage("PRAGMA user_version = 99");
     close(db, &dir);
     let text = refusal(&dir);
     assert!(text.contains("newer headend") && text.contains("99") && text.contains("knows 2"), "{text}");
@@ -180,17 +178,6 @@ fn a_place_where_no_file_can_be_is_named() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(file(&dir)).unwrap();
     assert!(refusal(&dir).contains("is not a file"));
-}
-
-#[test]
-fn one_daemon_has_a_state_directory() {
-    let dir = tempfile::tempdir().unwrap();
-    let lock = StateLock::take(dir.path()).unwrap();
-    let text = StateLock::take(dir.path()).unwrap_err().to_string();
-    assert!(text.contains(&format!("pid {}", std::process::id())), "{text}");
-    assert!(text.contains(&dir.path().display().to_string()), "{text}");
-    drop(lock);
-    StateLock::take(dir.path()).unwrap();
 }
 
 /// Drops it and waits until its thread has closed the file.

@@ -54,3 +54,19 @@ impl StateLock {
         Ok(Self { _file: file })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_has_a_state_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = StateLock::take(dir.path()).unwrap();
+        let text = StateLock::take(dir.path()).unwrap_err().to_string();
+        assert!(text.contains(&format!("pid {}", std::process::id())), "{text}");
+        assert!(text.contains(&dir.path().display().to_string()), "{text}");
+        drop(lock);
+        StateLock::take(dir.path()).unwrap();
+    }
+}
