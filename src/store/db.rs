@@ -224,7 +224,7 @@ impl<W: Work> Operation<'_, W> {
         async move { answer.await.map_err(|_| db.closed()) }
     }
 
-    /// The same, blocking: for start-up, threads and the command line.
+    /// Does it, blocking: for start-up, threads and the command line.
     ///
     /// # Errors
     /// [`DbError`]; nothing was written then.
