@@ -35,7 +35,7 @@ pub(crate) struct Memory {
 }
 
 /// Figures that are measured without a load.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Singles {
     pub(crate) headend: Option<Memory>,
     pub(crate) floor: Option<Memory>,
@@ -45,6 +45,8 @@ pub(crate) struct Singles {
     pub(crate) respawn_ms: Option<f64>,
     /// Microseconds of one decision under 100 rules, of which 20 look at the call's arguments.
     pub(crate) decide_us: Option<f64>,
+    /// Instructions of one call, by the name of the way that it takes; none where they cannot be counted.
+    pub(crate) instructions: Vec<(&'static str, f64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -209,7 +211,7 @@ fn single_figures(singles: &Singles) -> Vec<Budget> {
         bound,
         to_floor: None,
     };
-    vec![
+    let mut figures = vec![
         memory("idle RSS", "MiB", |memory| memory.idle_mib, 15.0),
         memory("RSS per idle session with an open stream", "KiB", |memory| memory.session_kib, 40.0),
         start("start to full list, ten upstreams", singles.spawn_ms, Bound::AtMost(40.0)),
@@ -222,5 +224,14 @@ fn single_figures(singles: &Singles) -> Vec<Budget> {
             bound: Bound::AtMost(5.0),
             to_floor: None,
         },
-    ]
+    ];
+    figures.extend(singles.instructions.iter().map(|(way, count)| Budget {
+        figure: format!("{way}: instructions per call"),
+        measured: Some(*count),
+        unit: "instructions",
+        digits: 0,
+        bound: Bound::None,
+        to_floor: None,
+    }));
+    figures
 }

@@ -14,11 +14,20 @@ use crate::http::Connection;
 use crate::process::Server;
 use crate::scenario::{Session, Target};
 
-/// How long a gateway may take until it serves.
-const READY: Duration = Duration::from_secs(20);
+/// How long a gateway may take until it serves, and how often it is asked.
+const READY: Patience = Patience { most: Duration::from_secs(20), pause: Duration::from_millis(1) };
+
+/// The same where its instructions are counted, which makes it fifty times slower. Each time it is asked is counted too.
+const READY_COUNTED: Patience = Patience { most: Duration::from_secs(120), pause: Duration::from_millis(500) };
 
 /// Lines of a gateway's log to show when it does not start.
 const LOG_LINES: usize = 15;
+
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    most: Duration,
+    pause: Duration,
+}
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -94,13 +103,26 @@ impl Setup {
     /// # Errors
     /// When it ends or does not list every tool within [`READY`]; says what it logged.
     pub(crate) async fn start(&self, binary: &Path, folder: &Path) -> anyhow::Result<Gateway> {
+        self.serve(Command::new(binary), READY, folder).await
+    }
+
+    /// The same under callgrind, which writes to the file `count` when the gateway ends.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub(crate) async fn start_counted(&self, binary: &Path, count: &Path, folder: &Path) -> anyhow::Result<Gateway> {
+        let mut command = Command::new("valgrind");
+        command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", count.display())).arg(binary);
+        self.serve(command, READY_COUNTED, folder).await
+    }
+
+    async fn serve(&self, mut command: Command, patience: Patience, folder: &Path) -> anyhow::Result<Gateway> {
         let port = free_port()?;
         // A folder of its own: the gateway watches it for changes.
         let configs = folder.join("config");
         fs::create_dir_all(&configs).context("make the configuration's folder")?;
         let (config, log) = (configs.join("headend.toml"), folder.join("headend.log"));
         fs::write(&config, self.config(port)?).context("write the gateway's configuration")?;
-        let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(&config);
         command.env("STATE_DIRECTORY", folder).env("RUNTIME_DIRECTORY", folder);
         command.env("HEADEND_SOCKET", folder.join("headend.sock"));
@@ -109,14 +131,15 @@ impl Setup {
         let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
         let started = Instant::now();
         let mut server = Server::start(&mut command)?;
-        match wait_for_tools(&mut server, &target, self.tools).await {
+        match wait_for_tools(&mut server, &target, self.tools, patience).await {
             Ok(()) => Ok(Gateway { server, target, ready_after: started.elapsed() }),
             Err(error) => {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let skipped = log.lines().count().saturating_sub(LOG_LINES);
                 let tail: Vec<&str> = log.lines().skip(skipped).collect();
                 let said = if tail.is_empty() { "nothing".to_owned() } else { tail.join("\n  ") };
-                Err(anyhow::anyhow!("{} does not serve: {error:#}; it logged:\n  {said}", binary.display()))
+                let program = command.get_program().display();
+                Err(anyhow::anyhow!("{program} does not serve: {error:#}; it logged:\n  {said}"))
             }
         }
     }
@@ -141,10 +164,16 @@ pub(crate) fn consent(binary: &Path, folder: &Path, tool: &str) -> anyhow::Resul
     Ok(())
 }
 
-async fn wait_for_tools(server: &mut Server, target: &Target, tools: usize) -> anyhow::Result<()> {
-    let deadline = Instant::now() + READY;
+async fn wait_for_tools(
+    server: &mut Server,
+    target: &Target,
+    tools: usize,
+    Patience { most, pause }: Patience,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + most;
     loop {
-        let problem = match list(target).await {
+        let listed = tokio::time::timeout(most, list(target)).await.context("tools/list: no answer");
+        let problem = match listed.and_then(|listed| listed) {
             Ok(listed) if listed == tools => return Ok(()),
             Ok(listed) => anyhow::anyhow!("{listed} of {tools} tools listed"),
             Err(error) => error,
@@ -153,16 +182,15 @@ async fn wait_for_tools(server: &mut Server, target: &Target, tools: usize) -> a
             bail!("it ended: {status}");
         }
         if Instant::now() > deadline {
-            return Err(problem.context(format!("not ready after {READY:?}")));
+            return Err(problem.context(format!("not ready after {most:?}")));
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
 async fn list(target: &Target) -> anyhow::Result<usize> {
     let mut connection = Connection::open(&target.authority).await?;
-    let listing = Session::modern(target.clone());
-    tokio::time::timeout(READY, listing.count_tools(&mut connection, 1)).await.context("tools/list: no answer")?
+    Session::modern(target.clone()).count_tools(&mut connection, 1).await
 }
 
 /// nginx in front of one upstream.
@@ -188,7 +216,7 @@ impl Nginx {
         fs::write(&config, nginx_config(folder.path(), port, upstream)).context("write the configuration of nginx")?;
         let mut server = Server::start(Command::new("nginx").arg("-p").arg(folder.path()).arg("-c").arg(&config))?;
         let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
-        let deadline = Instant::now() + READY;
+        let deadline = Instant::now() + READY.most;
         while let Err(error) = Connection::open(&target.authority).await {
             ensure!(server.ended().is_none() && Instant::now() < deadline, "nginx does not serve: {error:#}");
             tokio::time::sleep(Duration::from_millis(5)).await;

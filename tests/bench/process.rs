@@ -63,24 +63,32 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    /// Ends it with SIGTERM, or by force where it has not ended after this time. False where it took force.
+    pub(crate) fn end(&mut self, patience: Duration) -> bool {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
             && self.ended().is_none()
         {
             // A process that has ended needs no signal.
             let _ = kill_process(pid, Signal::TERM);
         }
-        let deadline = Instant::now() + STOP;
+        let deadline = Instant::now() + patience;
         while self.ended().is_none() {
             if Instant::now() > deadline {
                 // Killing fails only when it has just ended.
                 drop(self.child.kill());
                 drop(self.child.wait());
-                return;
+                return false;
             }
             thread::sleep(Duration::from_millis(5));
         }
+        true
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end(STOP);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole table: every target in turn, round by round, so that ratios compare samples taken within seconds.
 
 mod fleet;
+mod instructions;
 mod quiet;
 mod single;
 
@@ -28,7 +29,8 @@ pub(crate) struct Options {
     /// How often each target is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only rows with one of these in their names; `memory`, `start` and `decide` name the figures without a load.
+    /// Only rows with one of these in their names; `memory`, `start`, `decide` and
+    /// `instructions` name the figures without a load.
     #[arg(long, value_delimiter = ';')]
     only: Vec<String>,
 }
@@ -89,6 +91,11 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         && let Err(error) = single::decide(binary, &mut singles)
     {
         problems.push(format!("decide: {error:#}"));
+    }
+    if options.wants("instructions")
+        && let Some(binary) = &binary
+    {
+        instructions::count(binary, &mut singles, &mut problems).await;
     }
     let rows: Vec<&Row> = ROWS.iter().filter(|row| options.wants(row.name)).collect();
     if !rows.is_empty() {
