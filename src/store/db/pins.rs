@@ -42,9 +42,11 @@ impl Db {
     /// All pins, where their number of changes is not `known`.
     pub(crate) fn pins_changed(&self, known: u64) -> Operation<'_, impl Work<Out = Option<PinTable>>> {
         let seals = self.seals.clone();
-        self.read(move |connection| {
-            if meta::number(connection, EPOCH)? == known { Ok(None) } else { load(connection, &seals).map(Some) }
-        })
+        self.read(
+            move |connection| {
+                if meta::number(connection, EPOCH)? == known { Ok(None) } else { load(connection, &seals).map(Some) }
+            },
+        )
     }
 
     /// Removes pins, then takes steps from what is on disk at this moment, which another process may have changed. What became of

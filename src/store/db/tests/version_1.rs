@@ -22,14 +22,18 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     drop(old);
 
     let db = Db::open(dir.path()).unwrap();
-    let (approvals, pins) = (Approvals::open(db.clone(), &Consent::default()).unwrap(), Pins::open(db.clone()).unwrap());
+    let (approvals, pins) =
+        (Approvals::open(db.clone(), &Consent::default()).unwrap(), Pins::open(db.clone()).unwrap());
     let grants: Vec<_> = approvals.grants().iter().map(|grant| (grant.id().to_string(), grant.uses())).collect();
     assert_eq!(grants, [("00000000000000aa".to_owned(), 3)]);
     assert_eq!(approvals.all_prompts().await.unwrap()[0].message, "headend asks for consent.");
     assert_eq!(pins.find("fx__echo", None).unwrap().state, PinState::Pinned);
     let launch = pins.find("docs", None).unwrap();
     assert!(launch.state == PinState::Rejected && launch.waiting.unwrap().contains("marker"));
-    assert_eq!((db.audit_heads().run_now().unwrap()[0].head.seq, db.installation_key().run_now().unwrap()), (7, [0xab; 32]));
+    assert_eq!(
+        (db.audit_heads().run_now().unwrap()[0].head.seq, db.installation_key().run_now().unwrap()),
+        (7, [0xab; 32])
+    );
     drop((approvals, pins));
     close(db, &dir);
 
