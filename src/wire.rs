@@ -17,3 +17,4 @@ pub(crate) mod message;
 pub(crate) mod raw;
 pub(crate) mod sse;
 pub(crate) mod start;
+pub(crate) mod tokens;

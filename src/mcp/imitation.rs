@@ -8,17 +8,22 @@ use unicode_security::skeleton;
 use crate::wire::canonical::canonical;
 use crate::wire::foreign;
 use crate::wire::raw::RawJson;
+use crate::wire::tokens::strings;
 
 /// What only the gateway calls itself, as [`folded`] gives it.
 const NAME: &str = "headend";
 /// How the gateway's own keys among `inputRequests` begin.
 const KEYS: &str = "gw.";
 
-/// Whether a text, any JSON value with all strings in it, speaks in the gateway's name: has it as a word.
+/// Whether some string of a JSON value speaks in the gateway's name: has it as a word.
 pub(crate) fn imitates(value: &RawJson) -> bool {
-    // The canonical text writes each string in one way, whatever its depth, and has few escapes.
-    let Ok(text) = canonical(value) else { return true };
-    let text = unescaped(&String::from_utf8_lossy(&text));
+    // A value without one meaning, such as a key that stands twice, is not looked into.
+    let mut found = canonical(value).is_err();
+    strings(value.bytes(), &mut |text| found = found || speaks(text));
+    found
+}
+
+fn speaks(text: &str) -> bool {
     // What turns the direction of text shows other words than it holds.
     if text.contains(foreign::turns_direction) {
         return true;
@@ -26,29 +31,6 @@ pub(crate) fn imitates(value: &RawJson) -> bool {
     // Characters of no width part a word for programs alone.
     let text = text.replace(|c: char| foreign::is_hidden(c) && !(c.is_control() && c.is_whitespace()), "");
     text.split(|c: char| !c.is_alphanumeric()).any(|word| folded(word) == folded(NAME))
-}
-
-/// Canonical text without its escapes, so that their letters are no part of a word: those of quotes, backslashes and controls.
-fn unescaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        let escape = if c == '\\' { rest.next() } else { None };
-        out.push(match escape {
-            None => c,
-            Some('n') => '\n',
-            Some('r') => '\r',
-            Some('t') => '\t',
-            Some('f') => '\u{c}',
-            Some('b') => '\u{8}',
-            Some('u') => {
-                let digits: String = rest.by_ref().take(4).collect();
-                u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32).unwrap_or('\u{fffd}')
-            }
-            Some(other) => other,
-        });
-    }
-    out
 }
 
 /// Whether a server's key could be taken for one of ours.

@@ -5,6 +5,7 @@ use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::strings;
 
 mod hygiene;
 
@@ -106,7 +107,7 @@ impl Definition {
 
     /// Shows each string of it, keys and values alike, as it reads.
     pub(crate) fn strings(&self, show: &mut dyn FnMut(&str)) {
-        hygiene::strings(&self.raw.encode(), show);
+        strings(self.raw.encode().bytes(), show);
     }
 
     /// The text that the digest is of.

@@ -23,6 +23,7 @@ use memchr::memmem::Finder;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Features, Revision, Structured};
 use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::spells;
 
 /// Members of a result that only the modern era has.
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
@@ -32,8 +33,6 @@ const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
 /// Searchers for the names of those members. Preparing a search costs as much as searching most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
 static RESULT_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resultType"));
-/// Start of an escape that may spell a letter of a name, which the searchers would miss.
-static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
 /// One definition for a client of `revision`, under its exposed key.
@@ -116,7 +115,10 @@ pub(crate) fn is_complete(raw: &RawJson) -> bool {
         #[serde(borrow, default, rename = "resultType")]
         result_type: Option<Cow<'a, str>>,
     }
-    if raw.bytes().strip_prefix(COMPLETE).is_some_and(|rest| RESULT_TYPE.find(rest).is_none() && !spells_letters(rest))
+    if raw
+        .bytes()
+        .strip_prefix(COMPLETE)
+        .is_some_and(|rest| RESULT_TYPE.find(rest).is_none() && !spells(rest, |c| c.is_ascii_alphabetic()))
     {
         return true;
     }
@@ -174,15 +176,7 @@ fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<Ra
 
 /// Whether a member of the modern era alone can be in this text, in any spelling.
 fn may_have_modern_member(text: &[u8]) -> bool {
-    MODERN.iter().any(|name| name.find(text).is_some()) || spells_letters(text)
-}
-
-/// Whether an ASCII letter is spelt as an escape, which few programs do.
-fn spells_letters(text: &[u8]) -> bool {
-    ESCAPE.find_iter(text).any(|at| {
-        let digits = text.get(at + 4..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
-        digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).is_some_and(|code| code.is_ascii_alphabetic())
-    })
+    MODERN.iter().any(|name| name.find(text).is_some()) || spells(text, |c| c.is_ascii_alphabetic())
 }
 
 /// `None` for a repeated member: readers could find the one that is not removed.

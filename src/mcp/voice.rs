@@ -26,6 +26,7 @@ use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
 use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::tokens::spells;
 
 mod keys;
 
@@ -132,12 +133,7 @@ impl Ear {
 fn may_have_ours(text: &[u8]) -> bool {
     // Preparing a search costs as much as searching most results.
     static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("headend"));
-    static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
-    let is_letter_of_ours = |at: usize| {
-        let code = text.get(at + 4..at + 6).unwrap_or_default();
-        matches!(code, [b'6', b'1' | b'4' | b'5' | b'8' | b'e' | b'E'] | [b'2', b'f' | b'F'])
-    };
-    NAME.find(text).is_some() || ESCAPE.find_iter(text).any(is_letter_of_ours)
+    NAME.find(text).is_some() || spells(text, |c| b"headn/".contains(&c))
 }
 
 /// The error that clients get in place of an upstream's; `None` if it passes unchanged.

@@ -6,11 +6,10 @@
 //! readers tell apart would have one digest; this way they have two, which refuses where it could have allowed and never the
 //! reverse.
 
-use std::borrow::Cow;
-
 use serde_json::value::RawValue;
 
-use crate::wire::raw::RawJson;
+use crate::wire::raw::{RawJson, no_text};
+use crate::wire::tokens::{Kind, Tokens, unescaped};
 
 /// Digits that every double keeps, whatever they are.
 const SAFE_DIGITS: usize = 15;
@@ -91,30 +90,22 @@ impl<'a> Tree<'a> {
         let mut open: Vec<Open<'a>> = Vec::new();
         let mut loose: Vec<usize> = Vec::new();
         let mut key: &[u8] = b"";
-        let mut at = 0;
-        while let Some(&byte) = text.get(at) {
-            match byte {
-                b'{' | b'[' => {
-                    let is_object = byte == b'{';
+        let mut tokens = Tokens::of(text);
+        while let Some(token) = tokens.next() {
+            match token.kind {
+                Kind::Object | Kind::Array => {
+                    let is_object = token.kind == Kind::Object;
                     open.push(Open { key: std::mem::take(&mut key), is_object, children: loose.len() });
-                    at += 1;
                 }
-                b'}' | b']' => {
-                    at += 1;
+                Kind::ObjectEnd | Kind::ArrayEnd => {
                     let Some(container) = open.pop() else { continue };
                     let value = tree.close(&container, &mut loose)?;
                     tree.add(container.key, value, &mut loose);
                 }
-                b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' => at += 1,
-                _ => {
-                    let end = end_of_scalar(text, at);
-                    let scalar = text.get(at..end).unwrap_or_default();
-                    at = end;
-                    if key.is_empty() && open.last().is_some_and(|container| container.is_object) {
-                        key = scalar;
-                    } else {
-                        tree.add(std::mem::take(&mut key), Value::Scalar(scalar), &mut loose);
-                    }
+                Kind::Comma => {}
+                Kind::Key => key = tokens.literal(token),
+                Kind::String | Kind::Scalar => {
+                    tree.add(std::mem::take(&mut key), Value::Scalar(tokens.literal(token)), &mut loose);
                 }
             }
         }
@@ -137,7 +128,7 @@ impl<'a> Tree<'a> {
         let mut members = Vec::with_capacity(children.len());
         for child in children {
             let key = self.nodes.get(child).map_or(&[][..], |node| node.key);
-            members.push((serde_json::from_slice::<Cow<'a, str>>(key)?, child));
+            members.push((unescaped(key).ok_or_else(no_text)?, child));
         }
         // Keys beyond the basic plane sort otherwise by bytes than by UTF-16 units.
         members.sort_unstable_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
@@ -192,24 +183,6 @@ impl<'a> Tree<'a> {
 
     fn child(&self, at: usize) -> Option<&Node<'a>> {
         self.order.get(at).and_then(|child| self.nodes.get(*child))
-    }
-}
-
-/// Where the string, number or word that begins here ends.
-fn end_of_scalar(text: &[u8], at: usize) -> usize {
-    let rest = text.get(at..).unwrap_or_default();
-    if rest.first() != Some(&b'"') {
-        let end = rest.iter().position(|b| matches!(b, b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'));
-        return at + end.unwrap_or(rest.len());
-    }
-    let mut end = at + 1;
-    loop {
-        let rest = text.get(end..).unwrap_or_default();
-        match memchr::memchr2(b'"', b'\\', rest) {
-            Some(n) if rest.get(n) == Some(&b'\\') => end += n + 2,
-            Some(n) => return end + n + 1,
-            None => return text.len(),
-        }
     }
 }
 

@@ -39,12 +39,46 @@ pub(crate) fn turns_direction(c: char) -> bool {
     !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}') && CodePointSetData::new::<BidiControl>().contains(c)
 }
 
-/// The characters that are taken out of titles and descriptions before a definition is pinned.
-///
+/// A text without the characters that are taken out of titles and descriptions before a definition is pinned; `None` where it
+/// has none.
+pub(crate) fn stripped(text: &str) -> Option<String> {
+    if text.is_ascii() && !text.contains(is_stripped) {
+        return None;
+    }
+    let kept: String = kept(text).collect();
+    (kept.len() < text.len()).then_some(kept)
+}
+
+/// The characters that are not taken out. Joiners stay between letters of languages that need them and in emoji, one at a time:
+/// elsewhere, and in rows, they can carry bits.
+fn kept(text: &str) -> impl Iterator<Item = char> + '_ {
+    let is_invisible = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}') || is_stripped(c);
+    let mut before = ' ';
+    let mut rest = text.chars().filter(|c| !is_stripped(*c)).peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let c = rest.next()?;
+            let stays = match c {
+                '\u{200c}' | '\u{200d}' => {
+                    let joins = |c: char| !c.is_ascii() && !is_invisible(c);
+                    // An emoji may have its variation selector before the joiner.
+                    (joins(before) || before == '\u{fe0f}') && rest.peek().is_some_and(|next| joins(*next))
+                }
+                '\u{fe00}'..='\u{fe0f}' => !before.is_whitespace() && !is_invisible(before),
+                _ => true,
+            };
+            if stays {
+                before = c;
+                return Some(c);
+            }
+        }
+    })
+}
+
 /// A pin is the digest of the cleaned definition. This set therefore stays as it is, byte for byte: it is a part of the pins on
 /// disk. [`is_hidden`] is wider; what only that set has makes nothing disappear from a definition, but is spelled out when a
 /// person looks at it.
-pub(crate) fn is_stripped(c: char) -> bool {
+fn is_stripped(c: char) -> bool {
     match c {
         '\n' | '\r' | '\t' => false,
         // Marks, overrides and isolates of direction.

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 
 use crate::wire::raw::twins;
+use crate::wire::tokens::{Kind, Tokens};
 
 /// One admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a line and an SSE field.
 #[derive(Clone, Debug)]
@@ -79,11 +80,11 @@ impl Frame {
         if few_values && memchr::memchr2_iter(b'{', b'[', &self.0).nth(bounds.depth).is_none() {
             return Ok(());
         }
-        Scan::of(&self.0, false).run(bounds)
+        self.scan(bounds, false)
     }
 
     fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
-        let scanned = Scan::of(&self.0, true).run(bounds);
+        let scanned = self.scan(bounds, true);
         let is_object = self.0.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         if is_object && scanned.is_ok() {
             return Ok(());
@@ -93,6 +94,40 @@ impl Frame {
             Err(error) if !error.to_string().starts_with("recursion limit") => Err(FrameError::Syntax),
             Err(_) | Ok(_) => scanned,
         }
+    }
+
+    /// Measures depth and size, and where asked compares the keys of each object.
+    fn scan(&self, bounds: Bounds, compares: bool) -> Result<(), FrameError> {
+        let mut tokens = Tokens::of(&self.0);
+        // Keys of all open objects, innermost last, and where those of each object start.
+        let (mut keys, mut starts) = (Vec::new(), Vec::new());
+        let mut nodes = 0;
+        while let Some(token) = tokens.next() {
+            match token.kind {
+                Kind::Comma | Kind::ArrayEnd => continue,
+                Kind::ObjectEnd => {
+                    let start = starts.pop().unwrap_or(keys.len());
+                    if twins(keys.get_mut(start..).unwrap_or_default()) {
+                        return Err(FrameError::DuplicateKey);
+                    }
+                    keys.truncate(start);
+                    continue;
+                }
+                Kind::Object if compares => starts.push(keys.len()),
+                Kind::Key if compares => {
+                    keys.push(tokens.unquoted(token).unwrap_or(Cow::Borrowed(tokens.literal(token))));
+                }
+                Kind::Object | Kind::Array | Kind::Key | Kind::String | Kind::Scalar => {}
+            }
+            nodes += 1;
+            if nodes > bounds.nodes {
+                return Err(FrameError::TooManyNodes);
+            }
+            if tokens.depth() > bounds.depth {
+                return Err(FrameError::TooDeep);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -115,107 +150,6 @@ fn on_one_line(bytes: Bytes) -> Bytes {
         }
     }
     bytes.freeze()
-}
-
-/// One pass over JSON that measures depth and size and compares the keys of each object.
-struct Scan<'a> {
-    text: &'a [u8],
-    /// Whether keys are compared.
-    compares: bool,
-    /// Keys of all open objects, innermost last.
-    keys: Vec<Cow<'a, [u8]>>,
-    /// For each open container: where its keys start, or `None` for an array.
-    open: Vec<Option<usize>>,
-    nodes: usize,
-}
-
-impl<'a> Scan<'a> {
-    fn of(text: &'a [u8], compares: bool) -> Self {
-        Self { text, compares, keys: Vec::new(), open: Vec::new(), nodes: 0 }
-    }
-
-    fn run(mut self, bounds: Bounds) -> Result<(), FrameError> {
-        let mut at = 0;
-        let mut key_expected = false;
-        while let Some(&byte) = self.text.get(at) {
-            match byte {
-                b'{' | b'[' => {
-                    self.open.push((byte == b'{').then_some(self.keys.len()));
-                    key_expected = byte == b'{';
-                    self.count(bounds)?;
-                    if self.open.len() > bounds.depth {
-                        return Err(FrameError::TooDeep);
-                    }
-                }
-                b'}' | b']' => {
-                    if let Some(Some(start)) = self.open.pop() {
-                        self.close_object(start)?;
-                    }
-                    key_expected = false;
-                }
-                b',' => key_expected = matches!(self.open.last(), Some(Some(_))),
-                b'"' => {
-                    let end = self.string_end(at + 1);
-                    self.count(bounds)?;
-                    if key_expected && self.compares {
-                        let key = self.text.get(at..end).unwrap_or_default();
-                        self.keys.push(plain(key));
-                    }
-                    key_expected = false;
-                    at = end;
-                    continue;
-                }
-                b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
-                    self.count(bounds)?;
-                    at += self.scalar_len(at);
-                    continue;
-                }
-                _ => {}
-            }
-            at += 1;
-        }
-        Ok(())
-    }
-
-    fn count(&mut self, bounds: Bounds) -> Result<(), FrameError> {
-        self.nodes += 1;
-        if self.nodes > bounds.nodes { Err(FrameError::TooManyNodes) } else { Ok(()) }
-    }
-
-    /// Index just behind the closing quote of the string whose first character stands at `at`.
-    fn string_end(&self, mut at: usize) -> usize {
-        while let Some(rest) = self.text.get(at..) {
-            match memchr::memchr2(b'"', b'\\', rest) {
-                Some(n) if rest.get(n) == Some(&b'\\') => at += n + 2,
-                Some(n) => return at + n + 1,
-                None => break,
-            }
-        }
-        self.text.len()
-    }
-
-    fn scalar_len(&self, at: usize) -> usize {
-        let rest = self.text.get(at..).unwrap_or_default();
-        let end = rest.iter().position(|b| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'));
-        end.unwrap_or(rest.len()).max(1)
-    }
-
-    fn close_object(&mut self, start: usize) -> Result<(), FrameError> {
-        let keys = self.keys.get_mut(start..).unwrap_or_default();
-        let twice = twins(keys);
-        self.keys.truncate(start);
-        if twice { Err(FrameError::DuplicateKey) } else { Ok(()) }
-    }
-}
-
-/// A key without its escapes, so that two spellings of one key are equal. Input includes the quotes.
-fn plain(key: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', key).is_some()
-        && let Ok(text) = serde_json::from_slice::<String>(key)
-    {
-        return Cow::Owned([b"\"", text.as_bytes(), b"\""].concat());
-    }
-    Cow::Borrowed(key)
 }
 
 #[cfg(test)]

@@ -20,17 +20,7 @@ use super::sse::{SseDecoder, SseError, SseEvent, event};
 /// single values are meant for.
 pub(crate) fn value(data: &[u8]) -> Option<RawJson> {
     let frame = Frame::from_upstream(Bytes::copy_from_slice(data)).ok()?;
-    let mut depth = 0_usize;
-    for byte in frame.bytes() {
-        match byte {
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > 64 {
-            return None;
-        }
-    }
+    frame.within(Bounds { depth: 64, nodes: usize::MAX }).ok()?;
     let raw: &RawValue = serde_json::from_slice(frame.bytes()).ok()?;
     Some(RawJson::slice_of(frame.bytes(), raw))
 }

@@ -10,15 +10,13 @@ mod error;
 mod schema;
 
 use std::borrow::Cow;
-use std::fmt;
 
 use data_encoding::BASE64;
-use serde::Deserializer as _;
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
 pub(crate) use self::error::HeaderError;
 use self::schema::Annotation;
+use crate::wire::raw;
+use crate::wire::tokens::unescaped;
 
 const SENTINEL_START: &str = "=?base64?";
 const SENTINEL_END: &str = "?=";
@@ -197,7 +195,7 @@ impl<'a> Scalar<'a> {
         match json {
             "true" => Some(Self::Bool(true)),
             "false" => Some(Self::Bool(false)),
-            _ if json.starts_with('"') => schema::text(json).map(Self::Text),
+            _ if json.starts_with('"') => unescaped(json.as_bytes()).map(Self::Text),
             _ => integer(json).map(Self::Integer),
         }
     }
@@ -258,57 +256,12 @@ fn integer(text: &str) -> Option<i64> {
 
 /// The member `key` of a JSON object, as raw JSON. `None` when there is none.
 fn member<'a>(object: &'a str, key: &str) -> Result<Option<&'a str>, HeaderError> {
-    let mut json = serde_json::Deserializer::from_str(object);
-    let found = json.deserialize_map(Member { key }).map_err(|_| HeaderError::Arguments)?;
-    json.end().map_err(|_| HeaderError::Arguments)?;
-    Ok(found)
-}
-
-/// Finds one member and refuses a second one of that name: two readers could disagree on which counts.
-struct Member<'k> {
-    key: &'k str,
-}
-
-impl<'de> Visitor<'de> for Member<'_> {
-    type Value = Option<&'de str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
-        while let Some(hit) = map.next_key_seed(Equals(self.key))? {
-            if !hit {
-                map.next_value::<IgnoredAny>()?;
-            } else if found.replace(map.next_value::<&RawValue>()?.get()).is_some() {
-                return Err(A::Error::custom("a key is named twice"));
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Compares a key without keeping it.
-struct Equals<'k>(&'k str);
-
-impl<'de> DeserializeSeed<'de> for Equals<'_> {
-    type Value = bool;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Equals<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
-        Ok(key == self.0)
+    let members = raw::members(object).map_err(|_| HeaderError::Arguments)?;
+    let mut found = members.into_iter().filter(|(name, _)| name == key).map(|(_, value)| value);
+    match (found.next(), found.next()) {
+        // Two readers could disagree on which counts.
+        (Some(_), Some(_)) => Err(HeaderError::Arguments),
+        (found, _) => Ok(found),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Identifiers: the client's, echoed byte for byte, and our own towards upstreams.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::wire::raw::RawJson;
+use crate::wire::tokens::unescaped;
 
 /// Longest id or progress token accepted from a client, in bytes of JSON text.
 pub(crate) const MAX_ID_BYTES: usize = 1024;
@@ -21,7 +21,7 @@ impl ClientId {
         let text = raw.bytes();
         let fits = text.len() <= MAX_ID_BYTES;
         let is_id = match text.first()? {
-            b'"' => raw.parse::<Cow<'_, str>>().is_ok(),
+            b'"' => unescaped(text).is_some(),
             b'-' | b'0'..=b'9' => !text.iter().any(|b| matches!(b, b'.' | b'e' | b'E')),
             _ => false,
         };
@@ -39,8 +39,8 @@ impl ClientId {
         if memchr::memchr(b'\\', text).is_none() {
             return IdKey(text.clone());
         }
-        let plain = self.0.parse::<Cow<'_, str>>().map(|s| RawJson::string(&s));
-        IdKey(plain.unwrap_or_else(|_| self.0.clone()).into_bytes())
+        let plain = unescaped(text).map(|text| RawJson::string(&text));
+        IdKey(plain.unwrap_or_else(|| self.0.clone()).into_bytes())
     }
 }
 

@@ -1,7 +1,5 @@
 //! JSON-RPC 2.0 messages: told apart by the members that are present, encoded by joining slices.
 
-use std::borrow::Cow;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -9,6 +7,7 @@ use serde_json::value::RawValue;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::id::ClientId;
 use crate::wire::raw::RawJson;
+use crate::wire::tokens::unescaped;
 
 /// One message in either direction.
 #[derive(Debug)]
@@ -116,7 +115,7 @@ impl Envelope<'_> {
         let id = raw_id.clone().and_then(ClientId::from_raw);
         let shape = |why| MessageError::Shape { why, id: id.clone() };
         if self.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
-            let escaped = self.jsonrpc.and_then(|v| serde_json::from_str::<Cow<'_, str>>(v.get()).ok());
+            let escaped = self.jsonrpc.and_then(|version| unescaped(version.get().as_bytes()));
             if escaped.as_deref() != Some("2.0") {
                 return Err(shape("`jsonrpc` must be \"2.0\""));
             }
@@ -124,10 +123,11 @@ impl Envelope<'_> {
         let params = self.params.map(|params| RawJson::slice_of(frame, params));
         match (self.method, self.result, self.error) {
             (Some(method), None, None) => {
-                let Ok(method) = serde_json::from_str::<String>(method.get()) else {
+                let Some(name) = unescaped(method.get().as_bytes()) else {
                     let is_string = method.get().starts_with('"');
                     return Err(if is_string { MessageError::Syntax } else { shape("`method` must be a string") });
                 };
+                let method = name.into_owned();
                 match (raw_id, id.clone()) {
                     (None, _) => Ok(Message::Notification(Notification { method, params })),
                     (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),

@@ -1,4 +1,7 @@
 //! JSON text that stays text: a validated slice of a frame, and a one-level view of an object that can be edited.
+//!
+//! `serde_json` splits objects and arrays here, because it checks their grammar as it goes: some texts, such as those on disk,
+//! were not checked before.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,6 +9,8 @@ use std::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::wire::tokens::{unescaped, unquoted};
 
 /// One valid JSON value as the bytes it was received or written in.
 #[derive(Clone, PartialEq, Eq)]
@@ -93,15 +98,6 @@ impl Member {
     }
 }
 
-/// The bytes of a string literal without quotes and escapes. Nearly all keys have no escapes and are not copied.
-fn unquoted(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let inner = literal.get(1..literal.len().checked_sub(1)?)?;
-    if memchr::memchr(b'\\', inner).is_none() {
-        return Some(Cow::Borrowed(inner));
-    }
-    serde_json::from_slice::<String>(literal).ok().map(|text| Cow::Owned(text.into_bytes()))
-}
-
 /// The members of one object in their order, each value untouched text. Duplicate keys are refused.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct RawObject {
@@ -171,8 +167,8 @@ impl RawObject {
     /// A key whose escapes are no text.
     pub(crate) fn into_sorted(self) -> Result<Vec<(String, RawJson)>, serde_json::Error> {
         let mut members = Vec::with_capacity(self.members.len());
-        for member in self.members {
-            members.push((serde_json::from_slice::<String>(&member.key)?, member.value));
+        for Member { key, value } in self.members {
+            members.push((unescaped(&key).ok_or_else(no_text)?.into_owned(), value));
         }
         members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Ok(members)
@@ -245,12 +241,25 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
+pub(super) fn no_text() -> serde_json::Error {
+    serde::de::Error::custom("a key is no text")
+}
+
+/// The members of an object as they stand there, keys unescaped.
+///
+/// # Errors
+/// When it is no object, or the escapes of a key are no text.
+pub(super) fn members(object: &str) -> Result<Vec<(Cow<'_, str>, &str)>, serde_json::Error> {
+    let Pairs(pairs) = serde_json::from_str(object)?;
+    let pairs = pairs.into_iter().map(|(key, value)| (unescaped(key.get().as_bytes()), value.get()));
+    pairs.map(|(key, value)| Ok((key.ok_or_else(no_text)?, value))).collect()
+}
+
 /// Whether a key stands twice, also when one of them is spelt with escapes.
 fn has_twins(pairs: &[(&RawValue, &RawValue)]) -> Result<bool, serde_json::Error> {
     let mut keys = Vec::with_capacity(pairs.len());
     for (key, _) in pairs {
-        let key = unquoted(key.get().as_bytes());
-        keys.push(key.ok_or_else(|| <serde_json::Error as serde::de::Error>::custom("a key is no text"))?);
+        keys.push(unquoted(key.get().as_bytes()).ok_or_else(no_text)?);
     }
     Ok(twins(&mut keys))
 }

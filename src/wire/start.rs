@@ -1,5 +1,7 @@
 //! The start of a message whose rest was not kept: whose answer it was, or what it asked.
 
+use crate::wire::tokens::{Kind, Tokens, unquoted};
+
 /// The most that a start can say, as far as it was kept. Ids are JSON, a number or a string without escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start<'a> {
@@ -24,26 +26,31 @@ impl<'a> Start<'a> {
     }
 
     fn read(bytes: &'a [u8], id: &mut Option<&'a [u8]>, asks: &mut bool) -> Option<Self> {
-        let mut rest = bytes.trim_ascii_start().strip_prefix(b"{")?;
+        let mut tokens = Tokens::of(bytes);
+        tokens.next().filter(|first| first.kind == Kind::Object)?;
         loop {
-            let (name, after) = string(rest.trim_ascii_start())?;
-            rest = after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+            let name = tokens.next().filter(|name| name.kind == Kind::Key)?;
+            let name = tokens.literal(name);
             match name {
-                b"result" | b"error" if !*asks => return id.map(Self::Answer),
-                b"id" | b"jsonrpc" | b"method" => {}
+                b"\"result\"" | b"\"error\"" if !*asks => return id.map(Self::Answer),
+                b"\"id\"" | b"\"jsonrpc\"" | b"\"method\"" => {}
                 _ => return None,
             }
-            *asks |= name == b"method";
-            let after = match string(rest) {
-                Some((text, _)) if name == b"method" && text.starts_with(b"notifications/") => {
-                    return Some(Self::Notifies);
-                }
-                Some((_, after)) => after,
-                None => rest.get(rest.iter().position(|byte| !byte.is_ascii_digit())?..)?,
-            };
-            let value = rest.get(..rest.len() - after.len()).filter(|value| !value.is_empty())?;
-            rest = after.trim_ascii_start().strip_prefix(b",")?;
-            if name == b"id" {
+            let is_method = name == b"\"method\"";
+            *asks |= is_method;
+            let token = tokens.next()?;
+            let value = tokens.literal(token);
+            let is_number = token.kind == Kind::Scalar && value.iter().all(u8::is_ascii_digit);
+            let is_plain = token.kind == Kind::String && !token.escaped && unquoted(value).is_some();
+            if !is_number && !is_plain {
+                return None;
+            }
+            if is_method && value.starts_with(b"\"notifications/") {
+                return Some(Self::Notifies);
+            }
+            // What nothing follows may have been cut.
+            tokens.next().filter(|comma| comma.kind == Kind::Comma)?;
+            if name == b"\"id\"" {
                 *id = Some(value);
             }
             if let Some(id) = id.filter(|_| *asks) {
@@ -51,13 +58,6 @@ impl<'a> Start<'a> {
             }
         }
     }
-}
-
-/// A string without escapes, and what comes after it.
-fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let inner = bytes.strip_prefix(b"\"")?;
-    let (text, rest) = inner.split_at(memchr::memchr2(b'"', b'\\', inner)?);
-    Some((text, rest.strip_prefix(b"\"")?))
 }
 
 #[cfg(test)]

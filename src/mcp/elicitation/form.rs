@@ -8,6 +8,7 @@ use crate::mcp::input::error::InputError;
 use crate::mcp::item::{StringAt, rewritten};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::unescaped;
 
 /// The only field of our own form, and its values.
 pub(crate) const DECISION: &str = "decision";
@@ -58,7 +59,7 @@ pub(super) fn safe(schema: &RawJson, secrets: bool) -> Result<RawJson, InputErro
 
 /// A string of the schema as people are shown it; `None` where it stays.
 fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
-    let text = |literal| serde_json::from_slice::<Cow<'_, str>>(literal).map_err(|error| error.to_string());
+    let text = |literal| unescaped(literal).ok_or_else(|| "half of a surrogate pair".to_owned());
     let (key, text) = (text(key)?, text(string.literal)?);
     match &*key {
         "title" if string.follows_key => Ok(titled(&text)),

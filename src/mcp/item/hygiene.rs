@@ -4,8 +4,9 @@
 
 use std::borrow::Cow;
 
-use crate::wire::foreign::is_stripped;
+use crate::wire::foreign::stripped;
 use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::{Kind, Tokens, strings, unescaped};
 
 /// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the property).
 const MAX_DEPTH: usize = 64;
@@ -44,24 +45,37 @@ pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<Strin
 /// # Errors
 /// The edit's, and where the text is too deep or has too many parts.
 pub(crate) fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, RawJson>, String> {
-    let mut walk = Walk { text: raw.bytes(), at: 0, depth: 0, containers: 0 };
+    let text = raw.bytes();
+    let mut tokens = Tokens::of(text);
     let mut out: Option<Vec<u8>> = None;
-    let mut copied = 0;
-    let mut key: &[u8] = b"";
-    while let Some(Literal { start, end, is_key, follows_key }) = walk.next_string()? {
-        let literal = raw.bytes().get(start..end).unwrap_or_default();
-        if is_key {
-            key = literal;
+    let (mut copied, mut containers) = (0, 0);
+    let (mut key, mut follows_key): (&[u8], bool) = (b"", false);
+    while let Some(token) = tokens.next() {
+        let (literal, is_key) = (tokens.literal(token), token.kind == Kind::Key);
+        match token.kind {
+            Kind::Object | Kind::Array => {
+                containers += 1;
+                if tokens.depth() > MAX_DEPTH || containers > MAX_CONTAINERS {
+                    return Err("its schema is too deep or has too many parts".to_owned());
+                }
+            }
+            Kind::Key | Kind::String => {
+                if is_key {
+                    key = literal;
+                }
+                if let Some(new) = edit(key, StringAt { literal, is_key, follows_key })? {
+                    let out = out.get_or_insert_default();
+                    out.extend_from_slice(text.get(copied..token.start).unwrap_or_default());
+                    out.extend_from_slice(RawJson::string(&new).bytes());
+                    copied = token.end;
+                }
+            }
+            Kind::ObjectEnd | Kind::ArrayEnd | Kind::Comma | Kind::Scalar => {}
         }
-        if let Some(text) = edit(key, StringAt { literal, is_key, follows_key })? {
-            let out = out.get_or_insert_default();
-            out.extend_from_slice(raw.bytes().get(copied..start).unwrap_or_default());
-            out.extend_from_slice(RawJson::string(&text).bytes());
-            copied = end;
-        }
+        follows_key = is_key;
     }
     let Some(mut out) = out else { return Ok(Cow::Borrowed(raw)) };
-    out.extend_from_slice(raw.bytes().get(copied..).unwrap_or_default());
+    out.extend_from_slice(text.get(copied..).unwrap_or_default());
     Ok(Cow::Owned(RawJson::trusted(out)))
 }
 
@@ -89,28 +103,14 @@ fn is_safe_icon(icon: &RawJson) -> bool {
 /// Whether the string literal of a `$ref` names another host; within the document and beside it is fine.
 fn leads_away(literal: &[u8]) -> bool {
     // Slashes may be escaped.
-    serde_json::from_slice::<Cow<'_, str>>(literal)
-        .is_ok_and(|target| target.contains("//") && !target.starts_with('#'))
+    unescaped(literal).is_some_and(|target| target.contains("//") && !target.starts_with('#'))
 }
 
 /// Whether some string of the definition, a key or a value, has something hidden in it.
 pub(super) fn has_hidden(definition: &RawJson) -> bool {
     let mut found = false;
-    strings(definition, &mut |text| found |= is_hiding(text));
+    strings(definition.bytes(), &mut |text| found |= stripped(text).is_some());
     found
-}
-
-/// Shows each string of the definition, keys and values alike, as it reads.
-pub(super) fn strings(definition: &RawJson, show: &mut dyn FnMut(&str)) {
-    let mut walk = Walk { text: definition.bytes(), at: 0, depth: 0, containers: 0 };
-    while let Ok(Some(string)) = walk.next_string() {
-        let literal = definition.bytes().get(string.start..string.end).unwrap_or_default();
-        match serde_json::from_slice::<Cow<'_, str>>(literal) {
-            Ok(text) => show(&text),
-            // Half of a surrogate pair: nothing that can be read.
-            Err(_) => show("\u{fffe}"),
-        }
-    }
 }
 
 /// The text of a string literal without hidden characters; `None` when it has none.
@@ -119,93 +119,7 @@ fn visible(literal: &[u8]) -> Option<String> {
     if !literal.iter().any(|byte| matches!(byte, b'\\' | 0x7f..)) {
         return None;
     }
-    let text: String = serde_json::from_slice(literal).ok()?;
-    is_hiding(&text).then(|| seen(&text).collect())
-}
-
-fn is_hiding(text: &str) -> bool {
-    !text.is_ascii() && seen(text).count() != text.chars().count() || text.contains(is_stripped)
-}
-
-/// The characters that are seen. Joiners stay between letters of languages that need them and in emoji, one at a time:
-/// elsewhere, and in rows, they can carry bits.
-fn seen(text: &str) -> impl Iterator<Item = char> + '_ {
-    let mut before = ' ';
-    let mut rest = text.chars().filter(|c| !is_stripped(*c)).peekable();
-    std::iter::from_fn(move || {
-        loop {
-            let c = rest.next()?;
-            let stays = match c {
-                '\u{200c}' | '\u{200d}' => {
-                    let joins = |c: char| !c.is_ascii() && !is_invisible(c);
-                    // An emoji may have its variation selector before the joiner.
-                    (joins(before) || before == '\u{fe0f}') && rest.peek().is_some_and(|next| joins(*next))
-                }
-                '\u{fe00}'..='\u{fe0f}' => !before.is_whitespace() && !is_invisible(before),
-                _ => true,
-            };
-            if stays {
-                before = c;
-                return Some(c);
-            }
-        }
-    })
-}
-
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}') || is_stripped(c)
-}
-
-/// A string literal of a JSON text, quotes included.
-struct Literal {
-    start: usize,
-    end: usize,
-    is_key: bool,
-    /// It is the value of the last key.
-    follows_key: bool,
-}
-
-/// Steps through the string literals of valid JSON and measures what lies between.
-struct Walk<'a> {
-    text: &'a [u8],
-    at: usize,
-    depth: usize,
-    containers: usize,
-}
-
-impl Walk<'_> {
-    fn next_string(&mut self) -> Result<Option<Literal>, String> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let start = memchr::memchr(b'"', rest).map(|offset| self.at + offset);
-        let between = self.text.get(self.at..start.unwrap_or(self.text.len())).unwrap_or_default();
-        for byte in between {
-            match byte {
-                b'{' | b'[' => {
-                    self.depth += 1;
-                    self.containers += 1;
-                }
-                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
-                _ => {}
-            }
-            if self.depth > MAX_DEPTH || self.containers > MAX_CONTAINERS {
-                return Err("its schema is too deep or has too many parts".to_owned());
-            }
-        }
-        let Some(start) = start else { return Ok(None) };
-        let follows_key =
-            between.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b':') && between.contains(&b':');
-        let mut end = start + 1;
-        while let Some(offset) = memchr::memchr2(b'"', b'\\', self.text.get(end..).unwrap_or_default()) {
-            end += offset + 1;
-            if self.text.get(end - 1) == Some(&b'"') {
-                break;
-            }
-            end += 1;
-        }
-        self.at = end;
-        let after = self.text.get(end..).unwrap_or_default().iter().find(|byte| !byte.is_ascii_whitespace());
-        Ok(Some(Literal { start, end, is_key: after == Some(&b':'), follows_key }))
-    }
+    stripped(&unescaped(literal)?)
 }
 
 #[cfg(test)]

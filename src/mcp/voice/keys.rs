@@ -3,9 +3,8 @@
 //! One pass over the text without recursion. It enters only values that lead to a `_meta`, and steps over free content
 //! such as `structuredContent`, `arguments` or the `data` of a log message.
 
-use std::borrow::Cow;
-
 use crate::wire::raw::RawJson;
+use crate::wire::tokens::{Kind, Tokens, unescaped};
 
 /// Key of `_meta` for the gateway's reason not to do something.
 pub(crate) const REFUSAL: &str = "headend/refusal";
@@ -61,16 +60,8 @@ impl Place {
 
 /// The value without our keys, and their number. The refusal of a result is kept under a key that names its server.
 pub(super) fn without_ours(value: &RawJson, place: Place, upstream: &str) -> (RawJson, usize) {
-    let mut walk = Walk {
-        text: value.bytes(),
-        at: 0,
-        open: Vec::new(),
-        upstream,
-        moved: false,
-        out: Vec::new(),
-        copied: 0,
-        keys: 0,
-    };
+    let (text, tokens) = (value.bytes(), Tokens::of(value.bytes()));
+    let mut walk = Walk { text, tokens, open: Vec::new(), upstream, moved: false, out: Vec::new(), copied: 0, keys: 0 };
     walk.run(place);
     let Walk { mut out, copied, keys, .. } = walk;
     if keys == 0 {
@@ -90,7 +81,7 @@ struct Level {
 /// Walks through valid JSON and copies everything but the removed keys.
 struct Walk<'a> {
     text: &'a [u8],
-    at: usize,
+    tokens: Tokens<'a>,
     open: Vec<Level>,
     upstream: &'a str,
     /// The first refusal was moved to its new key; a second one is removed.
@@ -101,67 +92,58 @@ struct Walk<'a> {
     keys: usize,
 }
 
-impl<'a> Walk<'a> {
+impl Walk<'_> {
     fn run(&mut self, place: Place) {
-        self.value(Some(place));
-        while let Some(level) = self.open.last().copied() {
-            match self.next_byte() {
-                Some(b'}' | b']') => {
-                    self.at += 1;
-                    self.open.pop();
-                }
-                Some(b',') => self.at += 1,
-                Some(b'"') if level.is_object => {
-                    let key = self.key();
-                    // Half of a surrogate pair occurs in no key of the protocol.
-                    let name = serde_json::from_slice::<Cow<'_, str>>(key).unwrap_or_default();
-                    if level.place.has_meta() && name.eq_ignore_ascii_case("_meta") && self.next_byte() == Some(b'{') {
-                        self.meta(level.place == Place::Result);
-                    } else {
-                        self.value(level.place.of_member(&name));
+        // Where the next value leads.
+        let mut leads = Some(place);
+        while let Some(token) = self.tokens.next() {
+            match token.kind {
+                Kind::Object | Kind::Array => {
+                    let level = leads.map(|place| Level { place, is_object: token.kind == Kind::Object });
+                    // The protocol has lists of objects and no lists of lists.
+                    let in_list = self.open.last().is_some_and(|level| !level.is_object);
+                    match level.filter(|level| level.is_object || !in_list) {
+                        Some(level) => self.open.push(level),
+                        None => self.tokens.skip_to(self.tokens.depth() - 1),
                     }
                 }
-                Some(_) if !level.is_object => self.value(Some(level.place)),
-                Some(_) | None => return,
+                Kind::ObjectEnd | Kind::ArrayEnd => {
+                    self.open.pop();
+                }
+                Kind::Comma | Kind::Key | Kind::String | Kind::Scalar => {}
+            }
+            let Some(Level { place, is_object }) = self.open.last().copied() else { return };
+            leads = Some(place).filter(|_| !is_object);
+            if token.kind == Kind::Key {
+                // Half of a surrogate pair is in no key of the protocol.
+                let name = unescaped(self.tokens.literal(token)).unwrap_or_default();
+                if place.has_meta() && name.eq_ignore_ascii_case("_meta") && self.tokens.peek() == Some(b'{') {
+                    self.meta(place == Place::Result);
+                } else {
+                    leads = place.of_member(&name);
+                }
             }
         }
-    }
-
-    /// Enters a value that leads on, and steps over any other.
-    fn value(&mut self, place: Option<Place>) {
-        // The protocol has lists of objects and no lists of lists.
-        let in_list = self.open.last().is_some_and(|level| !level.is_object);
-        match (self.next_byte(), place) {
-            (Some(b'{'), Some(place)) => self.enter(Level { place, is_object: true }),
-            (Some(b'['), Some(place)) if !in_list => self.enter(Level { place, is_object: false }),
-            _ => self.skip(),
-        }
-    }
-
-    fn enter(&mut self, level: Level) {
-        self.at += 1;
-        self.open.push(level);
     }
 
     /// Walks through the members of a `_meta`.
     fn meta(&mut self, of_result: bool) {
-        self.at += 1;
-        let (mut some_kept, mut last_end) = (false, self.at);
-        while self.next_byte() == Some(b'"') {
-            let start = self.at;
-            let key = self.key();
-            self.next_byte();
-            let value = self.at;
-            self.skip();
-            let end = self.at;
-            let follows = self.next_byte() == Some(b',');
+        self.tokens.next();
+        let (mut some_kept, mut last_end) = (false, self.tokens.at());
+        while let Some(token) = self.tokens.next().filter(|token| token.kind == Kind::Key) {
+            let (start, key) = (token.start, self.tokens.literal(token));
+            let is_object = self.tokens.peek() == Some(b'{');
+            let value = self.tokens.at();
+            self.tokens.skip_value();
+            let end = self.tokens.at();
+            let follows = self.tokens.peek() == Some(b',');
             if follows {
-                self.at += 1;
-                self.next_byte();
+                self.tokens.next();
+                self.tokens.peek();
             }
             if !begins(key, OURS) {
                 some_kept = true;
-            } else if of_result && !self.moved && is_refusal(key) && self.text.get(value) == Some(&b'{') {
+            } else if of_result && !self.moved && is_object && is_refusal(key) {
                 (some_kept, self.moved) = (true, true);
                 let told = RawJson::string(self.upstream);
                 let head = format!(r#""{UPSTREAM_REFUSAL}":{{"upstream":{},"refusal":"#, told.text());
@@ -172,16 +154,13 @@ impl<'a> Walk<'a> {
                 // Remove the comma before it; before the first kept member, the one after it.
                 let gone = match (some_kept, follows) {
                     (true, _) => last_end..end,
-                    (false, true) => start..self.at,
+                    (false, true) => start..self.tokens.at(),
                     (false, false) => start..end,
                 };
                 self.replace(gone, b"");
                 self.keys += 1;
             }
             last_end = end;
-        }
-        if self.next_byte() == Some(b'}') {
-            self.at += 1;
         }
     }
 
@@ -191,78 +170,10 @@ impl<'a> Walk<'a> {
         self.out.extend_from_slice(with);
         self.copied = gone.end;
     }
-
-    /// The next byte that is not white space.
-    fn next_byte(&mut self) -> Option<u8> {
-        while let Some(byte) = self.text.get(self.at) {
-            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-                return Some(*byte);
-            }
-            self.at += 1;
-        }
-        None
-    }
-
-    /// Steps over a key and its colon; returns the literal with its quotes.
-    fn key(&mut self) -> &'a [u8] {
-        let start = self.at;
-        self.string();
-        let literal = self.text.get(start..self.at).unwrap_or_default();
-        if self.next_byte() == Some(b':') {
-            self.at += 1;
-        }
-        literal
-    }
-
-    /// Steps over a string.
-    fn string(&mut self) {
-        self.at += 1;
-        while let Some(rest) = self.text.get(self.at..) {
-            match memchr::memchr2(b'"', b'\\', rest) {
-                Some(n) if rest.get(n) == Some(&b'\\') => self.at += n + 2,
-                Some(n) => {
-                    self.at += n + 1;
-                    return;
-                }
-                None => break,
-            }
-        }
-        self.at = self.text.len();
-    }
-
-    /// Steps over any value.
-    fn skip(&mut self) {
-        let mut depth = 0_usize;
-        while let Some(byte) = self.next_byte() {
-            match byte {
-                b'"' => self.string(),
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    self.at += 1;
-                }
-                b',' | b':' => self.at += 1,
-                _ => self.scalar(),
-            }
-            if depth == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Steps over a number, `true`, `false` or `null`.
-    fn scalar(&mut self) {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let end = rest.iter().position(|b| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'));
-        self.at += end.unwrap_or(rest.len()).max(1);
-    }
 }
 
 fn is_refusal(key: &[u8]) -> bool {
-    serde_json::from_slice::<Cow<'_, str>>(key).is_ok_and(|key| key == REFUSAL)
+    unescaped(key).is_some_and(|key| key == REFUSAL)
 }
 
 /// Whether a string literal, with its escapes read, begins with this text. Any text may follow, half a surrogate pair

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr2;
+use crate::wire::tokens::{Kind, Token, Tokens, unescaped};
 
 /// Deeper values are not read. Frames have a lower bound already.
 const MAX_DEPTH: usize = 128;
@@ -22,10 +22,10 @@ pub(super) enum Json<'a> {
 impl<'a> Json<'a> {
     /// Reads one value; `None` for everything that is not one.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader { text: std::str::from_utf8(bytes).ok()?, at: 0 };
-        let value = reader.value(0)?;
-        reader.space();
-        (reader.at == bytes.len()).then_some(value)
+        let mut reader = Reader { text: std::str::from_utf8(bytes).ok()?, tokens: Tokens::of(bytes) };
+        let first = reader.tokens.next()?;
+        let value = reader.value(first)?;
+        reader.tokens.next().is_none().then_some(value)
     }
 
     pub(super) const fn as_number(&self) -> Option<&'a str> {
@@ -41,114 +41,65 @@ impl<'a> Json<'a> {
     }
 }
 
+/// Checks the order of the tokens as well: arguments in doubt are unknown.
 struct Reader<'a> {
     text: &'a str,
-    at: usize,
+    tokens: Tokens<'a>,
 }
 
 impl<'a> Reader<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    fn take(&mut self, wanted: u8) -> Option<()> {
-        (self.peek()? == wanted).then(|| self.at += 1)
-    }
-
-    fn word(&mut self, word: &str, value: Json<'a>) -> Option<Json<'a>> {
-        let rest = self.text.get(self.at..)?;
-        rest.starts_with(word).then(|| {
-            self.at += word.len();
-            value
-        })
-    }
-
-    fn value(&mut self, depth: usize) -> Option<Json<'a>> {
-        if depth > MAX_DEPTH {
+    fn value(&mut self, first: Token) -> Option<Json<'a>> {
+        if self.tokens.depth() > MAX_DEPTH {
             return None;
         }
-        self.space();
-        match self.peek()? {
-            b'"' => self.string().map(Json::Text),
-            b'{' => self.object(depth),
-            b'[' => self.list(depth),
-            b't' => self.word("true", Json::Boolean(true)),
-            b'f' => self.word("false", Json::Boolean(false)),
-            b'n' => self.word("null", Json::Null),
-            _ => self.number(),
+        match first.kind {
+            Kind::Object => self.object().map(Json::Object),
+            Kind::Array => self.list().map(Json::List),
+            Kind::String => unescaped(self.tokens.literal(first)).map(Json::Text),
+            Kind::Scalar => match self.text.get(first.start..first.end)? {
+                "null" => Some(Json::Null),
+                "true" => Some(Json::Boolean(true)),
+                "false" => Some(Json::Boolean(false)),
+                text if text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) => {
+                    Some(Json::Number(text))
+                }
+                _ => None,
+            },
+            Kind::ObjectEnd | Kind::ArrayEnd | Kind::Comma | Kind::Key => None,
         }
     }
 
-    fn number(&mut self) -> Option<Json<'a>> {
-        let start = self.at;
-        while matches!(self.peek(), Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) {
-            self.at += 1;
-        }
-        let text = self.text.get(start..self.at).filter(|text| !text.is_empty())?;
-        Some(Json::Number(text))
-    }
-
-    fn string(&mut self) -> Option<Cow<'a, str>> {
-        let start = self.at;
-        self.take(b'"')?;
-        let mut escaped = false;
-        loop {
-            let rest = self.text.as_bytes().get(self.at..)?;
-            self.at += memchr2(b'"', b'\\', rest)?;
-            if self.peek()? == b'"' {
-                break;
-            }
-            escaped = true;
-            self.at += 2;
-        }
-        self.at += 1;
-        if escaped {
-            return serde_json::from_str(self.text.get(start..self.at)?).ok().map(Cow::Owned);
-        }
-        self.text.get(start + 1..self.at - 1).map(Cow::Borrowed)
-    }
-
-    fn list(&mut self, depth: usize) -> Option<Json<'a>> {
-        self.take(b'[')?;
+    fn list(&mut self) -> Option<Vec<Json<'a>>> {
         let mut items = Vec::new();
-        self.space();
-        if self.take(b']').is_some() {
-            return Some(Json::List(items));
+        let mut token = self.tokens.next()?;
+        if token.kind == Kind::ArrayEnd {
+            return Some(items);
         }
         loop {
-            items.push(self.value(depth + 1)?);
-            self.space();
-            if self.take(b',').is_none() {
-                self.take(b']')?;
-                return Some(Json::List(items));
+            items.push(self.value(token)?);
+            let after = self.tokens.next()?.kind;
+            if after != Kind::Comma {
+                return (after == Kind::ArrayEnd).then_some(items);
             }
+            token = self.tokens.next()?;
         }
     }
 
-    fn object(&mut self, depth: usize) -> Option<Json<'a>> {
-        self.take(b'{')?;
+    fn object(&mut self) -> Option<Vec<(Cow<'a, str>, Json<'a>)>> {
         let mut members = Vec::new();
-        self.space();
-        if self.take(b'}').is_some() {
-            return Some(Json::Object(members));
+        let mut token = self.tokens.next()?;
+        if token.kind == Kind::ObjectEnd {
+            return Some(members);
         }
         loop {
-            self.space();
-            let key = self.string()?;
-            self.space();
-            self.take(b':')?;
-            members.push((key, self.value(depth + 1)?));
-            self.space();
-            if self.take(b',').is_none() {
-                self.take(b'}')?;
-                return Some(Json::Object(members));
+            let key = unescaped(self.tokens.literal(token)).filter(|_| token.kind == Kind::Key)?;
+            let first = self.tokens.next()?;
+            members.push((key, self.value(first)?));
+            let after = self.tokens.next()?.kind;
+            if after != Kind::Comma {
+                return (after == Kind::ObjectEnd).then_some(members);
             }
+            token = self.tokens.next()?;
         }
     }
 }

@@ -5,14 +5,13 @@
 //! must be free of annotations.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use memchr::memmem;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::error::HeaderError;
+use crate::wire::raw::{self, twins};
+use crate::wire::tokens::{spells, unescaped};
 
 const KEYWORD: &str = "x-mcp-header";
 
@@ -35,11 +34,6 @@ pub(super) fn annotations(input_schema: &str) -> Result<Vec<Annotation>, HeaderE
     let mut walk = Walk { found: Vec::new(), path: Vec::new() };
     walk.schema(input_schema.trim_ascii(), Place::Root, 0)?;
     Ok(walk.found)
-}
-
-/// The text of a JSON string.
-pub(super) fn text(json: &str) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Text<'_>>(json).ok().map(|text| text.0)
 }
 
 /// How a subschema was reached.
@@ -115,8 +109,8 @@ impl Walk {
         if place != Place::Property {
             return Err(HeaderError::Unreachable);
         }
-        let name = text(json).filter(|name| is_token(name)).ok_or(HeaderError::Name)?;
-        let kind = kind.and_then(text);
+        let name = unescaped(json.as_bytes()).filter(|name| is_token(name)).ok_or(HeaderError::Name)?;
+        let kind = kind.and_then(|kind| unescaped(kind.as_bytes()));
         if !matches!(kind.as_deref(), Some("integer" | "string" | "boolean")) {
             return Err(HeaderError::Type);
         }
@@ -132,15 +126,9 @@ impl Walk {
 }
 
 /// Whether `json` can hold the keyword: literally, or with one of its characters escaped.
-///
-/// Serialisers escape markup and text beyond ASCII, but none of these characters, so the second search rarely hits.
 fn may_annotate(json: &str) -> bool {
-    let escaped = |at: usize| {
-        let code = json.get(at + 4..at + 6).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        code.is_some_and(|code| KEYWORD.as_bytes().contains(&code))
-    };
     memmem::find(json.as_bytes(), KEYWORD.as_bytes()).is_some()
-        || memmem::find_iter(json.as_bytes(), br"\u00").any(escaped)
+        || spells(json.as_bytes(), |c| KEYWORD.as_bytes().contains(&c))
 }
 
 /// Source: RFC 9110, 5.6.2.
@@ -151,63 +139,9 @@ fn is_token(name: &str) -> bool {
 
 /// The members of a JSON object, each key once.
 fn members(json: &str) -> Result<Vec<(Cow<'_, str>, &str)>, HeaderError> {
-    let Members(members) = serde_json::from_str(json).map_err(|_| HeaderError::Schema)?;
+    let members = raw::members(json).map_err(|_| HeaderError::Schema)?;
     let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
-    keys.sort_unstable();
-    if keys.is_sorted_by(|a, b| a < b) { Ok(members) } else { Err(HeaderError::SchemaKey) }
-}
-
-struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((Text(key), value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
-                    members.push((key, value.get()));
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-/// A string that is borrowed unless it has escapes.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        deserializer.deserialize_str(TextVisitor)
-    }
+    if twins(&mut keys) { Err(HeaderError::SchemaKey) } else { Ok(members) }
 }
 
 #[cfg(test)]
