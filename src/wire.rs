@@ -12,6 +12,7 @@ pub(crate) mod frame;
 pub(crate) mod fuzz;
 pub(crate) mod headers;
 pub(crate) mod id;
+pub(crate) mod layout;
 pub(crate) mod lines;
 pub(crate) mod message;
 pub(crate) mod raw;

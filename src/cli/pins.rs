@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use parking_lot::Mutex;
-use similar::{ChangeTag, TextDiff};
 
 use super::exit::{CONFIG, NO, OK, SOFTWARE, UNAVAILABLE};
 use super::options::Common;
@@ -17,6 +16,8 @@ use crate::store::directory::Store;
 use crate::store::pins::{PinChange, PinKind, PinView, Pins};
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
+use crate::wire::foreign::changes::{Change, changes};
+use crate::wire::layout::indented;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 #[derive(Clone, Debug, Args)]
@@ -143,45 +144,28 @@ impl Shown {
 
     /// For people: foreign characters that could steer a terminal are visible.
     fn text(&self, colour: bool) -> String {
-        let (old, new) = (readable(self.approved.as_deref()), readable(self.waiting.as_deref()));
+        let lines = |text: &Option<String>| text.as_deref().map(indented);
         let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
         let mut out = format!("{name} ({kind}): {state}, {why}\n");
-        match (&self.approved, &self.waiting) {
-            (_, None) => out.push_str(&old),
-            (None, Some(_)) => out.push_str(&new),
-            (Some(_), Some(_)) => out.push_str(&words(&old, &new, colour)),
+        match (lines(&self.approved), lines(&self.waiting)) {
+            (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour)),
+            (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
         }
         out.push_str(&format!("\ndigest {}\n", foreign::line(&self.digest)));
         out
     }
 }
 
-/// A canonical text over several lines, escaped.
-fn readable(canonical: Option<&str>) -> String {
-    let text = canonical.unwrap_or_default();
-    let tree = serde_json::from_str::<serde_json::Value>(text);
-    let text = tree.and_then(|tree| serde_json::to_string_pretty(&tree)).unwrap_or_else(|_| text.to_owned());
-    foreign::block(&text).into_owned()
-}
-
 /// A difference by words: `-[old]-` and `+[new]+`, coloured on a terminal.
 fn words(old: &str, new: &str, colour: bool) -> String {
-    let diff = TextDiff::from_words(old, new);
-    let mut parts: Vec<(ChangeTag, String)> = Vec::new();
-    for change in diff.iter_all_changes() {
-        match parts.last_mut() {
-            Some((tag, text)) if *tag == change.tag() => text.push_str(change.value()),
-            _ => parts.push((change.tag(), change.value().to_owned())),
-        }
-    }
     let mark = |colours: &str, open: &str, text: &str, close: &str| {
         let (on, off) = if colour { (colours, "\u{1b}[0m") } else { ("", "") };
         format!("{on}{open}{text}{close}{off}")
     };
-    let told = parts.iter().map(|(tag, text)| match tag {
-        ChangeTag::Equal => text.clone(),
-        ChangeTag::Delete => mark("\u{1b}[31m", "-[", text, "]-"),
-        ChangeTag::Insert => mark("\u{1b}[32m", "+[", text, "]+"),
+    let told = changes(old, new).into_iter().map(|(change, text)| match change {
+        Change::Kept => text,
+        Change::Removed => mark("\u{1b}[31m", "-[", &text, "]-"),
+        Change::Added => mark("\u{1b}[32m", "+[", &text, "]+"),
     });
     told.collect()
 }
@@ -317,5 +301,8 @@ mod tests {
         assert!(shown(Some(old), Some(new)).text(true).contains("\u{1b}[32m"), "colours of our own");
         assert!(shown(None, Some(new)).text(false).contains("Sends"));
         assert!(!shown(Some(old), None).text(false).contains("-["));
+        let of = |maximum: &str| format!(r#"{{"maximum":{maximum}}}"#);
+        let text = shown(Some(&of("12345678901234567890123")), Some(&of("12345678901234567890124"))).text(false);
+        assert!(text.contains("-[12345678901234567890123]-+[12345678901234567890124]+"), "digits are kept: {text}");
     }
 }

@@ -2,9 +2,10 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use super::route::{is_id, is_link, own_page};
-use super::text::{PieceKind, block, diff, indented, json, visible};
+use super::text::{PieceKind, block, diff, json, visible};
 use crate::wire::foreign::{hidden_in, turns_direction};
 use crate::wire::fuzz::{halves, value};
+use crate::wire::layout::indented;
 
 /// Nothing on a page is hidden, and no link leads away from it. The bytes are an old text, a line feed and a new one.
 pub(crate) fn text(data: &[u8]) {

@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::desk::{
     Approval, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply, UpstreamView, Wall,
 };
-use super::text::indented;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
 use crate::mcp::method::List;
@@ -20,6 +19,7 @@ use crate::policy::{self, Digest, Evidence};
 use crate::store::pins::{self, PinKind, Pins};
 use crate::store::recent::DecisionView;
 use crate::upstream::link::LinkState;
+use crate::wire::layout::indented;
 
 /// Name of the console in grants and in the audit log.
 const BY: &str = "console";

@@ -2,19 +2,18 @@
 
 use std::fmt::Write as _;
 
-use similar::{ChangeTag, TextDiff};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::desk::Wall;
+use crate::wire::foreign::changes::{Change, changes};
 use crate::wire::foreign::{self, is_hidden};
+use crate::wire::tokens::{Kind, Tokens};
 
 /// Unchanged lines that stay on each side of a change.
 const CONTEXT: usize = 2;
 /// Changes with no more bytes than these between them are one.
 const MAX_BRIDGE: usize = 4;
-/// A longer text is compared line by line: words would cost too much.
-const MAX_WORD_DIFF: usize = 64 * 1024;
 
 /// A piece of text, and what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,61 +62,10 @@ pub(crate) fn json(text: &str) -> Vec<Piece> {
     pieces.0
 }
 
-/// A JSON text over indented lines, so that a diff of it can be read.
-pub(crate) fn indented(json: &str) -> String {
-    let mut out = String::with_capacity(json.len() * 2);
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    let mut chars = json.chars().peekable();
-    while let Some(c) = chars.next() {
-        if in_string {
-            in_string = c != '"' || escaped;
-            escaped = c == '\\' && !escaped;
-            out.push(c);
-            continue;
-        }
-        let empty = |next: Option<&char>| matches!((c, next), ('{', Some('}')) | ('[', Some(']')));
-        match c {
-            '"' => {
-                in_string = true;
-                out.push(c);
-            }
-            '{' | '[' if !empty(chars.peek()) => {
-                depth += 1;
-                out.push(c);
-                line(&mut out, depth);
-            }
-            '}' | ']' if !out.ends_with(['{', '[']) => {
-                depth = depth.saturating_sub(1);
-                line(&mut out, depth);
-                out.push(c);
-            }
-            ',' => {
-                out.push(c);
-                line(&mut out, depth);
-            }
-            ':' => out.push_str(": "),
-            c if c.is_ascii_whitespace() => {}
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-fn line(out: &mut String, depth: usize) {
-    out.push('\n');
-    out.extend(std::iter::repeat_n("  ", depth.min(32)));
-}
-
 /// `"name"` and what follows it, where a line begins with the name of a member.
 fn key_of(line: &str) -> Option<(&str, &str)> {
-    let mut escaped = false;
-    let end = line.strip_prefix('"')?.char_indices().find_map(|(at, c)| {
-        let ends = c == '"' && !escaped;
-        escaped = c == '\\' && !escaped;
-        ends.then_some(at + 2)
-    })?;
-    let (key, rest) = line.split_at_checked(end)?;
-    rest.trim_start().starts_with(':').then_some((key, rest))
+    let first = Tokens::of(line.as_bytes()).next().filter(|first| first.kind == Kind::Key)?;
+    line.split_at_checked(first.end)
 }
 
 /// Adds text in which hidden characters, plain or escaped, are marked.
@@ -190,22 +138,15 @@ impl Pieces {
 
 /// What changed between two texts, word by word; unchanged lines far from any change are left out.
 pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
-    let (old, new) = (foreign::block(old), foreign::block(new));
-    let diff = if old.len() + new.len() > MAX_WORD_DIFF {
-        TextDiff::from_lines(old.as_ref(), new.as_ref())
-    } else {
-        TextDiff::from_words(old.as_ref(), new.as_ref())
-    };
-    let mut pieces = Pieces::default();
-    for change in diff.iter_all_changes() {
-        let kind = match change.tag() {
-            ChangeTag::Equal => PieceKind::Plain,
-            ChangeTag::Delete => PieceKind::Removed,
-            ChangeTag::Insert => PieceKind::Added,
+    let piece = |(change, text)| {
+        let kind = match change {
+            Change::Kept => PieceKind::Plain,
+            Change::Removed => PieceKind::Removed,
+            Change::Added => PieceKind::Added,
         };
-        pieces.push(kind, change.value().chars());
-    }
-    fold(joined(pieces.0))
+        Piece { kind, text }
+    };
+    fold(joined(changes(old, new).into_iter().map(piece).collect()))
 }
 
 /// Changes that little more than a blank divides become one, so that a changed sentence does not fall into single words.

@@ -13,6 +13,8 @@ use icu_properties::props::{
 };
 use icu_properties::{CodePointMapData, CodePointSetData};
 
+pub(crate) mod changes;
+
 /// Whether a reader would not see this character, or would see others in its stead: controls, format characters, marks of
 /// direction, zero-width and default-ignorable characters, tags, variation selectors, blanks that are not the plain or the
 /// ideographic space, line separators, private use and code points without a character. A line feed and a tab are layout and not

@@ -46,17 +46,6 @@ fn names_of_members_and_escapes_stand_out_in_json() {
 }
 
 #[test]
-fn json_gets_lines() {
-    for (label, text, want) in [
-        ("nothing in it", r#"{"a":[],"b":{}}"#, "{\n  \"a\": [],\n  \"b\": {}\n}"),
-        ("nested", r#"{"a":[1,{"b":2}]}"#, "{\n  \"a\": [\n    1,\n    {\n      \"b\": 2\n    }\n  ]\n}"),
-        ("signs in a string", r#"["a,{}: \"b\\"]"#, "[\n  \"a,{}: \\\"b\\\\\"\n]"),
-    ] {
-        assert_eq!(indented(text), want, "{label}");
-    }
-}
-
-#[test]
 fn a_diff_shows_words_and_leaves_far_lines_out() {
     for (label, old, new, want) in [
         ("same", "a b", "a b", "a b"),
