@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
+use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// Bounds of one upstream's lists, each with the fault it prevents.
@@ -202,7 +203,7 @@ impl Reading {
             }
         });
         self.items.retain(|item| !twins.contains(&item.key));
-        let told = |name: String| format!("`{}`: two items have this name", name.escape_default());
+        let told = |name: String| format!("`{}`: two items have this name", foreign::line(&name));
         self.skipped.extend(twins.into_iter().map(told));
         Next::Done { items: std::mem::take(&mut self.items), skipped: std::mem::take(&mut self.skipped) }
     }

@@ -13,6 +13,7 @@ use crate::mcp::annotations::{self, Annotations, Hints};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::wire::digest::Digest;
+use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawObject;
 
@@ -175,7 +176,7 @@ pub(crate) fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog,
                     Ok(None) => {}
                     Err(why) => dropped.push(Dropped {
                         upstream: source.upstream.clone(),
-                        item: item.key.escape_default().to_string(),
+                        item: foreign::line(&item.key).into_owned(),
                         why,
                     }),
                 }

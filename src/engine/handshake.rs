@@ -6,6 +6,7 @@ use crate::mcp::meta::{HopMeta, implementation};
 use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
+use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// What is known of an upstream's era before it is asked.
@@ -147,7 +148,7 @@ pub(crate) fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agre
 /// The message of an error object, shortened, for the operator.
 pub(crate) fn message_of(error: &RawJson) -> String {
     let message = RawObject::parse(error).ok().and_then(|error| error.string("message")).unwrap_or_default();
-    message.chars().take(200).collect::<String>().escape_debug().to_string()
+    foreign::line(&message.chars().take(200).collect::<String>()).into_owned()
 }
 
 fn offers(capabilities: &RawJson) -> Offers {

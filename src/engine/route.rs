@@ -4,6 +4,7 @@ use crate::catalog::merge::Catalog;
 use crate::engine::call::Outgoing;
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
+use crate::wire::foreign;
 use crate::wire::id::ClientId;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -249,7 +250,7 @@ fn completion(
 /// A client's text in an error message: short and without control characters.
 fn shown(text: &str) -> String {
     let cut: String = text.chars().take(128).collect();
-    cut.escape_debug().to_string()
+    foreign::line(&cut).into_owned()
 }
 
 #[cfg(test)]

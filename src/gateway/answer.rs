@@ -13,6 +13,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::telemetry::metrics::MethodLabel;
 use crate::wire::code;
+use crate::wire::foreign;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -80,7 +81,7 @@ pub(crate) fn refused(failure: &Failure, labels: &CallLabels, revision: Revision
 /// The error for a method that this era does not define or this release does not serve.
 pub(crate) fn not_found(method: &str, era: Era) -> Answer {
     let shown: String = method.chars().take(64).collect();
-    let answer = Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", shown.escape_debug()), None);
+    let answer = Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", foreign::line(&shown)), None);
     if era == Era::Modern { answer.with_status(404) } else { answer }
 }
 

@@ -3,6 +3,7 @@
 use crate::mcp::method::List;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
+use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::strings;
@@ -82,7 +83,7 @@ impl Definition {
         }
         let unreadable = |error| format!("a definition that cannot be read: {error}");
         let clean = hygiene::clean(raw).map_err(|why| match RawObject::parse(raw) {
-            Ok(object) => format!("`{}`: {why}", object.string(list.key()).unwrap_or_default().escape_default()),
+            Ok(object) => format!("`{}`: {why}", foreign::line(&object.string(list.key()).unwrap_or_default())),
             Err(error) => unreadable(error),
         })?;
         let mut object = RawObject::parse(&clean).map_err(unreadable)?;

@@ -45,7 +45,7 @@ mod shown;
 pub(crate) use self::desk::{Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};
 pub(crate) use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
 pub(crate) use self::prompt::Prompt;
-pub(crate) use self::shown::{Shown, escaped};
+pub(crate) use self::shown::Shown;
 
 /// Seconds since 1970 by a clock that never goes back, not even over restarts.
 pub(crate) type Wall = u64;

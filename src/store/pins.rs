@@ -18,6 +18,7 @@ use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
 use crate::policy::{Digest, Entry, Event, OnChange, PinState, Trust, Undecided};
 use crate::store::db::{Db, DbError};
+use crate::wire::foreign;
 
 mod book;
 mod launch;
@@ -402,7 +403,7 @@ fn filled((epoch, rows): PinTable) -> Book {
 }
 
 fn away(key: &PinKey, record: &Record, trouble: Option<&DbError>) -> Away {
-    let name = key.canonical().escape_default().to_string();
+    let name = foreign::line(&key.canonical()).into_owned();
     let why = match (record.pin.state(), trouble) {
         (PinState::Changed, _) => format!("its definition changed; headend pins diff {name}"),
         (PinState::Quarantined, _) => format!("it waits for approval ({}); headend pins diff {name}", record.by),
@@ -419,7 +420,7 @@ fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
     let name = key.canonical();
     let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
     let (approved, waiting) = (short(new.pin.approved()), short(new.pin.waiting()));
-    let (item, kind, why) = (name.escape_default(), key.kind.into_str(), &*new.by);
+    let (item, kind, why) = (foreign::line(&name), key.kind.into_str(), &*new.by);
     match (new.pin.state(), old) {
         (PinState::Pinned, None) => tracing::debug!(item = %item, kind, approved, "pinned at first sight"),
         (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),

@@ -14,6 +14,7 @@ use crate::upstream::link::{Link, LinkState};
 use crate::upstream::process::{LastWords, Launch, Process, drain_stderr};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
+use crate::wire::foreign;
 
 /// Starts a child and speaks with it until it ends.
 pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
@@ -36,7 +37,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     }
     if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
         let line: String = line.chars().take(200).collect();
-        why = format!("{why}; last line of stderr: {}", line.escape_debug());
+        why = format!("{why}; last line of stderr: {}", foreign::line(&line));
     }
     Run { why, next: ended.next, served }
 }

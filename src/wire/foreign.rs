@@ -177,6 +177,15 @@ fn shown(text: &str, escapes: impl Fn(char, bool) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Adds a character in plain ASCII, as it stands between quotes: spelled out where it is not printable.
+pub(crate) fn ascii(c: char, out: &mut String) {
+    match c {
+        '"' | '\\' => out.extend(['\\', c]),
+        ' '..='~' => out.push(c),
+        c => out.extend(c.escape_unicode()),
+    }
+}
+
 /// A hidden character as it is spelled out.
 pub(crate) fn spelled(c: char) -> String {
     match c {

@@ -16,6 +16,7 @@ use crate::mcp::version::Revision;
 use crate::policy::Trust;
 use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
 use crate::store::pins::Tier;
+use crate::wire::foreign;
 
 /// What of one upstream may be shown.
 #[derive(Default)]
@@ -116,7 +117,7 @@ impl Supervisor {
             if item.list == List::Resources {
                 shown.uris.insert(item.key.clone());
             }
-            let item = item.key.escape_default().to_string();
+            let item = foreign::line(&item.key).into_owned();
             shown.withheld.push(Dropped { upstream: spec.name.clone(), item, why: away.why });
         }
         for list in List::ALL {

@@ -1,7 +1,8 @@
 //! A prompt and its message.
 
-use super::{Asked, PromptId, Shown, Wall, escaped};
+use super::{Asked, PromptId, Shown, Wall};
 use crate::policy::Kind;
+use crate::wire::foreign;
 
 /// An open request for consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +54,12 @@ impl Prompt {
 fn quoted(text: &str, most: usize) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
-        let piece = escaped(c.encode_utf8(&mut [0; 4]));
-        if out.len() + piece.len() > most {
+        let before = out.len();
+        foreign::ascii(c, &mut out);
+        if out.len() > most {
+            out.truncate(before);
             return format!("{out}..\" ({} bytes)", text.len());
         }
-        out.push_str(&piece);
     }
     out + "\""
 }

@@ -2,7 +2,6 @@
 //! terminal.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use crate::policy::Annotations;
 use crate::wire::foreign;
@@ -71,22 +70,6 @@ impl Shown {
     }
 }
 
-/// Foreign text in plain ASCII, without quotes around it: everything but printable characters as `\u{..}`.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    text.chars().for_each(|c| escape(c, &mut out));
-    out
-}
-
-fn escape(c: char, out: &mut String) {
-    match c {
-        '"' | '\\' => out.extend(['\\', c]),
-        ' '..='~' => out.push(c),
-        // Writing to a string cannot fail.
-        c => drop(write!(out, "\\u{{{:x}}}", u32::from(c))),
-    }
-}
-
 /// A JSON text written anew, up to a bound.
 struct Text {
     out: String,
@@ -122,7 +105,7 @@ impl Text {
                 return;
             }
             one.clear();
-            escape(c, &mut one);
+            foreign::ascii(c, &mut one);
             self.whole(&one);
         }
     }
