@@ -23,9 +23,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
+use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) use self::site::Console;
@@ -33,9 +32,8 @@ pub(crate) use self::site::Console;
 use self::site::{MAX_CONNECTIONS, MAX_HEAD, Seat};
 use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
-use crate::listener::body::Attended;
-use crate::listener::body::close_if_dismissed;
-use crate::listener::coded::Coded;
+use crate::listener::body::{Attended, close_if_dismissed};
+use crate::listener::connection;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
 use crate::listener::pace::{Paced, Patience};
 
@@ -83,14 +81,11 @@ pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpLi
 
 /// Accepts browsers until the console stops.
 pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: Arc<Lobby<Network>>, tasks: TaskGroup) {
-    loop {
-        let (stream, _, guest) = tokio::select! {
-            accepted = lobby.accept(&listener) => accepted,
-            () = console.stop.cancelled() => return,
-        };
+    let connected = |stream, _, guest| {
         let console = Arc::clone(&console);
         tasks.spawn("console", async move { connection(&console, stream, guest).await });
-    }
+    };
+    lobby.serve(listener, &console.stop, connected).await;
 }
 
 async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Network>) {
@@ -106,21 +101,11 @@ async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Netw
             Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
         }
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        // The stream has its own, finer limits.
-        .header_read_timeout(None)
-        .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(Coded::new(paced)), service);
-    tokio::pin!(connection);
+    let bounds = |http: &mut Builder| {
+        http.max_buf_size(MAX_HEAD);
+    };
     // A browser that disconnects is not worth a log line.
-    tokio::select! {
-        ended = connection.as_mut() => drop(ended),
-        () = console.stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            drop(connection.await);
-        }
-    }
+    drop(connection::serve(paced, bounds, service, &console.stop).await);
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::budget::{Budget, Room};
 use crate::base::clock;
@@ -103,11 +102,8 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
     let lobby = Lobby::new("admin", UNGREETED, Some(gateway.service.metrics.clone()));
     let foreign = Tally::default();
     loop {
-        let accepted = tokio::select! {
-            accepted = accept(&listener, &lobby) => accepted,
-            () = draining.cancelled() => break,
-        };
-        let Some((stream, room)) = accepted else { continue };
+        let accepted = draining.run_until_cancelled(lobby.next(|| listener.accept())).await;
+        let Some(((stream, _), room)) = accepted else { break };
         let user = stream.peer_cred().ok().map(|peer| peer.uid());
         let known = user.and_then(|user| Some((user, access.caller(user)?)));
         let Some((user, caller)) = known else {
@@ -129,18 +125,6 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
     }
     // Another process may have removed the path already.
     drop(std::fs::remove_file(path));
-}
-
-/// The next connection; `None` when `accept` failed for the moment.
-async fn accept(listener: &UnixListener, lobby: &Lobby<u32>) -> Option<(UnixStream, OwnedSemaphorePermit)> {
-    let room = lobby.room().await?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, room)),
-        Err(error) => {
-            lobby.not_accepted(&error).await;
-            None
-        }
-    }
 }
 
 /// First line of either side.

@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::tally::Tally;
@@ -99,7 +101,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
     }
 
     /// Waits until the listener may accept one more connection: at most until dismissed connections have ended.
-    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+    async fn room(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         Arc::clone(&self.room).acquire_owned().await.ok()
     }
@@ -138,7 +140,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
     }
 
     /// Logs a failed `accept`. Pauses when resources are scarce, so that connections can end.
-    pub(crate) async fn not_accepted(&self, error: &std::io::Error) {
+    async fn not_accepted(&self, error: &io::Error) {
         if let Some(count) = self.failed.count(clock::uptime()) {
             tracing::warn!(listener = self.listener, error = %error, count, "connection not accepted");
         }
@@ -146,15 +148,32 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
     }
 }
 
-impl Lobby<Network> {
-    /// The next connection of a listener.
-    pub(crate) async fn accept(self: &Arc<Self>, listener: &TcpListener) -> (TcpStream, SocketAddr, Guest<Network>) {
+impl<K: Copy + Eq + Hash> Lobby<K> {
+    /// The next connection that `accept` gives, and its room.
+    pub(crate) async fn next<S, A>(&self, accept: impl Fn() -> A) -> (S, OwnedSemaphorePermit)
+    where
+        A: Future<Output = io::Result<S>>,
+    {
         loop {
             let Some(room) = self.room().await else { return std::future::pending().await };
-            match listener.accept().await {
-                Ok((stream, peer)) => return (stream, peer, self.enter(Network::from(peer.ip()), room)),
+            match accept().await {
+                Ok(stream) => return (stream, room),
                 Err(error) => self.not_accepted(&error).await,
             }
+        }
+    }
+}
+
+impl Lobby<Network> {
+    /// Hands on the connections of a listener until `stop` fires. They end by themselves.
+    pub(crate) async fn serve(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        stop: &CancellationToken,
+        mut connected: impl FnMut(TcpStream, SocketAddr, Guest<Network>),
+    ) {
+        while let Some(((stream, peer), room)) = stop.run_until_cancelled(self.next(|| listener.accept())).await {
+            connected(stream, peer, self.enter(Network::from(peer.ip()), room));
         }
     }
 }

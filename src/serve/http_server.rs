@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{HeaderValue, Response};
-use hyper::server::conn::http1;
+use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +15,7 @@ use crate::base::repoll::repolled;
 use crate::config::Limits;
 use crate::listener::address::Network;
 use crate::listener::body::{Attended, ReplyBody, close_if_dismissed};
-use crate::listener::coded::Coded;
+use crate::listener::connection;
 use crate::listener::lobby::{Guest, Standing};
 use crate::listener::pace::{Paced, Patience, Phase};
 use crate::listener::press::Pressed;
@@ -25,13 +24,8 @@ use crate::serve::front::{Front, Seat};
 
 /// Accepts connections until `stop` fires. Connections end by themselves: those with calls after their answer.
 pub(crate) async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
-    loop {
-        let (stream, peer, guest) = tokio::select! {
-            accepted = front.lobby.accept(&listener) => accepted,
-            () = stop.cancelled() => return,
-        };
-        serve_connection(&front, stream, peer, guest, &stop);
-    }
+    let lobby = Arc::clone(&front.lobby);
+    lobby.serve(listener, &stop, |stream, peer, guest| serve_connection(&front, stream, peer, guest, &stop)).await;
 }
 
 fn serve_connection(
@@ -63,21 +57,11 @@ fn serve_connection(
                 Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
             }
         });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            // The stream has its own, finer limits.
-            .header_read_timeout(None)
-            .max_buf_size(front.limits.head_bytes.max(8192))
-            .max_headers(front.limits.header_fields + 1)
-            .serve_connection(TokioIo::new(Coded::new(counted)), service);
-        tokio::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+        let limits = &front.limits;
+        let bounds = |http: &mut Builder| {
+            http.max_buf_size(limits.head_bytes.max(8192)).max_headers(limits.header_fields + 1);
         };
+        let ended = connection::serve(counted, bounds, service, &stop).await;
         if let Err(error) = ended {
             tracing::debug!(client.address = %peer, error = %error, "connection ended");
         }

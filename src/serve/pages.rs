@@ -9,17 +9,14 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
-use crate::listener::body::close_if_dismissed;
-use crate::listener::body::{Attended, ReplyBody};
-use crate::listener::coded::Coded;
+use crate::listener::body::{Attended, ReplyBody, close_if_dismissed};
+use crate::listener::connection;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
 use crate::listener::pace::{Paced, Patience};
@@ -54,22 +51,16 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let served = Arc::new(served);
-    loop {
-        let (stream, _, guest) = tokio::select! {
-            accepted = lobby.accept(&listener) => accepted,
-            () = stop.cancelled() => return,
-        };
+    let connected = |stream, _, guest| {
         let (served, stop) = (Arc::clone(&served), stop.clone());
         tasks.spawn("page", async move {
-            tokio::select! {
-                () = connection(&served, stream, guest) => {}
-                () = stop.cancelled() => {}
-            }
+            stop.run_until_cancelled(connection(&served, stream, guest, &stop)).await;
         });
-    }
+    };
+    lobby.serve(listener, &stop, connected).await;
 }
 
-async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>) {
+async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>, stop: &CancellationToken) {
     let phase = guest.phase();
     let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
         let busy = phase.busy();
@@ -77,13 +68,9 @@ async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>) {
         close_if_dismissed(&mut response, phase);
         async move { Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy))) }
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        // The stream has its own, finer limits.
-        .header_read_timeout(None)
-        .serve_connection(TokioIo::new(Coded::new(Paced::new(stream, PATIENCE, phase.clone()))), service);
+    let paced = Paced::new(stream, PATIENCE, phase.clone());
     // A scraper that goes away is no news.
-    drop(connection.await);
+    drop(connection::serve(paced, |_| {}, service, stop).await);
 }
 
 fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
