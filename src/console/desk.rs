@@ -5,11 +5,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::policy::{Annotations, Evidence};
+use crate::policy::consent::{Closed, Lifetime, Wall};
+use crate::policy::{Annotations, Evidence, PinState};
 use crate::store::recent::DecisionView;
-
-/// Unix seconds.
-pub(crate) type Wall = u64;
 
 /// Source of the console's data, and the actions of a signed-in operator.
 ///
@@ -21,7 +19,7 @@ pub(crate) trait Desk: Send + Sync + 'static {
     /// Open approvals, oldest first.
     fn approvals(&self) -> Vec<Approval>;
     fn approval(&self, id: &str) -> Found;
-    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>>;
+    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Closed, String>>;
     /// Live grants, latest first.
     fn grants(&self) -> Vec<GrantView>;
     /// Whether there was such a live grant.
@@ -85,18 +83,8 @@ pub(crate) struct Approval {
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     Open(Box<Approval>),
-    Closed(Ending),
+    Closed(Closed),
     Unknown,
-}
-
-/// How an approval ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Granted,
-    Denied,
-    Dismissed,
-    TimedOut,
-    Superseded,
 }
 
 /// The operator's answer.
@@ -132,7 +120,7 @@ pub(crate) struct GrantView {
     pub(crate) kind: &'static str,
     pub(crate) item: String,
     pub(crate) rule: String,
-    pub(crate) lifetime: LifetimeView,
+    pub(crate) lifetime: Lifetime,
     /// Only exactly these arguments.
     pub(crate) exact: bool,
     pub(crate) destructive: bool,
@@ -141,15 +129,6 @@ pub(crate) struct GrantView {
     pub(crate) granted_at: Wall,
     pub(crate) last_used: Option<Wall>,
     pub(crate) uses: u64,
-}
-
-/// How long a grant lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LifetimeView {
-    Once,
-    Session,
-    Until(Wall),
-    UntilChanged,
 }
 
 /// Subject of a pin.
@@ -176,18 +155,6 @@ pub(crate) struct PinView {
     /// Digest of the whole waiting definition.
     pub(crate) waiting_digest: String,
     pub(crate) since: Wall,
-}
-
-/// Whether clients see the definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PinState {
-    Pinned,
-    /// Never approved; hidden from clients.
-    New,
-    /// Differs from the approved text; hidden from clients.
-    Changed,
-    /// The operator rejected the waiting text, until it changes again.
-    Rejected,
 }
 
 /// One upstream.

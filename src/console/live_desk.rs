@@ -8,14 +8,12 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::desk::{
-    Approval, Desk, Ending, Found, GrantView, LifetimeView, Part, PinKey, PinState, PinView, Reply, UpstreamView, Wall,
-};
+use super::desk::{Approval, Desk, Found, GrantView, Part, PinKey, PinView, Reply, UpstreamView};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
 use crate::mcp::method::List;
-use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId};
-use crate::policy::{self, Digest, Evidence};
+use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
+use crate::policy::{Digest, Evidence};
 use crate::store::pins::{self, PinKind, Pins};
 use crate::store::recent::DecisionView;
 use crate::upstream::link::LinkState;
@@ -76,10 +74,10 @@ impl Desk for LiveDesk {
             return Found::Open(Box::new(approval(prompt)));
         }
         // An approval that is not open settles at once.
-        approvals.settled(&id).now_or_never().map_or(Found::Closed(Ending::TimedOut), |how| Found::Closed(ending(how)))
+        approvals.settled(&id).now_or_never().map_or(Found::Closed(Closed::TimedOut), Found::Closed)
     }
 
-    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>> {
+    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
         Box::pin(async move {
             let id = PromptId::parse(id).ok_or_else(|| sentence(&CannotAnswer::Unknown))?;
             let answer = match reply {
@@ -90,7 +88,7 @@ impl Desk for LiveDesk {
                 Reply::UntilChanged => Answer::Allow(Lifetime::UntilChanged),
             };
             let answered = self.service.approvals.answer(&id, answer, Evidence::Page, BY).await;
-            answered.map(ending).map_err(|error| sentence(&error))
+            answered.map_err(|error| sentence(&error))
         })
     }
 
@@ -205,16 +203,6 @@ fn approval(prompt: Prompt) -> Approval {
     }
 }
 
-const fn ending(how: Closed) -> Ending {
-    match how {
-        Closed::Granted => Ending::Granted,
-        Closed::Denied => Ending::Denied,
-        Closed::Dismissed => Ending::Dismissed,
-        Closed::TimedOut => Ending::TimedOut,
-        Closed::Superseded => Ending::Superseded,
-    }
-}
-
 fn granted(grant: &Grant) -> GrantView {
     let asked = grant.asked();
     GrantView {
@@ -223,12 +211,7 @@ fn granted(grant: &Grant) -> GrantView {
         kind: asked.kind.into_str(),
         item: asked.item.to_string(),
         rule: asked.rule.to_string(),
-        lifetime: match grant.lifetime() {
-            Lifetime::Once => LifetimeView::Once,
-            Lifetime::Session => LifetimeView::Session,
-            Lifetime::Until(until) => LifetimeView::Until(until),
-            Lifetime::UntilChanged => LifetimeView::UntilChanged,
-        },
+        lifetime: grant.lifetime(),
         exact: grant.arguments() == Arguments::Exact,
         destructive: asked.destructive,
         evidence: grant.evidence(),
@@ -243,12 +226,7 @@ fn pinned(pin: pins::PinView) -> PinView {
     let text = |json: Option<String>| json.map(|json| indented(&json));
     PinView {
         key: PinKey { upstream: pin.upstream, kind: pin.kind.into_str().to_owned(), name: pin.name },
-        state: match pin.state {
-            policy::PinState::Pinned => PinState::Pinned,
-            policy::PinState::Quarantined => PinState::New,
-            policy::PinState::Changed => PinState::Changed,
-            policy::PinState::Rejected => PinState::Rejected,
-        },
+        state: pin.state,
         approved: text(pin.approved),
         waiting: text(pin.waiting),
         why: pin.by,

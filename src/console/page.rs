@@ -2,10 +2,11 @@
 
 use askama::Template;
 
-use super::desk::{Approval, Ending, GrantView, LifetimeView, PinState, PinView, UpstreamView, Wall};
+use super::desk::{Approval, GrantView, PinView, UpstreamView};
 use super::session::Notice;
 use super::text::{Piece, PieceKind, ago, block, counted, diff, json, moment, span, visible};
-use crate::policy::{Annotations, Evidence};
+use crate::policy::consent::{self, Lifetime, Wall};
+use crate::policy::{Annotations, Evidence, PinState};
 use crate::store::recent::DecisionView;
 use crate::wire::foreign::hidden_in;
 
@@ -228,10 +229,10 @@ pub(crate) struct Granted {
 impl Granted {
     pub(crate) fn new(grant: &GrantView, now: Wall) -> Self {
         let lifetime = match grant.lifetime {
-            LifetimeView::Once => "once".to_owned(),
-            LifetimeView::Session => "this session".to_owned(),
-            LifetimeView::Until(end) => format!("{} more", span(end.saturating_sub(now))),
-            LifetimeView::UntilChanged => "until it changes".to_owned(),
+            Lifetime::Once => "once".to_owned(),
+            Lifetime::Session => "this session".to_owned(),
+            Lifetime::Until(end) => format!("{} more", span(end.saturating_sub(now))),
+            Lifetime::UntilChanged => "until it changes".to_owned(),
         };
         let used = match (grant.uses, grant.last_used) {
             (0, _) | (_, None) => "not yet".to_owned(),
@@ -339,7 +340,7 @@ impl Pinned {
     }
 }
 
-impl Ending {
+impl consent::Closed {
     /// The end of an approval, as a heading and a sentence.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
@@ -387,12 +388,12 @@ pub(crate) struct Closed {
 
 impl Closed {
     /// `None`: an unknown id.
-    pub(crate) fn new(frame: Frame, id: &str, ending: Option<Ending>) -> Self {
+    pub(crate) fn new(frame: Frame, id: &str, ending: Option<consent::Closed>) -> Self {
         let unknown = (
             "Not known",
             "There is no open approval with this id. It may have ended before the gateway was restarted.",
         );
-        let (title, text) = ending.map_or(unknown, Ending::words);
+        let (title, text) = ending.map_or(unknown, consent::Closed::words);
         Self { frame, title, text, id: id.to_owned() }
     }
 }

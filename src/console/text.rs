@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::desk::Wall;
+use crate::policy::consent::Wall;
 use crate::wire::foreign::changes::{Change, changes};
 use crate::wire::foreign::{self, is_hidden};
 use crate::wire::tokens::{Kind, Tokens};

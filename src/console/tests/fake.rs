@@ -5,7 +5,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::super::desk::*;
-use crate::policy::{Annotations, Evidence};
+use crate::policy::consent::{Closed, Lifetime, Wall};
+use crate::policy::{Annotations, Evidence, PinState};
 use crate::store::recent::DecisionView;
 
 /// The current time, of everything.
@@ -163,7 +164,7 @@ fn grants() -> Vec<GrantView> {
         item: item.to_owned(),
         rule: "ask-writes".to_owned(),
         lifetime,
-        exact: matches!(lifetime, LifetimeView::Once),
+        exact: matches!(lifetime, Lifetime::Once),
         destructive: item.contains("delete"),
         evidence: if caller == "ci" { Evidence::Operator } else { Evidence::Page },
         by: if caller == "ci" { "uid:1000" } else { "console" }.to_owned(),
@@ -172,10 +173,10 @@ fn grants() -> Vec<GrantView> {
         uses,
     };
     vec![
-        grant("a1b2c3d4e5f60718", "github__create_issue", "local", LifetimeView::Until(NOW + 2100), 4),
-        grant("b1b2c3d4e5f60718", "notion__update_page_properties", "local", LifetimeView::Session, 1),
-        grant("c1b2c3d4e5f60718", "files__delete_file", "ci", LifetimeView::Once, 0),
-        grant("d1b2c3d4e5f60718", "calendar__create_event", "ci", LifetimeView::UntilChanged, 37),
+        grant("a1b2c3d4e5f60718", "github__create_issue", "local", Lifetime::Until(NOW + 2100), 4),
+        grant("b1b2c3d4e5f60718", "notion__update_page_properties", "local", Lifetime::Session, 1),
+        grant("c1b2c3d4e5f60718", "files__delete_file", "ci", Lifetime::Once, 0),
+        grant("d1b2c3d4e5f60718", "calendar__create_event", "ci", Lifetime::UntilChanged, 37),
     ]
 }
 
@@ -188,8 +189,12 @@ fn pins() -> Vec<PinView> {
         state,
         approved: approved.map(str::to_owned),
         waiting: waiting.map(str::to_owned),
-        why: if state == PinState::New { "first sight of an untrusted upstream" } else { "listed by its server" }
-            .to_owned(),
+        why: if state == PinState::Quarantined {
+            "first sight of an untrusted upstream"
+        } else {
+            "listed by its server"
+        }
+        .to_owned(),
         waiting_digest: waiting.map(|text| crate::policy::Digest::of(text.as_bytes()).hex()).unwrap_or_default(),
         since: NOW - 4000,
     };
@@ -209,7 +214,7 @@ fn pins() -> Vec<PinView> {
             "weather",
             "tool",
             "forecast",
-            PinState::New,
+            PinState::Quarantined,
             None,
             Some(
                 "name: forecast\ndescription: The forecast of a place for the next ten days.\nread-only: yes\narguments:\n  place (text, required): A town, or coordinates.\n",
@@ -302,10 +307,10 @@ impl Desk for FakeDesk {
         if let Some(open) = self.approvals().into_iter().find(|approval| approval.id == id) {
             return Found::Open(Box::new(open));
         }
-        if self.done().iter().any(|line| line.contains(id)) { Found::Closed(Ending::Granted) } else { Found::Unknown }
+        if self.done().iter().any(|line| line.contains(id)) { Found::Closed(Closed::Granted) } else { Found::Unknown }
     }
 
-    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Ending, String>> {
+    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
         Box::pin(async move {
             let mut approvals = self.approvals.lock();
             let at = approvals.iter().position(|approval| approval.id == id);
@@ -313,7 +318,7 @@ impl Desk for FakeDesk {
             approvals.remove(at);
             drop(approvals);
             self.did(format!("answer {id} {reply:?}"));
-            Ok(if reply == Reply::Deny { Ending::Denied } else { Ending::Granted })
+            Ok(if reply == Reply::Deny { Closed::Denied } else { Closed::Granted })
         })
     }
 
