@@ -7,7 +7,7 @@ use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::raw::{RawJson, RawObject};
 
 /// Bounds of one upstream's lists, each with the fault it prevents.
 #[derive(Clone, Copy, Debug)]
@@ -85,17 +85,14 @@ impl Inventory {
         let mut out = RawObject::default();
         out.set("version", RawJson::trusted("1"));
         out.set("revision", RawJson::string(revision.as_str()));
-        out.set("completions", RawJson::trusted(if self.completions { "true" } else { "false" }));
-        out.set("tasks", RawJson::trusted(if self.tasks { "true" } else { "false" }));
+        out.set("completions", RawJson::boolean(self.completions));
+        out.set("tasks", RawJson::boolean(self.tasks));
         for list in List::ALL {
-            let items: Vec<String> =
-                self.items(list).iter().map(|item| item.raw.encode().text().into_owned()).collect();
-            out.set(list.member(), RawJson::trusted(format!("[{}]", items.join(","))));
-            let needing = self.items(list).iter().filter(|item| item.needs_input);
-            let needing: Vec<String> = needing.map(|item| RawJson::string(&item.key).text().into_owned()).collect();
-            if !needing.is_empty() {
+            out.set(list.member(), RawJson::list(self.items(list).iter().map(|item| item.raw.encode())));
+            let mut needing = self.items(list).iter().filter(|item| item.needs_input).peekable();
+            if needing.peek().is_some() {
                 let member = format!("{}-needing-input", list.member());
-                out.set(&member, RawJson::trusted(format!("[{}]", needing.join(","))));
+                out.set(&member, RawJson::list(needing.map(|item| RawJson::string(&item.key))));
             }
         }
         out.encode()
@@ -105,13 +102,10 @@ impl Inventory {
     pub(crate) fn from_json(text: &RawJson) -> Option<(Self, Revision)> {
         let object = RawObject::parse(text).ok()?;
         let revision = Revision::parse(&object.string("revision")?)?;
-        let mut inventory = Self {
-            completions: object.get("completions").is_some_and(|raw| raw.bytes().as_ref() == b"true"),
-            tasks: object.get("tasks").is_some_and(|raw| raw.bytes().as_ref() == b"true"),
-            ..Self::default()
-        };
+        let mut inventory =
+            Self { completions: object.is_true("completions"), tasks: object.is_true("tasks"), ..Self::default() };
         for list in List::ALL {
-            let raw = elements(object.get(list.member())?).ok()?;
+            let raw = object.list(list.member())?;
             let mut items = raw.iter().map(|raw| Definition::read(list, raw)).collect::<Result<Vec<_>, _>>().ok()?;
             if let Some(needing) = object.get(&format!("{}-needing-input", list.member())) {
                 let needing = needing.parse::<HashSet<String>>().ok()?;

@@ -10,7 +10,7 @@ use crate::store::approvals::{Wish, beside, json};
 use crate::store::db::Db;
 use crate::store::directory::Store;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::raw::{RawJson, RawObject};
 
 /// A shorter start of an id is refused.
 const MIN_PREFIX: usize = 4;
@@ -116,7 +116,7 @@ impl Place {
                 RawObject::parse(&answer).map_err(|error| Failure::new(UNAVAILABLE, error))?
             }
         };
-        let rows = answer.get(name).and_then(|raw| elements(raw).ok()).unwrap_or_default();
+        let rows = answer.list(name).unwrap_or_default();
         Ok(rows.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect())
     }
 

@@ -5,7 +5,7 @@ use super::exit::{NO, USAGE};
 use super::options::Common;
 use super::output::{Failure, print};
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::raw::{RawJson, RawObject};
 
 pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Result<u8, Failure> {
     let arguments = arguments.unwrap_or("{}");
@@ -18,9 +18,9 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
     let arguments = arguments.replace(['\n', '\r'], " ");
     let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
     let result = daemon::connect(common, "admin", None)?.ask("call", Some(&params))?;
-    let is_error = result.get("isError").is_some_and(|raw| raw.bytes().as_ref() == b"true");
+    let is_error = result.is_true("isError");
     let mut out = String::new();
-    for block in result.get("content").and_then(|raw| elements(raw).ok()).unwrap_or_default() {
+    for block in result.list("content").unwrap_or_default() {
         let text = RawObject::parse(&block).ok().filter(|b| b.string("type").as_deref() == Some("text"));
         match text.and_then(|block| block.string("text")) {
             Some(text) => out.push_str(&foreign::block(&text)),

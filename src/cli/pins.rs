@@ -18,7 +18,7 @@ use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::foreign::changes::{Change, changes};
 use crate::wire::layout::indented;
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::raw::{RawJson, RawObject};
 
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -88,7 +88,7 @@ fn list(book: &mut Book, json: bool) -> Result<u8, Failure> {
         return print(&format!("{}\n", answer.encode().text()));
     }
     let mut rows: Vec<Vec<String>> = vec![["NAME", "KIND", "STATE", "DIGEST", "WHY"].map(String::from).to_vec()];
-    for pin in answer.get("pins").and_then(|raw| elements(raw).ok()).unwrap_or_default() {
+    for pin in answer.list("pins").unwrap_or_default() {
         let Some(shown) = RawObject::parse(&pin).ok().map(|object| Shown::read(&object)) else { continue };
         let digest: String = shown.digest.chars().take(8).collect();
         rows.push([shown.name, shown.kind, shown.state, digest, shown.why].to_vec());

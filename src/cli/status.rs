@@ -4,7 +4,7 @@ use super::daemon;
 use super::options::Common;
 use super::output::{Failure, print, table};
 use crate::wire::foreign;
-use crate::wire::raw::{RawObject, elements};
+use crate::wire::raw::RawObject;
 
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let status = daemon::connect(common, "admin", None)?.ask("status", None)?;
@@ -22,7 +22,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
             .map(String::from)
             .to_vec(),
     ];
-    let upstreams = status.get("upstreams").and_then(|raw| elements(raw).ok()).unwrap_or_default();
+    let upstreams = status.list("upstreams").unwrap_or_default();
     for upstream in upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
         let names =
             ["name", "state", "revision", "tools", "prompts", "resources", "in-flight", "restarts", "last-error"];

@@ -3,7 +3,7 @@
 use super::daemon;
 use super::options::Common;
 use super::output::{Failure, print, table};
-use crate::wire::raw::{RawObject, elements};
+use crate::wire::raw::RawObject;
 
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let answer = daemon::connect(common, "admin", None)?.ask("tools", None)?;
@@ -12,7 +12,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     }
     let mut rows: Vec<Vec<String>> =
         vec![["NAME", "UPSTREAM", "ORIGINAL", "CANONICAL", "PIN", "EFFECT"].map(String::from).to_vec()];
-    let tools = answer.get("tools").and_then(|raw| elements(raw).ok()).unwrap_or_default();
+    let tools = answer.list("tools").unwrap_or_default();
     for tool in tools.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
         let names = ["name", "upstream", "original", "canonical", "pin", "effect"];
         rows.push(names.map(|name| tool.string(name).unwrap_or_default()).to_vec());

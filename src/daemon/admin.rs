@@ -41,14 +41,12 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod access;
 mod consents;
-mod json;
 mod pins;
 
 pub(crate) use self::access::Access;
 pub(crate) use self::pins::listed;
 
 use self::access::operator;
-use self::json::{number, object};
 
 /// Version of the hello; a newer major version is refused.
 const HELLO: u64 = 1;
@@ -303,7 +301,11 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
     match request.method.as_str() {
         "status" => Ok(status(gateway)),
         "tools" => Ok(tools(gateway, caller)),
-        "reload" => gateway.reload().await.map(|plan| object(&[("plan", &plan)])).map_err(|why| (1, why)),
+        "reload" => gateway
+            .reload()
+            .await
+            .map(|plan| RawObject::of_strings(&[("plan", &plan)]).encode())
+            .map_err(|why| (1, why)),
         "call" => call(gateway, caller, request).await,
         "console.link" => console_link(gateway),
         method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,
@@ -314,53 +316,45 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
 fn status(gateway: &Gateway) -> RawJson {
     let service = &gateway.service;
     let snapshot = service.snapshots.load_full();
-    let upstreams: Vec<String> = snapshot
-        .handles
-        .iter()
-        .enumerate()
-        .map(|(index, handle)| {
-            let state = handle.main.state();
-            let items = |list: List| {
-                let mine = |e: &&crate::catalog::merge::Entry| e.upstream == index && e.list == list;
-                number(snapshot.whole.catalog.entries().iter().filter(mine).count())
-            };
-            let mut out = RawObject::default();
-            out.set("name", RawJson::string(handle.name.as_str()));
-            out.set("state", RawJson::string(state.as_str()));
-            if let LinkState::Ready(link) = &*state {
-                out.set("revision", RawJson::string(link.agreed().revision.as_str()));
-            }
-            out.set("incarnation", number(handle.incarnation.load(Ordering::Relaxed)));
-            out.set("sessions", number(handle.lanes.len() as u64));
-            out.set(
-                "one-at-a-time",
-                RawJson::trusted(if handle.main.news.turns.are_taken() { "true" } else { "false" }),
-            );
-            out.set("restarts", number(handle.main.restarts.load(Ordering::Relaxed)));
-            out.set("in-flight", number(handle.in_flight.load(Ordering::Relaxed)));
-            out.set("tools", items(List::Tools));
-            out.set("prompts", items(List::Prompts));
-            out.set("resources", items(List::Resources));
-            out.set("resource-templates", items(List::Templates));
-            let error = handle.last_error.load();
-            if !error.is_empty() {
-                out.set("last-error", RawJson::string(&error));
-            }
-            out.encode().text().into_owned()
-        })
-        .collect();
+    let upstreams = snapshot.handles.iter().enumerate().map(|(index, handle)| {
+        let state = handle.main.state();
+        let items = |list: List| {
+            let mine = |e: &&crate::catalog::merge::Entry| e.upstream == index && e.list == list;
+            RawJson::number(snapshot.whole.catalog.entries().iter().filter(mine).count())
+        };
+        let mut out = RawObject::default();
+        out.set("name", RawJson::string(handle.name.as_str()));
+        out.set("state", RawJson::string(state.as_str()));
+        if let LinkState::Ready(link) = &*state {
+            out.set("revision", RawJson::string(link.agreed().revision.as_str()));
+        }
+        out.set("incarnation", RawJson::number(handle.incarnation.load(Ordering::Relaxed)));
+        out.set("sessions", RawJson::number(handle.lanes.len() as u64));
+        out.set("one-at-a-time", RawJson::boolean(handle.main.news.turns.are_taken()));
+        out.set("restarts", RawJson::number(handle.main.restarts.load(Ordering::Relaxed)));
+        out.set("in-flight", RawJson::number(handle.in_flight.load(Ordering::Relaxed)));
+        out.set("tools", items(List::Tools));
+        out.set("prompts", items(List::Prompts));
+        out.set("resources", items(List::Resources));
+        out.set("resource-templates", items(List::Templates));
+        let error = handle.last_error.load();
+        if !error.is_empty() {
+            out.set("last-error", RawJson::string(&error));
+        }
+        out.encode()
+    });
     let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();
     let mut out = RawObject::default();
     out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
     if let Some(path) = &gateway.source.path {
         out.set("config", RawJson::string(&path.display().to_string()));
     }
-    out.set("uptime-seconds", number(service.started.elapsed().as_secs()));
-    out.set("generation", number(snapshot.generation));
-    out.set("sessions", number(gateway.sessions.len()));
-    out.set("in-flight", number(in_flight));
-    out.set("withheld-items", number(snapshot.dropped.len()));
-    out.set("upstreams", RawJson::trusted(format!("[{}]", upstreams.join(","))));
+    out.set("uptime-seconds", RawJson::number(service.started.elapsed().as_secs()));
+    out.set("generation", RawJson::number(snapshot.generation));
+    out.set("sessions", RawJson::number(gateway.sessions.len()));
+    out.set("in-flight", RawJson::number(in_flight));
+    out.set("withheld-items", RawJson::number(snapshot.dropped.len()));
+    out.set("upstreams", RawJson::list(upstreams));
     out.encode()
 }
 
@@ -370,7 +364,7 @@ fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
     let view = &snapshot.whole;
     let viewer = ClientContext::new(Arc::clone(caller), None, Revision::preferred(Era::Legacy));
     let is_shown = |at: &usize| operator(caller).is_some() || view.visible(&snapshot.policy, *at, viewer.viewer());
-    let rows: Vec<String> = view
+    let tools = view
         .catalog
         .entries()
         .iter()
@@ -379,7 +373,7 @@ fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
         .filter_map(|(at, _)| view.item(at))
         .map(|(entry, rules)| {
             let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry.annotations);
-            object(&[
+            let tool = RawObject::of_strings(&[
                 ("name", &entry.exposed),
                 ("upstream", entry.upstream_name.as_str()),
                 ("original", &entry.original),
@@ -387,12 +381,12 @@ fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
                 // The catalog contains pinned items only.
                 ("pin", "pinned"),
                 ("effect", effect.into_str()),
-            ])
-            .text()
-            .into_owned()
-        })
-        .collect();
-    RawJson::trusted(format!(r#"{{"tools":[{}]}}"#, rows.join(",")))
+            ]);
+            tool.encode()
+        });
+    let mut out = RawObject::default();
+    out.set("tools", RawJson::list(tools));
+    out.encode()
 }
 
 /// A link that signs in to the console. Its holder is the operator.
@@ -401,7 +395,7 @@ fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
     let mut out = RawObject::default();
     out.set("link", RawJson::string(&link));
-    out.set("seconds", number(life.as_secs()));
+    out.set("seconds", RawJson::number(life.as_secs()));
     Ok(out.encode())
 }
 

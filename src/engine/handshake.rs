@@ -102,7 +102,7 @@ pub(crate) fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
             if error.get("code").and_then(|raw| raw.parse::<i64>().ok()) != Some(code::UNSUPPORTED_VERSION) {
                 return Discovered::Legacy;
             }
-            let supported = error.get("data").and_then(|data| RawObject::parse(data).ok());
+            let supported = error.object("data");
             let supported = supported.and_then(|data| data.get("supported")?.parse::<Vec<String>>().ok());
             match supported.map(|versions| pick(&versions)) {
                 Some(Pick::Modern(revision)) => Discovered::Again(revision),
@@ -153,18 +153,14 @@ pub(crate) fn message_of(error: &RawJson) -> String {
 
 fn offers(capabilities: &RawJson) -> Offers {
     let Ok(capabilities) = RawObject::parse(capabilities) else { return Offers::default() };
-    let section = |name: &str| capabilities.get(name).and_then(|raw| RawObject::parse(raw).ok());
-    let changes = |name: &str| {
-        section(name).is_some_and(|s| s.get("listChanged").is_some_and(|raw| raw.bytes().as_ref() == b"true"))
-    };
+    let changes = |name: &str| capabilities.object(name).is_some_and(|s| s.is_true("listChanged"));
     Offers {
-        prompts: section("prompts").is_some(),
-        resources: section("resources").is_some(),
-        completions: section("completions").is_some(),
+        prompts: capabilities.object("prompts").is_some(),
+        resources: capabilities.object("resources").is_some(),
+        completions: capabilities.object("completions").is_some(),
         tasks: task::takes_calls(&capabilities),
-        logging: section("logging").is_some(),
-        subscriptions: section("resources")
-            .is_some_and(|s| s.get("subscribe").is_some_and(|raw| raw.bytes().as_ref() == b"true")),
+        logging: capabilities.object("logging").is_some(),
+        subscriptions: capabilities.object("resources").is_some_and(|s| s.is_true("subscribe")),
         changes: ["tools", "prompts", "resources"].into_iter().any(changes),
     }
 }

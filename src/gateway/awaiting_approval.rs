@@ -324,7 +324,7 @@ fn action(result: &RawJson) -> Option<String> {
 /// What a client's answer to our form says. Whatever is not clearly a yes is a no.
 fn read(result: &RawJson) -> Agreed {
     let Ok(result) = RawObject::parse(result) else { return Agreed::Dismiss };
-    let decision = || RawObject::parse(result.get("content")?).ok()?.string(DECISION);
+    let decision = || result.object("content")?.string(DECISION);
     match result.string("action").as_deref() {
         Some("accept") => match decision().as_deref() {
             Some(ONCE) => Agreed::Allow(Lifetime::Once),

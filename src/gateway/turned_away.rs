@@ -64,7 +64,7 @@ fn named(method: Method, params: &RawObject) -> Option<(List, String)> {
         Method::PromptsGet => Some((List::Prompts, params.string("name")?)),
         Method::ResourcesRead | Method::ResourcesSubscribe => Some((List::Resources, params.string("uri")?)),
         Method::Complete => {
-            let reference = RawObject::parse(params.get("ref")?).ok()?;
+            let reference = params.object("ref")?;
             match reference.string("type")?.as_str() {
                 "ref/prompt" => Some((List::Prompts, reference.string("name")?)),
                 _ => Some((List::Templates, reference.string("uri")?)),

@@ -43,7 +43,7 @@ pub(crate) struct Hints {
 impl Hints {
     /// The hints of a definition. A value that is not a boolean states nothing.
     pub(crate) fn of(definition: &RawObject) -> Self {
-        let stated = annotations(definition).unwrap_or_default();
+        let stated = definition.object("annotations").unwrap_or_default();
         let hint = |name| stated.get(name).and_then(|raw| raw.parse::<bool>().ok());
         let [read_only, destructive, idempotent, open_world] = NAMES.map(hint);
         Self { read_only, destructive, idempotent, open_world }
@@ -54,15 +54,11 @@ impl Hints {
     }
 }
 
-fn annotations(definition: &RawObject) -> Option<RawObject> {
-    RawObject::parse(definition.get("annotations")?).ok()
-}
-
 /// Shows clients the effective hints of a tool with annotations, and its server's claims in `_meta`. A definition whose
 /// claims equal the effective hints keeps its bytes; a tool without annotations gets none.
 pub(crate) fn show(definition: &mut RawObject, effective: &Annotations) {
     let Some(claimed) = definition.get("annotations").cloned() else { return };
-    let Some(mut shown) = annotations(definition) else { return };
+    let Some(mut shown) = definition.object("annotations") else { return };
     let values = [effective.read_only, effective.destructive, effective.idempotent, effective.open_world];
     let assumed = Annotations::ASSUMED;
     let defaults = [assumed.read_only, assumed.destructive, assumed.idempotent, assumed.open_world];
@@ -82,12 +78,12 @@ pub(crate) fn show(definition: &mut RawObject, effective: &Annotations) {
             None => Some(default),
         };
         if understood != Some(value) {
-            shown.set(name, RawJson::trusted(if value { "true" } else { "false" }));
+            shown.set(name, RawJson::boolean(value));
             differs = true;
         }
     }
     if differs {
-        let meta = definition.get("_meta").and_then(|raw| RawObject::parse(raw).ok());
+        let meta = definition.object("_meta");
         let mut meta = meta.unwrap_or_default();
         meta.set(CLAIMED, claimed);
         definition.set("annotations", shown.encode());

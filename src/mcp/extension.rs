@@ -70,8 +70,8 @@ impl Extension {
             if error.get("code")?.parse::<i64>().ok()? != code::MISSING_CAPABILITY {
                 return None;
             }
-            let data = RawObject::parse(error.get("data")?).ok()?;
-            let required = RawObject::parse(data.get("requiredCapabilities")?).ok()?.into_sorted().ok()?;
+            let data = error.object("data")?;
+            let required = data.object("requiredCapabilities")?.into_sorted().ok()?;
             let [(name, extensions)] = required.as_slice() else { return None };
             let extensions = RawObject::parse(extensions).ok()?.into_sorted().ok()?;
             Some(name == "extensions" && matches!(extensions.as_slice(), [(name, _)] if name == self.id))

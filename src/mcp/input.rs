@@ -29,8 +29,8 @@ pub(crate) enum Roots {
 
 /// The result of `roots/list`.
 pub(crate) fn roots_result(uris: &[String]) -> RawJson {
-    let roots: Vec<String> = uris.iter().map(|uri| format!(r#"{{"uri":{}}}"#, RawJson::string(uri).text())).collect();
-    RawJson::trusted(format!(r#"{{"roots":[{}]}}"#, roots.join(",")))
+    let roots = RawJson::list(uris.iter().map(|uri| RawObject::of_strings(&[("uri", uri)]).encode()));
+    RawJson::trusted(format!(r#"{{"roots":{}}}"#, roots.text()))
 }
 
 /// Questions that one result may hold, and one task over its life; a server that asks more is broken.
@@ -168,18 +168,13 @@ fn older_form(schema: &RawJson) -> Result<RawJson, InputError> {
             let choices: Vec<RawObject> = choices.iter().filter_map(|choice| RawObject::parse(choice).ok()).collect();
             let values = choices.iter().filter_map(|choice| choice.get("const"));
             let titles = choices.iter().filter_map(|choice| choice.get("title").or_else(|| choice.get("const")));
-            field.set("enum", list_of(values));
-            field.set("enumNames", list_of(titles));
+            field.set("enum", RawJson::list(values.cloned()));
+            field.set("enumNames", RawJson::list(titles.cloned()));
         }
         Ok(field.encode())
     })?;
     schema.set("properties", properties.encode());
     Ok(schema.encode())
-}
-
-fn list_of<'r>(values: impl Iterator<Item = &'r RawJson>) -> RawJson {
-    let values: Vec<String> = values.map(|value| value.text().into_owned()).collect();
-    RawJson::trusted(format!("[{}]", values.join(",")))
 }
 
 /// What a server's `input_required` result asks for.
@@ -323,8 +318,8 @@ pub(crate) fn pages(error: &RawObject, terms: &Terms) -> Result<Vec<InputRequest
     if !terms.offered.url {
         return Err(InputError::NotOffered);
     }
-    let data = error.get("data").and_then(|data| RawObject::parse(data).ok()).ok_or(InputError::Malformed)?;
-    let pages = data.get("elicitations").and_then(|raw| elements(raw).ok()).ok_or(InputError::Malformed)?;
+    let data = error.object("data").ok_or(InputError::Malformed)?;
+    let pages = data.list("elicitations").ok_or(InputError::Malformed)?;
     if pages.is_empty() || pages.len() > MAX_PAGES {
         return Err(InputError::Malformed);
     }
@@ -339,7 +334,7 @@ pub(crate) fn pages(error: &RawObject, terms: &Terms) -> Result<Vec<InputRequest
 pub(crate) fn all_accepted<'k>(responses: &RawJson, mut keys: impl Iterator<Item = &'k str>) -> bool {
     let Ok(responses) = RawObject::parse(responses) else { return false };
     keys.all(|key| {
-        let response = responses.get(key).and_then(|raw| RawObject::parse(raw).ok());
+        let response = responses.object(key);
         response.is_some_and(|response| response.string("action").as_deref() == Some("accept"))
     })
 }

@@ -120,7 +120,7 @@ impl Definition {
 
     /// What clients may show instead of its name, where it has that: `title`, and a tool's older `annotations.title`.
     pub(crate) fn titles(&self) -> impl Iterator<Item = String> {
-        let annotations = self.raw.get("annotations").and_then(|raw| RawObject::parse(raw).ok());
+        let annotations = self.raw.object("annotations");
         let older = annotations.and_then(|annotations| annotations.string("title"));
         self.raw.string("title").into_iter().chain(older)
     }
@@ -128,7 +128,7 @@ impl Definition {
     /// Removes titles.
     pub(crate) fn remove_titles(&mut self) {
         self.raw.remove("title");
-        let annotations = self.raw.get("annotations").and_then(|raw| RawObject::parse(raw).ok());
+        let annotations = self.raw.object("annotations");
         if let Some(mut annotations) = annotations
             && annotations.remove("title").is_some()
         {

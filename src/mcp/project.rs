@@ -88,7 +88,7 @@ fn is_object_schema(schema: &RawJson) -> bool {
 
 fn title_into_annotations(out: &mut RawObject) {
     let Some(title) = out.get("title").cloned() else { return };
-    let annotations = out.get("annotations").and_then(|raw| RawObject::parse(raw).ok());
+    let annotations = out.object("annotations");
     let mut annotations = annotations.unwrap_or_default();
     if annotations.get("title").is_none() {
         annotations.set("title", title);
@@ -228,15 +228,14 @@ fn tool_result(raw: RawJson, to: &Features) -> RawJson {
 
 /// Adds a text block: older clients read text alone, and the server sent only structured content.
 fn add_text_twin(object: &mut RawObject, value: &RawJson) {
-    let content = object.get("content").and_then(|content| elements(content).ok()).unwrap_or_default();
+    let content = object.list("content").unwrap_or_default();
     let is_text =
         |block: &RawJson| RawObject::parse(block).is_ok_and(|block| block.string("type").as_deref() == Some("text"));
     if content.iter().any(is_text) {
         return;
     }
     let twin = format!(r#"{{"type":"text","text":{}}}"#, RawJson::string(&value.text()).text());
-    let parts: Vec<Cow<'_, str>> = content.iter().map(RawJson::text).chain([Cow::Owned(twin)]).collect();
-    object.set("content", RawJson::trusted(format!("[{}]", parts.join(","))));
+    object.set("content", RawJson::list(content.into_iter().chain([RawJson::trusted(twin)])));
 }
 
 /// Content blocks for revisions without some types; `None` when nothing has to change.
@@ -246,8 +245,7 @@ fn blocks(content: &RawJson, to: &Features) -> Option<RawJson> {
     if new == old {
         return None;
     }
-    let parts: Vec<Cow<'_, str>> = new.iter().map(RawJson::text).collect();
-    Some(RawJson::trusted(format!("[{}]", parts.join(","))))
+    Some(RawJson::list(new))
 }
 
 fn block(raw: &RawJson, to: &Features) -> RawJson {
@@ -272,7 +270,7 @@ fn block(raw: &RawJson, to: &Features) -> RawJson {
 
 fn prompt_result(raw: &RawJson, to: &Features) -> Option<RawJson> {
     let mut object = RawObject::parse(raw).ok()?;
-    let messages = elements(object.get("messages")?).ok()?;
+    let messages = object.list("messages")?;
     let mut changed = false;
     let mut parts = Vec::with_capacity(messages.len());
     for message in messages {
@@ -282,9 +280,9 @@ fn prompt_result(raw: &RawJson, to: &Features) -> Option<RawJson> {
             changed |= projected != content;
             message.set("content", projected);
         }
-        parts.push(message.encode().text().into_owned());
+        parts.push(message.encode());
     }
-    object.set("messages", RawJson::trusted(format!("[{}]", parts.join(","))));
+    object.set("messages", RawJson::list(parts));
     changed.then(|| object.encode())
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn takes_calls(capabilities: &RawObject) -> bool {
 
 /// Whether a tool of 2025-11-25 can only be called as a task.
 pub(crate) fn is_required(definition: &RawObject) -> bool {
-    let execution = definition.get("execution").and_then(|raw| RawObject::parse(raw).ok());
+    let execution = definition.object("execution");
     execution.is_some_and(|execution| execution.string("taskSupport").as_deref() == Some("required"))
 }
 
@@ -104,7 +104,7 @@ impl Task {
     pub(crate) fn created(result: &RawJson, legacy: bool) -> Option<Self> {
         let object = RawObject::parse(result).ok()?;
         if legacy {
-            return Self::read(RawObject::parse(object.get("task")?).ok()?);
+            return Self::read(object.object("task")?);
         }
         (object.string("resultType").as_deref() == Some("task")).then(|| Self::read(object)).flatten()
     }

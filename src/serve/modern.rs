@@ -187,8 +187,8 @@ impl Wanted {
     pub(crate) fn acknowledged(&self, id: &RawJson, watched: &[(String, Watching)]) -> Bytes {
         let mut honoured: Vec<String> = self.honoured.iter().map(|key| format!(r#""{key}":true"#)).collect();
         if !watched.is_empty() {
-            let uris: Vec<String> = watched.iter().map(|(uri, _)| RawJson::string(uri).text().into_owned()).collect();
-            honoured.push(format!(r#""resourceSubscriptions":[{}]"#, uris.join(",")));
+            let uris = RawJson::list(watched.iter().map(|(uri, _)| RawJson::string(uri)));
+            honoured.push(format!(r#""resourceSubscriptions":{}"#, uris.text()));
         }
         let params = format!(r#"{{"notifications":{{{}}},"_meta":{}}}"#, honoured.join(","), subscription(id));
         message::encode_notification("notifications/subscriptions/acknowledged", Some(&RawJson::trusted(params)))

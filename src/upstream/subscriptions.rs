@@ -231,16 +231,16 @@ async fn open_stream(
     permit: &Permit,
     uris: &[String],
 ) -> Result<(Sent, Vec<String>), Unwatched> {
-    let list: Vec<String> = uris.iter().map(|uri| RawJson::string(uri).text().into_owned()).collect();
+    let list = RawJson::list(uris.iter().map(|uri| RawJson::string(uri)));
     let mut body = RawObject::default();
-    body.set("notifications", RawJson::trusted(format!(r#"{{"resourceSubscriptions":[{}]}}"#, list.join(","))));
+    body.set("notifications", RawJson::trusted(format!(r#"{{"resourceSubscriptions":{}}}"#, list.text())));
     let mut exchange = handle.call(link, permit, outgoing(Method::Listen, body), &ParamHeaders::default());
     let acknowledged = async {
         loop {
             match exchange.next().await {
                 ExchangeEvent::Notice(notice) if notice.method == "notifications/subscriptions/acknowledged" => {
                     let params = notice.params.and_then(|raw| RawObject::parse(&raw).ok()).unwrap_or_default();
-                    let filter = params.get("notifications").and_then(|raw| RawObject::parse(raw).ok());
+                    let filter = params.object("notifications");
                     let uris = filter.and_then(|f| f.get("resourceSubscriptions")?.parse::<Vec<String>>().ok());
                     return Ok(uris.unwrap_or_default());
                 }

@@ -43,6 +43,27 @@ impl RawJson {
         Self(serde_json::to_vec(text).map_or_else(|_| Bytes::from_static(b"\"\""), Bytes::from))
     }
 
+    pub(crate) fn number(value: impl fmt::Display) -> Self {
+        Self::trusted(value.to_string())
+    }
+
+    pub(crate) fn boolean(value: bool) -> Self {
+        Self::trusted(if value { "true" } else { "false" })
+    }
+
+    /// An array.
+    pub(crate) fn list(items: impl IntoIterator<Item = Self>) -> Self {
+        let mut out = BytesMut::from(&b"["[..]);
+        for item in items {
+            if out.len() > 1 {
+                out.put_u8(b',');
+            }
+            out.put_slice(&item.0);
+        }
+        out.put_u8(b']');
+        Self(out.freeze())
+    }
+
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.0
     }
@@ -129,6 +150,15 @@ impl RawObject {
         Ok(Self { members })
     }
 
+    /// An object of strings.
+    pub(crate) fn of_strings(members: &[(&str, &str)]) -> Self {
+        let member = |(name, text): &(&str, &str)| Member {
+            key: RawJson::string(name).into_bytes(),
+            value: RawJson::string(text),
+        };
+        Self { members: members.iter().map(member).collect() }
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&RawJson> {
         self.members.iter().find(|member| member.is(name)).map(|member| &member.value)
     }
@@ -136,6 +166,20 @@ impl RawObject {
     /// A string member, unescaped.
     pub(crate) fn string(&self, name: &str) -> Option<String> {
         self.get(name)?.parse::<String>().ok()
+    }
+
+    /// A member that is an object.
+    pub(crate) fn object(&self, name: &str) -> Option<Self> {
+        Self::parse(self.get(name)?).ok()
+    }
+
+    /// The elements of a member that is an array.
+    pub(crate) fn list(&self, name: &str) -> Option<Vec<RawJson>> {
+        elements(self.get(name)?).ok()
+    }
+
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| *value.0 == *b"true")
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<RawJson> {

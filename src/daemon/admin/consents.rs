@@ -1,6 +1,5 @@
 //! The operator's methods about open approvals and grants.
 
-use super::json::object;
 use crate::daemon::gateway::Gateway;
 use crate::policy::consent::GrantRow;
 use crate::store::approvals::{Wish, json};
@@ -34,7 +33,7 @@ async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let wish = params.string("answer").as_deref().and_then(Wish::parse);
     let wish = wish.ok_or_else(|| wrong("`answer` must be deny, once, session, always or a time such as 8h"))?;
     let outcome = gateway.service.approvals.operator_answers(&id, wish, by).await.map_err(|why| (1, why))?;
-    Ok(object(&[("outcome", &outcome)]))
+    Ok(RawObject::of_strings(&[("outcome", &outcome)]).encode())
 }
 
 fn grants(gateway: &Gateway) -> RawJson {

@@ -46,8 +46,9 @@ pub(super) async fn operate(gateway: &Gateway, caller: &Arc<str>, request: &Requ
 
 /// All pins without their texts.
 pub(crate) fn listed(pins: &[PinView]) -> RawJson {
-    let rows: Vec<String> = pins.iter().map(|pin| pin.to_json(false).text().into_owned()).collect();
-    RawJson::trusted(format!(r#"{{"pins":[{}]}}"#, rows.join(",")))
+    let mut out = RawObject::default();
+    out.set("pins", RawJson::list(pins.iter().map(|pin| pin.to_json(false))));
+    out.encode()
 }
 
 /// Waits until lists and calls reflect the decision.

@@ -16,9 +16,7 @@ use crate::wire::raw::{RawJson, RawObject};
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {
     // To prepare a search costs as much as to search most results.
     static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
-    IS_ERROR.find(raw.bytes()).is_some_and(|_| {
-        RawObject::parse(raw).is_ok_and(|o| o.get("isError").is_some_and(|v| v.bytes().as_ref() == b"true"))
-    })
+    IS_ERROR.find(raw.bytes()).is_some_and(|_| RawObject::parse(raw).is_ok_and(|o| o.is_true("isError")))
 }
 
 /// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
@@ -61,8 +59,8 @@ pub(crate) fn translate(
 
 /// The error that wants pages opened, each checked and with its server's name.
 fn pages_wanted(message: &str, pages: &[InputRequest]) -> Answer {
-    let pages: Vec<String> = pages.iter().filter_map(|page| Some(page.params.as_ref()?.text().into_owned())).collect();
-    let data = RawJson::trusted(format!(r#"{{"elicitations":[{}]}}"#, pages.join(",")));
+    let pages = RawJson::list(pages.iter().filter_map(|page| page.params.clone()));
+    let data = RawJson::trusted(format!(r#"{{"elicitations":{}}}"#, pages.text()));
     Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bounded(message), Some(&data))), status: None }
 }
 

@@ -18,10 +18,10 @@ impl Kinds {
     pub(crate) fn of(capabilities: Option<&RawJson>) -> Self {
         let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
         let has = |name: &str| declared.get(name).is_some_and(RawJson::is_object);
-        let modes = declared.get("elicitation").and_then(|raw| RawObject::parse(raw).ok());
+        let modes = declared.object("elicitation");
         let mode = |name: &str| modes.as_ref().is_some_and(|modes| modes.get(name).is_some());
         let elicits = modes.is_some();
-        let sampling = declared.get("sampling").and_then(|raw| RawObject::parse(raw).ok());
+        let sampling = declared.object("sampling");
         Self {
             form: elicits && (mode("form") || !mode("url")),
             url: mode("url"),

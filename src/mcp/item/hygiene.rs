@@ -83,12 +83,11 @@ pub(crate) fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow
 pub(super) fn drop_unsafe_icons(definition: &mut RawObject) {
     let Some(icons) = definition.get("icons") else { return };
     let listed = elements(icons).unwrap_or_default();
-    let kept: Vec<Cow<'_, str>> = listed.iter().filter(|icon| is_safe_icon(icon)).map(RawJson::text).collect();
+    let kept: Vec<RawJson> = listed.iter().filter(|icon| is_safe_icon(icon)).cloned().collect();
     if kept.is_empty() {
         definition.remove("icons");
     } else if kept.len() < listed.len() {
-        let kept = format!("[{}]", kept.join(","));
-        definition.set("icons", RawJson::trusted(kept));
+        definition.set("icons", RawJson::list(kept));
     }
 }
 

@@ -11,8 +11,7 @@ pub(super) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
     let mut out = RawObject::default();
     match &spec.target {
         Target::Stdio { command, .. } => {
-            let words: Vec<String> = command.iter().map(|word| RawJson::string(word).text().into_owned()).collect();
-            out.set("command", RawJson::trusted(format!("[{}]", words.join(","))));
+            out.set("command", RawJson::list(command.iter().map(|word| RawJson::string(word))));
             if let Some(program) = program {
                 out.set("program", RawJson::string(&program.to_string_lossy()));
             }

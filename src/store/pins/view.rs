@@ -48,24 +48,24 @@ impl PinView {
 
     /// As the admin socket gives it; texts only where they are asked for.
     pub(crate) fn to_json(&self, texts: bool) -> RawJson {
-        let mut out = RawObject::default();
-        let mut set = |name: &str, value: &str| out.set(name, RawJson::string(value));
-        set("name", &self.name);
-        set("kind", self.kind.into_str());
-        set("upstream", &self.upstream);
-        set("state", self.state.into_str());
-        set("why", &self.by);
+        let mut out = RawObject::of_strings(&[
+            ("name", &self.name),
+            ("kind", self.kind.into_str()),
+            ("upstream", &self.upstream),
+            ("state", self.state.into_str()),
+            ("why", &self.by),
+        ]);
         for (name, digest) in [("approved-digest", self.approved_digest), ("waiting-digest", self.waiting_digest)] {
             if let Some(digest) = digest {
-                set(name, &digest.hex());
+                out.set(name, RawJson::string(&digest.hex()));
             }
         }
         for (name, text) in [("approved", &self.approved), ("waiting", &self.waiting)] {
             if let Some(text) = text.as_ref().filter(|_| texts) {
-                set(name, text);
+                out.set(name, RawJson::string(text));
             }
         }
-        out.set("since", RawJson::trusted(self.since.to_string()));
+        out.set("since", RawJson::number(self.since));
         out.encode()
     }
 }
