@@ -148,7 +148,7 @@ pub(crate) fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agre
 /// The message of an error object, shortened, for the operator.
 pub(crate) fn message_of(error: &RawJson) -> String {
     let message = RawObject::parse(error).ok().and_then(|error| error.string("message")).unwrap_or_default();
-    foreign::line(&message.chars().take(200).collect::<String>()).into_owned()
+    foreign::short(&message, 200)
 }
 
 fn offers(capabilities: &RawJson) -> Offers {

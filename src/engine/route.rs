@@ -249,8 +249,7 @@ fn completion(
 
 /// A client's text in an error message: short and without control characters.
 fn shown(text: &str) -> String {
-    let cut: String = text.chars().take(128).collect();
-    foreign::line(&cut).into_owned()
+    foreign::short(text, 128)
 }
 
 #[cfg(test)]

@@ -80,8 +80,8 @@ pub(crate) fn refused(failure: &Failure, labels: &CallLabels, revision: Revision
 
 /// The error for a method that this era does not define or this release does not serve.
 pub(crate) fn not_found(method: &str, era: Era) -> Answer {
-    let shown: String = method.chars().take(64).collect();
-    let answer = Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", foreign::line(&shown)), None);
+    let answer =
+        Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", foreign::short(method, 64)), None);
     if era == Era::Modern { answer.with_status(404) } else { answer }
 }
 

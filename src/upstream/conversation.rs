@@ -36,8 +36,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         why = format!("{why} ({status})");
     }
     if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
-        let line: String = line.chars().take(200).collect();
-        why = format!("{why}; last line of stderr: {}", foreign::line(&line));
+        why = format!("{why}; last line of stderr: {}", foreign::short(&line, 200));
     }
     Run { why, next: ended.next, served }
 }

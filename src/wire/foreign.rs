@@ -140,6 +140,12 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     shown(text, |c, hidden| hidden || matches!(c, '\n' | '\t'))
 }
 
+/// The beginning of a foreign text in one line of ours.
+pub(crate) fn short(text: &str, chars: usize) -> String {
+    let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    line(text.get(..end).unwrap_or_default()).into_owned()
+}
+
 /// Foreign text in lines of its own: line feeds and tabs stay.
 pub(crate) fn block(text: &str) -> Cow<'_, str> {
     shown(text, |_, hidden| hidden)
