@@ -11,6 +11,7 @@ pub(crate) mod conversation;
 pub(crate) mod event;
 pub(crate) mod exchange;
 pub(crate) mod handle;
+pub(crate) mod health;
 pub(crate) mod http;
 pub(crate) mod http_actor;
 pub(crate) mod http_parts;

@@ -128,10 +128,9 @@ impl Desk for LiveDesk {
                 let entries = snapshot.whole.catalog.entries().iter();
                 entries.filter(|entry| entry.upstream == index && lists.contains(&entry.list)).count()
             };
-            let error = handle.last_error.load_full();
             UpstreamView {
                 name: handle.name.as_str().to_owned(),
-                state: state.as_str(),
+                state: handle.health.state(),
                 revision: match &*state {
                     LinkState::Ready(link) => Some(link.agreed().revision.as_str()),
                     LinkState::Idle | LinkState::Starting | LinkState::Down { .. } | LinkState::Stopped => None,
@@ -141,7 +140,7 @@ impl Desk for LiveDesk {
                 resources: mine(&[List::Resources, List::Templates]),
                 in_flight: handle.in_flight.load(Ordering::Relaxed),
                 restarts: handle.main.restarts.load(Ordering::Relaxed),
-                last_error: (!error.is_empty()).then_some(error),
+                last_error: handle.health.last_error(),
             }
         };
         snapshot.handles.iter().enumerate().map(view).collect()
@@ -166,7 +165,7 @@ impl Desk for LiveDesk {
         // An upstream that goes down signals only its own calls.
         let mut states = DefaultHasher::new();
         for handle in &self.service.snapshots.load_full().handles {
-            (handle.name.as_str(), handle.main.state().as_str()).hash(&mut states);
+            (handle.name.as_str(), handle.health.state()).hash(&mut states);
         }
         vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
     }

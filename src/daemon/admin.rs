@@ -324,7 +324,7 @@ fn status(gateway: &Gateway) -> RawJson {
         };
         let mut out = RawObject::default();
         out.set("name", RawJson::string(handle.name.as_str()));
-        out.set("state", RawJson::string(state.as_str()));
+        out.set("state", RawJson::string(handle.health.state()));
         if let LinkState::Ready(link) = &*state {
             out.set("revision", RawJson::string(link.agreed().revision.as_str()));
         }
@@ -337,8 +337,7 @@ fn status(gateway: &Gateway) -> RawJson {
         out.set("prompts", items(List::Prompts));
         out.set("resources", items(List::Resources));
         out.set("resource-templates", items(List::Templates));
-        let error = handle.last_error.load();
-        if !error.is_empty() {
+        if let Some(error) = handle.health.last_error() {
             out.set("last-error", RawJson::string(&error));
         }
         out.encode()

@@ -42,9 +42,9 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
             let launch = Launch { command, program, env, cwd, confinement: spec.confinement };
             serve_process(context, launch, hint).await
         }
-        Target::Http { transport, .. } => match Remote::of(context) {
-            Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(context, &remote)).await,
-            Ok(remote) => Box::pin(http_actor::serve(context, &remote, hint)).await,
+        Target::Http { transport, .. } => match Remote::of(&spec, &context.spawner.http, &context.handle.health) {
+            Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(context, &Arc::new(remote))).await,
+            Ok(remote) => Box::pin(http_actor::serve(context, &Arc::new(remote), hint)).await,
             Err(why) => Run { why, next: None, served: None },
         },
     }
@@ -124,7 +124,7 @@ pub(crate) async fn run(context: Context) {
         };
         lane.restarts.fetch_add(1, Ordering::Relaxed);
         handle.metrics.restarted();
-        handle.last_error.store(Arc::new(run.why));
+        handle.health.failed(run.why);
         lane.set_state(LinkState::Down { until: clock::now() + wait });
         context.report(News::State).await;
         tokio::select! {

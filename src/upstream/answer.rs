@@ -31,6 +31,8 @@ pub(crate) enum HttpError {
     Connect(String),
     /// The connection broke after the request was sent.
     Broken(String),
+    /// HTTP 401 or 403: the server wants other credentials and has not looked at the message.
+    Unauthorized(StatusCode),
     Status(StatusCode),
     Protocol(String),
     /// There was no room for the message: for the request, or for the answer.
@@ -42,6 +44,7 @@ impl std::fmt::Display for HttpError {
         match self {
             Self::Connect(why) => write!(f, "connect: {why}"),
             Self::Broken(why) => write!(f, "connection broken: {why}"),
+            Self::Unauthorized(status) => write!(f, "the server refuses the gateway's credentials with HTTP status {status}"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Protocol(why) => f.write_str(why),
             Self::NoRoom(_) => f.write_str("no room for the message"),
@@ -111,8 +114,7 @@ impl Reader {
             return Ok(Self::new(response, Format::Sse { decoder }, gauge));
         }
         // A JSON-RPC error may come under an error status; anything else under one is the status alone.
-        let body_expected =
-            status == StatusCode::OK || (status.is_client_error() && status != StatusCode::UNAUTHORIZED);
+        let body_expected = status == StatusCode::OK || status.is_client_error();
         if is(b"application/json") && body_expected {
             let format = Format::Json { collected: BytesMut::new() };
             return Ok(Self::new(response, format, gauge));
@@ -313,7 +315,7 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
             let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(300));
             Failure::new(Reason::Busy, Executed::No, "The server behind this item is overloaded.").retry_after(wait)
         }
-        HttpError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+        HttpError::Unauthorized(_) => {
             let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";
             Failure::new(Reason::UpstreamDown, Executed::No, text)
         }

@@ -19,6 +19,7 @@ use crate::mcp::version::Era;
 use crate::policy::Permit;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::event::ExchangeEvent;
+use crate::upstream::health::Health;
 use crate::upstream::http::HttpLink;
 use crate::upstream::link::Link;
 use crate::upstream::sent::Sent;
@@ -52,8 +53,7 @@ pub(crate) struct Handle {
     /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
     pub(crate) in_flight: AtomicUsize,
     pub(crate) incarnation: AtomicU64,
-    /// Last words of the process, or the last error.
-    pub(crate) last_error: ArcSwap<String>,
+    pub(crate) health: Arc<Health>,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -76,7 +76,8 @@ impl Drop for Slot {
 
 impl Handle {
     pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, spawner: Spawner, opener: Opener) -> Self {
-        let main = Lane::main(spec.name.clone(), spawner.declared(&spec), metrics.clone());
+        let health = Arc::new(Health::new(spec.name.clone(), metrics.clone()));
+        let main = Lane::main(spec.name.clone(), spawner.declared(&spec), Arc::clone(&health));
         Self {
             name: spec.name.clone(),
             metrics,
@@ -90,7 +91,7 @@ impl Handle {
             opener,
             in_flight: AtomicUsize::new(0),
             incarnation: AtomicU64::new(0),
-            last_error: ArcSwap::from_pointee(String::new()),
+            health,
         }
     }
 

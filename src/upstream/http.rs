@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -29,7 +29,7 @@ use crate::mcp::notice::NoticeKind;
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::upstream::event::ExchangeEvent;
-use crate::upstream::http_parts::{BOTH, JSON, LinkParts, SESSION};
+use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::upstream::initialize::initialize;
 use crate::upstream::resume::Resumption;
 use crate::wire::headers::{ParamHeaders, encode_value};
@@ -40,7 +40,6 @@ mod desk;
 
 use self::desk::Desk;
 
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Messages on a session's own stream that may wait for one call.
@@ -65,7 +64,7 @@ pub(crate) struct HttpLink {
 impl std::fmt::Debug for HttpLink {
     /// Without the headers, which hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HttpLink({}, {})", self.parts.uri, self.agreed.revision)
+        write!(f, "HttpLink({}, {})", self.parts.remote.uri, self.agreed.revision)
     }
 }
 
@@ -117,17 +116,9 @@ impl HttpLink {
         body: Bytes,
         method: Option<(Method, Option<&str>)>,
     ) -> Request<Full<Bytes>> {
-        let empty = body.is_empty();
         self.parts.gauge.metrics.sent(body.len());
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = http;
-        *request.uri_mut() = self.parts.uri.clone();
+        let mut request = self.parts.remote.request(http, &self.parts.remote.uri, body);
         let headers = request.headers_mut();
-        headers.clone_from(&self.parts.fixed);
-        headers.insert(ACCEPT, BOTH);
-        if !empty {
-            headers.insert(CONTENT_TYPE, JSON);
-        }
         if self.agreed.revision.features().version_header {
             headers.insert(VERSION, HeaderValue::from_static(self.agreed.revision.as_str()));
         }
@@ -147,14 +138,16 @@ impl HttpLink {
     /// Asks for what a stream had still to say after that event.
     fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
         let mut request = self.request(HttpMethod::GET, Bytes::new(), None);
-        request.headers_mut().insert(ACCEPT, EVENTS);
         request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
         request
     }
 
-    /// Sends a request; the response's head is awaited by the caller.
-    pub(crate) fn send(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
-        self.parts.client.request(request)
+    /// Sends a request that is no call and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// [`HttpError`].
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
+        self.parts.remote.fetch(request).await
     }
 
     /// Starts a call.
@@ -167,7 +160,9 @@ impl HttpLink {
         drop(body);
         // It is kept until the call has ended.
         let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
-            return HttpExchange { post: Post::new(Arc::clone(link), id, Bytes::new(), Stage::NoRoom), side: None };
+            let mut post = Post::start(Arc::clone(link), id, Bytes::new(), Request::default());
+            post.stage = Stage::NoRoom;
+            return HttpExchange { post, side: None };
         };
         let mut request = link.request(HttpMethod::POST, bytes.clone(), Some((outgoing.method, name.as_deref())));
         if link.is_modern() && !params.is_empty() {
@@ -348,7 +343,7 @@ impl HttpLink {
         self.logs.forget();
         self.tell(message::encode_notification("notifications/initialized", None)).await;
         self.renewed.notify_one();
-        tracing::info!(upstream.url = %self.parts.uri, "upstream session opened anew");
+        tracing::info!(upstream.url = %self.parts.remote.uri, "upstream session opened anew");
         self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
         Ok(())
     }
@@ -379,6 +374,8 @@ impl HttpLink {
 }
 
 enum Stage {
+    /// It waits for its credentials.
+    Unsent,
     Head(ResponseFuture),
     /// The upstream has forgotten the session: open another one, then ask once more.
     Renew(BoxFuture<'static, Result<(), HttpError>>),
@@ -412,6 +409,8 @@ struct Post {
     id: u64,
     /// The message, for the one repetition after a lost session.
     bytes: Bytes,
+    /// The request that carries it, until it is sent.
+    unsent: Request<Full<Bytes>>,
     stage: Stage,
     /// The session that it was sent in.
     session: Option<HeaderValue>,
@@ -488,21 +487,28 @@ impl HttpExchange {
 impl Post {
     fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
         let session = request.headers().get(SESSION).cloned();
-        let stage = Stage::Head(link.send(request));
-        let mut post = Self::new(link, id, bytes, stage);
-        post.session = session;
-        post
-    }
-
-    fn new(link: Arc<HttpLink>, id: u64, bytes: Bytes, stage: Stage) -> Self {
-        let resumption = Resumption::default();
-        Self { link, id, bytes, stage, session: None, renewed: false, resumption, quiet: false, listens: false }
+        Self {
+            link,
+            id,
+            bytes,
+            unsent: request,
+            stage: Stage::Unsent,
+            session,
+            renewed: false,
+            resumption: Resumption::default(),
+            quiet: false,
+            listens: false,
+        }
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
     async fn step(&mut self) -> Step {
         loop {
             let next = match &mut self.stage {
+                Stage::Unsent => {
+                    self.link.parts.remote.authorize(&mut self.unsent).await;
+                    Stage::Head(self.link.parts.remote.start(std::mem::take(&mut self.unsent)))
+                }
                 Stage::Head(head) => match head.await {
                     Ok(response) => match self.head(response).await {
                         Ok(stage) => stage,
@@ -514,7 +520,8 @@ impl Post {
                     Ok(()) => {
                         let request = self.link.request(HttpMethod::POST, self.bytes.clone(), None);
                         self.session = request.headers().get(SESSION).cloned();
-                        Stage::Head(self.link.send(request))
+                        self.unsent = request;
+                        Stage::Unsent
                     }
                     Err(error) => return self.end(Step::Failed(HttpError::Connect(error.to_string()), None)),
                 },
@@ -535,8 +542,9 @@ impl Post {
                 },
                 Stage::Pause(pause, why) => {
                     pause.as_mut().await;
-                    let (last, why) = (self.resumption.last_event_id(), std::mem::take(why));
-                    Stage::Resume(self.link.send(self.link.continuation(last)), why)
+                    let mut request = self.link.continuation(self.resumption.last_event_id());
+                    self.link.parts.remote.authorize(&mut request).await;
+                    Stage::Resume(self.link.parts.remote.start(request), std::mem::take(why))
                 }
                 Stage::Resume(head, why) => {
                     let head = head.await;
@@ -559,6 +567,7 @@ impl Post {
     }
 
     async fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
+        let response = self.link.parts.remote.admitted(response).map_err(|error| Step::Failed(error, None))?;
         let lost = self.session.clone().filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed);
         if let Some(lost) = lost {
             self.renewed = true;

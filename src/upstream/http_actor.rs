@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::ACCEPT;
-use http::{HeaderValue, Method as HttpMethod, StatusCode};
+use http::{Method as HttpMethod, StatusCode};
 use tokio::sync::Notify;
 
 use crate::base::budget::NoRoom;
@@ -20,7 +19,7 @@ use crate::engine::refresh::Allowance;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream, transport_error};
+use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
 use crate::upstream::context::{Context, News, PROBE_TIME, Run, ready, restore};
 use crate::upstream::http::HttpLink;
 use crate::upstream::http_parts::LinkParts;
@@ -49,15 +48,13 @@ enum Unopened {
 }
 
 /// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
-pub(crate) async fn serve(context: &Context, remote: &Remote, hint: EraHint) -> Run {
+pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint) -> Run {
     let (handle, lane) = (&context.handle, &context.lane);
-    let Spawner { stop, tasks, http, intake, .. } = &context.spawner;
+    let Spawner { stop, tasks, intake, .. } = &context.spawner;
     let spec = handle.spec.load_full();
     let down = |why: String, served| Run { why, next: None, served };
     let parts = LinkParts {
-        client: http.clone(),
-        uri: remote.uri.clone(),
-        fixed: remote.fixed.clone(),
+        remote: Arc::clone(remote),
         tasks: tasks.clone(),
         gauge: Gauge {
             ear: intake.ear(&handle.name),
@@ -201,13 +198,8 @@ async fn discover(parts: &LinkParts, hint: EraHint) -> Result<Option<Agreed>, St
 
 fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
     match error {
-        HttpError::Status(status)
-            if status.is_server_error()
-                || matches!(
-                    *status,
-                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
-                ) =>
-        {
+        HttpError::Unauthorized(_) => Err(format!("`server/discover`: {error}")),
+        HttpError::Status(status) if status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS => {
             Err(format!("`server/discover`: {error}"))
         }
         HttpError::Status(_) | HttpError::Protocol(_) => Ok(None),
@@ -373,15 +365,13 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         let body = message::encode_request(&id, Method::Listen.as_str(), Some(&params));
         link.request(HttpMethod::POST, body, Some((Method::Listen, None)))
     } else {
-        let mut request = link.request(HttpMethod::GET, bytes::Bytes::new(), None);
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        request
+        link.request(HttpMethod::GET, bytes::Bytes::new(), None)
     };
     // A server may send the head of the stream together with its first event only; that must not delay the lists.
     let response = match tokio::time::timeout(HEAD_TIME, link.send(request)).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
-            tracing::debug!(error = %transport_error(&error), "change stream not opened");
+            tracing::debug!(error = %error, "change stream not opened");
             return Changes::Failed;
         }
         Err(_) => return Changes::None,

@@ -1,14 +1,12 @@
 //! The `initialize` that opens a legacy session over HTTP.
 
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
-use http_body_util::Full;
+use http::{HeaderValue, Method as HttpMethod, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
 use crate::mcp::method::Method;
-use crate::upstream::answer::{Gauge, HttpError, Reader, transport_error};
-use crate::upstream::http_parts::{BOTH, JSON, LinkParts, SESSION};
+use crate::upstream::answer::{Gauge, HttpError, Reader};
+use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -20,15 +18,9 @@ pub(crate) type Opened = Result<(Agreed, Option<HeaderValue>), HttpError>;
 pub(crate) async fn initialize(parts: &LinkParts) -> (Option<StatusCode>, Opened) {
     let params = initialize_params(&parts.declared);
     let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&params));
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = HttpMethod::POST;
-    *request.uri_mut() = parts.uri.clone();
-    request.headers_mut().clone_from(&parts.fixed);
-    request.headers_mut().insert(ACCEPT, BOTH);
-    request.headers_mut().insert(CONTENT_TYPE, JSON);
-    match parts.client.request(request).await {
+    match parts.remote.send(parts.remote.request(HttpMethod::POST, &parts.remote.uri, body)).await {
         Ok(response) => (Some(response.status()), greeting(response, &parts.gauge).await),
-        Err(error) => (None, Err(transport_error(&error))),
+        Err(error) => (None, Err(error)),
     }
 }
 

@@ -334,6 +334,7 @@ mod tests {
     use crate::engine::peer::CallPort as _;
     use crate::mcp::version::Era;
     use crate::telemetry::metrics::Metrics;
+    use crate::upstream::health::Health;
     use crate::upstream::line_call::{Port, Signal, stdio_call};
     use crate::upstream::sent::Sent;
     use crate::upstream::session::Lane;
@@ -345,8 +346,9 @@ mod tests {
     }
 
     fn lane() -> LaneUse {
-        let metrics = Metrics::new().unwrap().upstream("fx");
-        Arc::new(Lane::main(UpstreamName::parse("fx").unwrap(), Declared::default(), metrics)).take()
+        let name = UpstreamName::parse("fx").unwrap();
+        let health = Arc::new(Health::new(name.clone(), Metrics::new().unwrap().upstream("fx")));
+        Arc::new(Lane::main(name, Declared::default(), health)).take()
     }
 
     fn question(id: &'static str) -> ServerRequest {

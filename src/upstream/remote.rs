@@ -1,28 +1,43 @@
-//! The configured address of an HTTP upstream and the headers of its requests.
+//! The configured address of an HTTP upstream: what every request there is made of, the credentials that go with it, and the
+//! answers that refuse them.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::ResponseFuture;
 use url::Url;
 
-use crate::config::{Target, Transport};
-use crate::upstream::context::Context;
+use crate::config::{Target, Transport, Upstream};
+use crate::upstream::answer::{HttpError, transport_error};
+use crate::upstream::client::HttpClient;
+use crate::upstream::health::Health;
 
-/// Where an HTTP upstream is, and what goes with each request.
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Where an HTTP upstream is, and the way there.
 pub(crate) struct Remote {
     pub(crate) url: Url,
     pub(crate) uri: Uri,
     /// The operator's headers, credentials among them.
-    pub(crate) fixed: HeaderMap,
+    fixed: HeaderMap,
     /// HTTP+SSE may be tried where streamable HTTP is not spoken.
     pub(super) may_be_older: bool,
+    client: HttpClient,
+    health: Arc<Health>,
 }
 
 impl Remote {
-    /// Reads the configuration in force and makes its scheme usable.
+    /// Reads the configuration and makes its scheme usable.
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub(crate) fn of(context: &Context) -> Result<Self, String> {
-        let spec = context.handle.spec.load_full();
+    pub(crate) fn of(spec: &Upstream, client: &HttpClient, health: &Arc<Health>) -> Result<Self, String> {
         let Target::Http { url, headers, transport } = &spec.target else {
             return Err("not an HTTP upstream".to_owned());
         };
@@ -37,8 +52,64 @@ impl Remote {
             value.set_sensitive(true);
             fixed.insert(name, value);
         }
-        let prepared = context.spawner.http.prepare(&uri);
+        let prepared = client.prepare(&uri);
         prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
-        Ok(Self { url: url.clone(), uri, fixed, may_be_older: *transport == Transport::Auto })
+        let may_be_older = *transport == Transport::Auto;
+        let (url, client, health) = (url.clone(), client.clone(), Arc::clone(health));
+        Ok(Self { url, uri, fixed, may_be_older, client, health })
+    }
+
+    /// A request with the headers of the transport. Its credentials are added when it is sent.
+    pub(crate) fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
+        let accept = if method == Method::GET { EVENTS } else { BOTH };
+        let has_body = !body.is_empty();
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri.clone();
+        request.headers_mut().insert(ACCEPT, accept);
+        if has_body {
+            request.headers_mut().insert(CONTENT_TYPE, JSON);
+        }
+        request
+    }
+
+    /// Adds the credentials to a request. The headers of the protocol go before the operator's. Cancel-safe.
+    #[expect(clippy::unused_async, reason = "where a token must be fetched or renewed, requests wait here")]
+    pub(crate) async fn authorize(&self, request: &mut Request<Full<Bytes>>) {
+        for (name, value) in &self.fixed {
+            request.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
+    }
+
+    /// Sends a request that has its credentials; the head of its answer is awaited by the caller.
+    pub(crate) fn start(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
+        self.client.request(request)
+    }
+
+    /// Adds the credentials, sends a request and waits for the head of its answer, whatever that is.
+    ///
+    /// # Errors
+    /// [`HttpError::Connect`] and [`HttpError::Broken`].
+    pub(crate) async fn fetch(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
+        self.authorize(&mut request).await;
+        self.start(request).await.map_err(|error| transport_error(&error))
+    }
+
+    /// The answer to a message, unless it refuses the credentials. Streams and ends of sessions are refused for other reasons
+    /// too, so their answers are not judged.
+    ///
+    /// # Errors
+    /// [`HttpError::Unauthorized`].
+    pub(crate) fn admitted(&self, response: Response<Incoming>) -> Result<Response<Incoming>, HttpError> {
+        let status = response.status();
+        if self.health.refuses(status) { Err(HttpError::Unauthorized(status)) } else { Ok(response) }
+    }
+
+    /// Sends a message on which the connection depends.
+    ///
+    /// # Errors
+    /// Those of [`Self::fetch`] and [`Self::admitted`].
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
+        self.fetch(request).await.and_then(|response| self.admitted(response))
     }
 }

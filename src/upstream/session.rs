@@ -27,7 +27,7 @@ use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::handshake::Agreed;
 use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
-use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::health::Health;
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::session_news::{ClientTag, SessionNews};
 
@@ -72,7 +72,7 @@ pub(crate) struct Lane {
     /// For lanes besides the main one.
     owner: Option<Owned>,
     /// Set for the main lane, whose state is the upstream's.
-    metrics: Option<UpstreamMetrics>,
+    health: Option<Arc<Health>>,
     state: ArcSwap<LinkState>,
     changed: Notify,
     /// A call wants a lazy upstream started.
@@ -117,17 +117,17 @@ impl Drop for LaneUse {
 }
 
 impl Lane {
-    pub(crate) fn main(upstream: UpstreamName, declared: Declared, metrics: UpstreamMetrics) -> Self {
-        Self::new(upstream, declared, None, Some(metrics))
+    pub(crate) fn main(upstream: UpstreamName, declared: Declared, health: Arc<Health>) -> Self {
+        Self::new(upstream, declared, None, Some(health))
     }
 
-    fn new(upstream: UpstreamName, declared: Declared, owner: Option<Owned>, metrics: Option<UpstreamMetrics>) -> Self {
+    fn new(upstream: UpstreamName, declared: Declared, owner: Option<Owned>, health: Option<Arc<Health>>) -> Self {
         let client = owner.as_ref().and_then(|owner| owner.client.clone());
         Self {
             news: SessionNews::new(upstream, client),
             declared,
             owner,
-            metrics,
+            health,
             state: ArcSwap::from_pointee(LinkState::Idle),
             changed: Notify::new(),
             wanted: Notify::new(),
@@ -152,8 +152,8 @@ impl Lane {
     }
 
     pub(crate) fn set_state(&self, state: LinkState) {
-        if let Some(metrics) = &self.metrics {
-            metrics.set_state(state.as_str());
+        if let Some(health) = &self.health {
+            health.enter(state.as_str());
         }
         self.state.store(Arc::new(state));
         self.changed.notify_waiters();

@@ -9,9 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full};
+use http::{Method, StatusCode, Uri};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, copy, duplex,
@@ -22,8 +21,7 @@ use url::Url;
 use crate::base::budget::{Budget, Room};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
-use crate::upstream::answer::{coded, drain, is_event_stream, transport_error};
-use crate::upstream::client::HttpClient;
+use crate::upstream::answer::{coded, drain, is_event_stream};
 use crate::upstream::context::{Context, Run};
 use crate::upstream::conversation::converse;
 use crate::upstream::remote::Remote;
@@ -41,12 +39,8 @@ const GRACE: Duration = Duration::from_millis(20);
 /// POSTs without an answer at once; with more the protocol's side waits.
 const MAX_POSTS: usize = 1024;
 
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
 /// Serves one stream's worth of the upstream.
-pub(crate) async fn serve(context: &Context, remote: &Remote) -> Run {
+pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>) -> Run {
     let started = clock::now();
     let spec = context.handle.spec.load_full();
     let limit = spec.start_timeout;
@@ -66,10 +60,9 @@ pub(crate) async fn serve(context: &Context, remote: &Remote) -> Run {
     // A server of 2024-11-05 knows `initialize` and nothing else.
     let talk = converse(context, (EraHint::Legacy, left), writer, reader);
     let max_message_bytes = context.spawner.intake.max_message_bytes;
-    let (client, fixed) = (context.spawner.http.clone(), remote.fixed.clone());
     // A call ends after its hard limit, and so does what may be said about it.
     let budget = Arc::clone(&context.spawner.intake.budget);
-    let outbox = Outbox { client, endpoint, fixed, patience: spec.call_max + POST_TIME, budget };
+    let outbox = Outbox { remote: Arc::clone(remote), endpoint, patience: spec.call_max + POST_TIME, budget };
     let carry = async move {
         let (lines, messages) = split(far);
         tokio::select! {
@@ -91,12 +84,8 @@ pub(crate) async fn serve(context: &Context, remote: &Remote) -> Run {
 
 /// Opens the stream and waits for the endpoint. Errors are sentences for the operator.
 async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), String> {
-    let mut request = Request::new(Full::new(Bytes::new()));
-    *request.method_mut() = Method::GET;
-    *request.uri_mut() = remote.uri.clone();
-    request.headers_mut().clone_from(&remote.fixed);
-    request.headers_mut().insert(ACCEPT, EVENTS);
-    let response = context.spawner.http.request(request).await.map_err(|error| transport_error(&error).to_string())?;
+    let response = remote.send(remote.request(Method::GET, &remote.uri, Bytes::new())).await;
+    let response = response.map_err(|error| error.to_string())?;
     if response.status() != StatusCode::OK {
         let status = response.status();
         drain(response.into_body()).await;
@@ -251,9 +240,8 @@ async fn oversize(
 
 /// The way to the upstream.
 struct Outbox {
-    client: HttpClient,
+    remote: Arc<Remote>,
     endpoint: Uri,
-    fixed: HeaderMap,
     /// How long a request's POST may stay unanswered.
     patience: Duration,
     budget: Arc<Budget>,
@@ -292,16 +280,11 @@ async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
 impl Outbox {
     /// Posts one message. The answer says no more than that it was taken.
     async fn post(&self, message: Bytes, patience: Duration) -> Result<(), String> {
-        let mut request = Request::new(Full::new(message));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.endpoint.clone();
-        request.headers_mut().clone_from(&self.fixed);
-        request.headers_mut().insert(ACCEPT, BOTH);
-        request.headers_mut().insert(CONTENT_TYPE, JSON);
-        match tokio::time::timeout(patience, self.client.request(request)).await {
+        let request = self.remote.request(Method::POST, &self.endpoint, message);
+        match tokio::time::timeout(patience, self.remote.send(request)).await {
             Ok(Ok(response)) if response.status().is_success() => drain(response.into_body()).await,
             Ok(Ok(response)) => return Err(format!("a message was answered with HTTP status {}", response.status())),
-            Ok(Err(error)) => return Err(format!("a message could not be sent: {}", transport_error(&error))),
+            Ok(Err(error)) => return Err(format!("a message could not be sent: {error}")),
             Err(_) => return Err("a message was not taken in time".to_owned()),
         }
         Ok(())

@@ -34,6 +34,8 @@ pub(crate) enum Behaviour {
     ReplyBoth,
     DropSessionAfter(u64),
     Status(u64),
+    /// Answers calls over HTTP with this status and what authorization servers say in JSON.
+    RefuseCalls(u64),
     /// Closes the connection in the middle of an answer to `tools/call`; the stream, over HTTP+SSE.
     HttpCut,
     /// Answers a POST over HTTP+SSE when the request in it is handled.
@@ -81,6 +83,7 @@ impl Behaviour {
             "reply-both" => Self::ReplyBoth,
             "drop-session-after" => Self::DropSessionAfter(number),
             "status" => Self::Status(number),
+            "refuse-calls" => Self::RefuseCalls(number),
             "http-cut" => Self::HttpCut,
             "hold-posts" => Self::HoldPosts,
             "polled" => Self::Polled(number),

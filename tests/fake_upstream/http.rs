@@ -97,6 +97,13 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     if let Err(refused) = web.admit(&headers, &request) {
         return refused;
     }
+    for behaviour in &server.args.behaviours {
+        if let (Behaviour::RefuseCalls(code), "tools/call") = (behaviour, request.method.as_str()) {
+            let status = StatusCode::from_u16(u16::try_from(*code).unwrap()).unwrap();
+            let error = json!({"error": "insufficient_scope"}).to_string();
+            return (status, [("content-type", "application/json")], error).into_response();
+        }
+    }
     if request.method == "notifications/cancelled" {
         server.cancel(&request.session, &request.params["requestId"]);
     }

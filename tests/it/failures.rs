@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::faces::upstream_pid;
-use crate::harness::Setup;
+use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, within};
 use crate::upstream::{Fake, Log, example, toml_array};
@@ -187,4 +187,41 @@ fn an_upstreams_environment_holds_what_was_given_to_it_and_no_secret_of_ours() {
     let text = gateway.modern().call("fx__env", json!({})).text();
     assert!(text.contains("yes-given"), "{text}");
     assert!(!text.contains("canary-4711") && !text.contains("XDG_STATE_HOME"), "{text}");
+}
+
+/// What `headend status` says of an upstream.
+fn status_of(gateway: &Gateway, name: &str) -> Value {
+    let status = gateway.run(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
+}
+
+#[test]
+fn an_upstream_that_refuses_the_handshake_for_its_credentials_needs_login() {
+    for (fake, status) in [(Fake::http("modern"), 401), (Fake::http("legacy"), 403)] {
+        let fake = fake.behaving(&format!("status={status}")).spawn();
+        let gateway = Setup::new().url("crm", &fake.url).start();
+        eventually("status says so", || {
+            let crm = status_of(&gateway, "crm");
+            crm["state"] == "needs-login" && crm["last-error"].as_str().unwrap().contains(&status.to_string())
+        });
+        let series = r#"headend_upstream_state{state="needs-login",upstream="crm"} 1"#;
+        eventually("the metrics say so", || gateway.scrape().contains(series));
+        let told = |lines: &[String]| lines.iter().any(|line| line.contains("upstream needs login")).then_some(());
+        gateway.stderr.wait_for(Duration::from_secs(60), told).expect("the log says so");
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_for_its_credentials_was_not_made_and_shows_that_the_upstream_needs_login() {
+    for (era, status) in [("modern", 401), ("modern", 403), ("legacy", 403)] {
+        let fake = Fake::http(era).behaving(&format!("refuse-calls={status}")).spawn();
+        let gateway = Setup::new().url("crm", &fake.url).start();
+        gateway.wait_for_tools(&["crm__echo"]);
+        assert_eq!(status_of(&gateway, "crm")["state"], "ready");
+        let answer = gateway.modern().call("crm__echo", json!({"text": "a"}));
+        let refusal = &answer.result()["_meta"]["headend/refusal"];
+        assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("upstream_down"), &json!("no")), "{}", answer.raw);
+        assert_eq!(status_of(&gateway, "crm")["state"], "needs-login", "{era} {status}");
+    }
 }

@@ -1,0 +1,112 @@
+//! What operators are shown of an upstream: its state, whether it takes the gateway's credentials, and its last error.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use http::StatusCode;
+use parking_lot::Mutex;
+
+use crate::catalog::name::UpstreamName;
+use crate::telemetry::metrics::UpstreamMetrics;
+
+/// Shared by everything that speaks with the upstream.
+#[derive(Debug)]
+pub(crate) struct Health {
+    upstream: UpstreamName,
+    metrics: UpstreamMetrics,
+    /// The state of its main lane.
+    state: Mutex<&'static str>,
+    /// Its last answer over HTTP refused the gateway's credentials.
+    needs_login: AtomicBool,
+    last_error: ArcSwap<String>,
+}
+
+impl Health {
+    pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
+        let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
+        Self { upstream, metrics, state, needs_login, last_error: ArcSwap::default() }
+    }
+
+    /// The main lane is in this state now. A new start forgets what the last one was told of its credentials.
+    pub(crate) fn enter(&self, state: &'static str) {
+        let mut current = self.state.lock();
+        *current = state;
+        if state == "starting" {
+            self.needs_login.store(false, Ordering::Relaxed);
+        }
+        self.metrics.set_state(self.shown(state));
+    }
+
+    /// The state by the name that status, console and metrics use.
+    pub(crate) fn state(&self) -> &'static str {
+        self.shown(*self.state.lock())
+    }
+
+    fn shown(&self, state: &'static str) -> &'static str {
+        let needs_login = self.needs_login.load(Ordering::Relaxed) && matches!(state, "ready" | "down");
+        if needs_login { "needs-login" } else { state }
+    }
+
+    /// Takes note of an answer over HTTP: `true` when it refuses the gateway's credentials.
+    pub(crate) fn refuses(&self, status: StatusCode) -> bool {
+        let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if self.needs_login.load(Ordering::Relaxed) != refused {
+            self.turn(refused, status);
+        }
+        refused
+    }
+
+    fn turn(&self, refused: bool, status: StatusCode) {
+        let state = self.state.lock();
+        if self.needs_login.swap(refused, Ordering::Relaxed) == refused {
+            return;
+        }
+        self.metrics.set_state(self.shown(*state));
+        if refused {
+            let why = format!("the server refuses the gateway's credentials with HTTP status {status}");
+            tracing::warn!(upstream.name = %self.upstream, error = %why, "upstream needs login: renew its `headers`");
+            self.failed(why);
+        } else {
+            tracing::info!(upstream.name = %self.upstream, "upstream takes the gateway's credentials again");
+        }
+    }
+
+    /// Keeps the last words of a process, or the last error.
+    pub(crate) fn failed(&self, why: String) {
+        self.last_error.store(Arc::new(why));
+    }
+
+    /// `None` when nothing has gone wrong yet.
+    pub(crate) fn last_error(&self) -> Option<Arc<String>> {
+        Some(self.last_error.load_full()).filter(|error| !error.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::metrics::Metrics;
+
+    #[test]
+    fn an_upstream_needs_login_from_a_refusal_to_the_next_other_answer() {
+        let metrics = Metrics::new().unwrap();
+        let name = UpstreamName::parse("crm").unwrap();
+        let health = Health::new(name, metrics.upstream("crm"));
+        let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
+        health.enter("starting");
+        assert!(health.refuses(StatusCode::UNAUTHORIZED));
+        assert_eq!(health.state(), "starting", "its handshake is not over");
+        health.enter("down");
+        assert!(health.state() == "needs-login" && shown("needs-login"));
+        assert!(health.last_error().unwrap().contains("401"));
+        health.enter("starting");
+        health.enter("ready");
+        assert!(health.state() == "ready" && shown("ready"));
+        assert!(health.refuses(StatusCode::FORBIDDEN) && shown("needs-login"), "at a call");
+        assert!(!health.refuses(StatusCode::NOT_FOUND) && shown("ready"), "another answer says nothing of credentials");
+        assert!(health.refuses(StatusCode::UNAUTHORIZED));
+        health.enter("stopped");
+        assert_eq!(health.state(), "stopped");
+    }
+}
