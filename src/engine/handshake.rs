@@ -1,13 +1,20 @@
-//! Which era an upstream speaks and what it offers: the questions and the verdicts, for every transport.
+//! Which era an upstream speaks and what it offers: the questions in their order and what follows from the answers, for every
+//! transport.
+
+use std::time::Duration;
 
 use crate::engine::ask::Declared;
 use crate::mcp::extension::TASKS;
 use crate::mcp::meta::{HopMeta, implementation};
+use crate::mcp::method::Method;
 use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
+
+/// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.
+pub(crate) const PROBE_TIME: Duration = Duration::from_secs(10);
 
 /// What is known of an upstream's era before it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +50,174 @@ pub(crate) struct Offers {
     pub(crate) changes: bool,
 }
 
+/// What carries the messages of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A server that does not know a request may leave it unanswered, or end.
+    Lines,
+    /// A server that does not know a request says so; one that says nothing is not there.
+    Http {
+        /// Its URL may be one of HTTP+SSE, the transport of 2024-11-05.
+        may_be_older: bool,
+    },
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Discover(Revision),
+    Initialize,
+}
+
+impl Question {
+    pub(crate) fn method(self) -> Method {
+        match self {
+            Self::Discover(_) => Method::Discover,
+            Self::Initialize => Method::Initialize,
+        }
+    }
+
+    pub(crate) fn params(self, hop: &HopMeta, declared: &Declared) -> RawJson {
+        match self {
+            Self::Discover(revision) => discover_params(hop, revision),
+            Self::Initialize => initialize_params(declared),
+        }
+    }
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Answer(Result<RawJson, RawJson>),
+    /// Something else than an answer of the protocol.
+    NoAnswer(String),
+    /// The connection failed, or the server refused to look at the question.
+    Lost(String),
+    /// Nothing came in time.
+    Silence,
+}
+
+/// What follows from a reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Ask(Question),
+    Agreed(Agreed),
+    Failed {
+        /// A sentence for the operator.
+        why: String,
+        /// How the next start should ask.
+        hint: EraHint,
+        /// It may speak the HTTP+SSE transport of 2024-11-05.
+        older: bool,
+    },
+}
+
+/// The handshake with one upstream.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    hint: EraHint,
+    carrier: Carrier,
+    question: Question,
+    /// It was asked in the revision that it named itself.
+    again: bool,
+}
+
+impl Handshake {
+    pub(crate) fn new(hint: EraHint, carrier: Carrier) -> Self {
+        let question = match hint {
+            EraHint::Legacy => Question::Initialize,
+            EraHint::Probe | EraHint::Modern => Question::Discover(Revision::preferred(Era::Modern)),
+        };
+        Self { hint, carrier, question, again: false }
+    }
+
+    /// What is to be asked now.
+    pub(crate) fn question(&self) -> Question {
+        self.question
+    }
+
+    /// Goes on with what came of the question; over HTTP with the status of the answer. Source: MCP 2026-07-28, versioning and
+    /// streamable HTTP, "Backward Compatibility".
+    pub(crate) fn heard(&mut self, status: Option<u16>, reply: Reply) -> Next {
+        let next = match self.question {
+            Question::Discover(_) => self.discovered(status, reply),
+            Question::Initialize => self.initialized(status, reply),
+        };
+        if let Next::Ask(question) = next {
+            self.question = question;
+        }
+        next
+    }
+
+    fn discovered(&mut self, status: Option<u16>, reply: Reply) -> Next {
+        // A server that is overloaded or fails says nothing of its era, whatever the body.
+        if let Some(status @ (429 | 500..)) = status {
+            return self.failed(format!("`server/discover`: HTTP status {status}"));
+        }
+        match reply {
+            Reply::Answer(answer) => match judge_discover(&answer) {
+                Discovered::Modern(agreed) => Next::Agreed(agreed),
+                Discovered::Legacy => self.legacy(),
+                Discovered::Again(revision) if !self.again => {
+                    self.again = true;
+                    Next::Ask(Question::Discover(revision))
+                }
+                Discovered::Again(_) => {
+                    self.failed("it refuses the protocol version that it lists itself".to_owned())
+                }
+                Discovered::Unspeakable => {
+                    self.failed("it speaks no protocol revision that this gateway speaks".to_owned())
+                }
+            },
+            Reply::NoAnswer(_) => self.legacy(),
+            Reply::Silence if self.carrier == Carrier::Lines && self.hint == EraHint::Probe => {
+                Next::Ask(Question::Initialize)
+            }
+            Reply::Silence => self.failed("no answer to `server/discover` in time".to_owned()),
+            Reply::Lost(why) => Next::Failed { why, hint: self.taught(), older: false },
+        }
+    }
+
+    /// It does not answer as a modern server does.
+    fn legacy(&self) -> Next {
+        if self.hint == EraHint::Modern {
+            let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
+            return self.failed(why.to_owned());
+        }
+        Next::Ask(Question::Initialize)
+    }
+
+    fn initialized(&self, status: Option<u16>, reply: Reply) -> Next {
+        let why = match reply {
+            Reply::Answer(answer) => match judge_initialize(&answer) {
+                Ok(agreed) => return Next::Agreed(agreed),
+                Err(why) => why,
+            },
+            Reply::NoAnswer(why) | Reply::Lost(why) => why,
+            Reply::Silence => "no answer to the handshake in time".to_owned(),
+        };
+        // What a server of 2024-11-05 says to a POST at the URL of its stream.
+        let older = self.carrier == Carrier::Http { may_be_older: true } && matches!(status, Some(400 | 404 | 405));
+        Next::Failed { why, hint: self.taught(), older }
+    }
+
+    fn failed(&self, why: String) -> Next {
+        Next::Failed { why, hint: self.hint, older: false }
+    }
+
+    /// How the next start should ask after one that broke off. A process may have taken the probe for a broken handshake, and
+    /// many end at a request before `initialize`.
+    fn taught(&self) -> EraHint {
+        match (self.carrier, self.hint) {
+            (Carrier::Lines, EraHint::Probe) => EraHint::Legacy,
+            (Carrier::Lines | Carrier::Http { .. }, hint) => hint,
+        }
+    }
+}
+
 /// The verdict on an answer to `server/discover`. Source: MCP 2026-07-28, stdio and versioning; protocol 3.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Discovered {
+enum Discovered {
     Modern(Agreed),
     /// Not modern, or not in a revision that both know: ask `initialize`.
     Legacy,
@@ -56,7 +228,7 @@ pub(crate) enum Discovered {
 }
 
 /// `params` of `server/discover`, asked in that revision.
-pub(crate) fn discover_params(hop: &HopMeta, revision: Revision) -> RawJson {
+fn discover_params(hop: &HopMeta, revision: Revision) -> RawJson {
     RawJson::trusted(format!(r#"{{"_meta":{}}}"#, hop.envelope(revision).text()))
 }
 
@@ -69,7 +241,7 @@ pub(crate) fn listen_params(hop: &HopMeta, revision: Revision) -> RawJson {
 }
 
 /// `params` of `initialize`, with what the server may ask for.
-pub(crate) fn initialize_params(declared: &Declared) -> RawJson {
+fn initialize_params(declared: &Declared) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
         Revision::preferred(Era::Legacy),
@@ -79,7 +251,7 @@ pub(crate) fn initialize_params(declared: &Declared) -> RawJson {
 }
 
 /// Judges the answer to `server/discover`.
-pub(crate) fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
+fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
     match answer {
         Ok(result) => {
             let Ok(result) = RawObject::parse(result) else { return Discovered::Legacy };
@@ -132,7 +304,7 @@ fn pick(versions: &[String]) -> Pick {
 ///
 /// # Errors
 /// A sentence for the operator.
-pub(crate) fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agreed, String> {
+fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agreed, String> {
     let result = answer.as_ref().map_err(|error| format!("`initialize` was refused: {}", message_of(error)))?;
     let result = RawObject::parse(result).map_err(|_| "the answer to `initialize` is no object".to_owned())?;
     let version = result.string("protocolVersion").ok_or("the answer to `initialize` names no protocolVersion")?;
@@ -211,6 +383,52 @@ mod tests {
         let Discovered::Modern(agreed) = judge_discover(&modern) else { panic!() };
         assert_eq!(agreed.revision, Revision::V2026_07_28);
         assert!(agreed.offers.changes && !agreed.offers.resources && !agreed.offers.tasks);
+    }
+
+    #[test]
+    fn the_questions_follow_from_what_came_of_the_one_before() {
+        const OFFERS: &str = r#"{"supportedVersions":["2026-07-28"],"protocolVersion":"2025-11-25","capabilities":{}}"#;
+        const OTHER: &str = r#"{"code":-32022,"data":{"supported":["2099-12-31"]}}"#;
+        const UNKNOWN: &str = r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#;
+        let (lines, http) = (Carrier::Lines, Carrier::Http { may_be_older: true });
+        let (probe, legacy, modern) = (EraHint::Probe, EraHint::Legacy, EraHint::Modern);
+        let answer = |text| Reply::Answer(ok(text));
+        let refusal = |text| Reply::Answer(err(text));
+        let no_answer = || Reply::NoAnswer("HTML".to_owned());
+        let lost = || Reply::Lost("gone".to_owned());
+        for (label, carrier, hint, replies, want) in [
+            ("modern", lines, probe, vec![(None, answer(OFFERS))], "2026-07-28"),
+            ("legacy", lines, legacy, vec![(None, answer(OFFERS))], "2025-11-25"),
+            ("asked again", http, modern, vec![(None, refusal(OTHER)), (None, refusal(OTHER))], "Modern"),
+            ("another modern one", http, probe, vec![(Some(200), refusal(UNKNOWN))], "Probe"),
+            ("not modern", http, probe, vec![(Some(200), refusal("{}")), (Some(200), answer(OFFERS))], "2025-11-25"),
+            ("not as configured", lines, modern, vec![(None, refusal("{}"))], "Modern"),
+            ("no answer", http, probe, vec![(Some(404), no_answer()), (Some(200), answer(OFFERS))], "2025-11-25"),
+            ("overloaded, in JSON", http, probe, vec![(Some(429), refusal("{}"))], "Probe"),
+            ("failing", http, probe, vec![(Some(502), no_answer())], "Probe"),
+            ("no connection", http, probe, vec![(None, lost())], "Probe"),
+            ("silence of a process", lines, probe, vec![(None, Reply::Silence), (None, Reply::Silence)], "Legacy"),
+            ("silence of a modern process", lines, modern, vec![(None, Reply::Silence)], "Modern"),
+            ("silence over HTTP", http, probe, vec![(None, Reply::Silence)], "Probe"),
+            ("the process ended", lines, probe, vec![(None, lost())], "Legacy"),
+            ("a refused initialize", lines, probe, vec![(None, refusal("{}")), (None, refusal("{}"))], "Legacy"),
+            ("no POST there", http, probe, vec![(Some(405), no_answer()), (Some(405), no_answer())], "Probe, older"),
+            ("an unknown session", http, legacy, vec![(Some(404), refusal("{}"))], "Legacy, older"),
+            ("not found, lines", lines, legacy, vec![(Some(404), refusal("{}"))], "Legacy"),
+        ] {
+            let mut handshake = Handshake::new(hint, carrier);
+            let mut next = Next::Ask(handshake.question());
+            for (status, reply) in replies {
+                assert_eq!(next, Next::Ask(handshake.question()), "{label}");
+                next = handshake.heard(status, reply);
+            }
+            let got = match next {
+                Next::Agreed(agreed) => agreed.revision.to_string(),
+                Next::Failed { hint, older, .. } => format!("{hint:?}{}", if older { ", older" } else { "" }),
+                Next::Ask(question) => format!("{question:?}"),
+            };
+            assert_eq!(got, want, "{label}");
+        }
     }
 
     #[test]

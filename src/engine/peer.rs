@@ -14,9 +14,7 @@ use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Ve
 use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{
-    Agreed, Discovered, EraHint, discover_params, initialize_params, judge_discover, judge_initialize, listen_params,
-};
+use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
 use crate::engine::lists::{self, Listed};
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::refresh::Allowance;
@@ -98,8 +96,7 @@ pub(crate) enum PeerEvent {
 
 #[derive(Debug)]
 enum Waiting<P> {
-    Discover,
-    Initialize,
+    Handshake,
     List(Box<Reading>, Instant),
     Listen,
     Call(P),
@@ -107,10 +104,10 @@ enum Waiting<P> {
 
 #[derive(Debug)]
 enum State {
-    /// Waiting for discover (`again` after a refusal) or initialize until then.
+    /// The answer to its question may come until then.
     Opening {
+        handshake: Handshake,
         until: Instant,
-        again: bool,
     },
     Ready(Agreed),
     Failed,
@@ -121,7 +118,6 @@ enum State {
 pub(crate) struct Peer<P> {
     ear: Ear,
     taken: Taken,
-    hint: EraHint,
     times: PeerTimes,
     bounds: ListBounds,
     declared: Declared,
@@ -148,17 +144,18 @@ impl<P: CallPort> Peer<P> {
     pub(crate) fn new(options: PeerOptions, now: Instant) -> Self {
         let PeerOptions { ear, hint, times, bounds, declared, lists } = options;
         let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
+        let handshake = Handshake::new(hint, Carrier::Lines);
+        let question = handshake.question();
         let mut peer = Self {
             ear,
             taken: Taken::default(),
-            hint,
             times,
             bounds,
             declared,
             lists,
             asked: OpenRequests::default(),
             hop: HopMeta::bare(),
-            state: State::Opening { until, again: false },
+            state: State::Opening { handshake, until },
             pending: Pending::new(),
             out: BytesMut::new(),
             events: VecDeque::new(),
@@ -169,10 +166,7 @@ impl<P: CallPort> Peer<P> {
             allowance: Allowance::default(),
             refresh_at: None,
         };
-        match hint {
-            EraHint::Legacy => peer.ask_initialize(now),
-            EraHint::Probe | EraHint::Modern => peer.ask_discover(Revision::preferred(Era::Modern)),
-        }
+        peer.ask_question(question);
         peer
     }
 
@@ -301,17 +295,23 @@ impl<P: CallPort> Peer<P> {
                 )));
             }
         }
-        if matches!(self.state, State::Opening { .. }) {
-            // Old servers exit at a request before `initialize`, so the next start does not probe.
-            let next = if self.hint == EraHint::Probe { EraHint::Legacy } else { self.hint };
-            self.fail(why.to_owned(), next);
+        if let State::Opening { handshake, .. } = &mut self.state
+            && let Next::Failed { why, hint, .. } = handshake.heard(None, Reply::Lost(why.to_owned()))
+        {
+            self.fail(why, hint);
         }
         self.state = State::Failed;
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         match self.state {
-            State::Opening { until, .. } if now >= until => self.opening_timed_out(now),
+            State::Opening { until, .. } if now >= until => {
+                // A late answer to this question is none to the next.
+                if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Handshake)) {
+                    self.pending.take(id);
+                }
+                self.opening(Reply::Silence, now);
+            }
             State::Ready(_) => {
                 let late = self.pending.find(|w| matches!(w, Waiting::List(_, until) if now >= *until));
                 if let Some(Lookup::Found(Waiting::List(reading, _))) = late.map(|id| self.pending.take(id)) {
@@ -326,25 +326,22 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn opening_timed_out(&mut self, now: Instant) {
-        let probing = self.pending.find(|w| matches!(w, Waiting::Discover));
-        match probing {
-            Some(id) if self.hint == EraHint::Probe => {
-                self.pending.take(id);
-                self.ask_initialize(now);
+    fn ask_question(&mut self, question: Question) {
+        let params = question.params(&self.hop, &self.declared);
+        self.ask(question.method(), Some(&params), Waiting::Handshake);
+    }
+
+    /// Goes on with the handshake.
+    fn opening(&mut self, reply: Reply, now: Instant) {
+        let State::Opening { handshake, until } = &mut self.state else { return };
+        match handshake.heard(None, reply) {
+            Next::Ask(question) => {
+                *until = now + self.times.start;
+                self.ask_question(question);
             }
-            _ => self.fail("no answer to the handshake in time".to_owned(), EraHint::Legacy),
+            Next::Agreed(agreed) => self.ready(agreed, now),
+            Next::Failed { why, hint, .. } => self.fail(why, hint),
         }
-    }
-
-    fn ask_discover(&mut self, revision: Revision) {
-        let params = discover_params(&self.hop, revision);
-        self.ask(Method::Discover, Some(&params), Waiting::Discover);
-    }
-
-    fn ask_initialize(&mut self, now: Instant) {
-        self.state = State::Opening { until: now + self.times.start, again: false };
-        self.ask(Method::Initialize, Some(&initialize_params(&self.declared)), Waiting::Initialize);
     }
 
     fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: Waiting<P>) {
@@ -362,8 +359,7 @@ impl<P: CallPort> Peer<P> {
             Lookup::Late => self.fault(Fault::LateReply),
             Lookup::Unknown => self.fault(Fault::UnknownReply),
             Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response),
-            Lookup::Found(Waiting::Discover) => self.discovered(&response.outcome, now),
-            Lookup::Found(Waiting::Initialize) => self.initialized(&response.outcome, now),
+            Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
             Lookup::Found(Waiting::List(reading, _)) => self.listed(*reading, response.outcome, now),
             Lookup::Found(Waiting::Listen) => {}
         }
@@ -395,37 +391,10 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn discovered(&mut self, answer: &Result<RawJson, RawJson>, now: Instant) {
-        let again = matches!(self.state, State::Opening { again: true, .. });
-        match judge_discover(answer) {
-            Discovered::Modern(agreed) => self.ready(agreed, now),
-            Discovered::Again(revision) if !again => {
-                self.state = State::Opening { until: now + self.times.start, again: true };
-                self.ask_discover(revision);
-            }
-            Discovered::Legacy if self.hint == EraHint::Probe => self.ask_initialize(now),
-            Discovered::Legacy => {
-                let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
-                self.fail(why.to_owned(), self.hint);
-            }
-            Discovered::Again(_) | Discovered::Unspeakable => {
-                self.fail("it speaks no protocol revision that this gateway speaks".to_owned(), self.hint);
-            }
-        }
-    }
-
-    fn initialized(&mut self, answer: &Result<RawJson, RawJson>, now: Instant) {
-        match judge_initialize(answer) {
-            Ok(agreed) => {
-                put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
-                self.ready(agreed, now);
-            }
-            // A server that took the probe for a broken handshake gets a fresh process.
-            Err(why) => self.fail(why, if self.hint == EraHint::Probe { EraHint::Legacy } else { self.hint }),
-        }
-    }
-
     fn ready(&mut self, agreed: Agreed, now: Instant) {
+        if agreed.revision.era() == Era::Legacy {
+            put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
+        }
         self.state = State::Ready(agreed);
         self.inventory.completions = agreed.offers.completions;
         self.inventory.tasks = agreed.offers.tasks;
@@ -577,7 +546,7 @@ impl<P: CallPort> Peer<P> {
     fn ports(&mut self) -> impl Iterator<Item = &mut P> {
         self.pending.iter_mut().filter_map(|waiting| match waiting {
             Waiting::Call(port) => Some(port),
-            Waiting::Discover | Waiting::Initialize | Waiting::List(..) | Waiting::Listen => None,
+            Waiting::Handshake | Waiting::List(..) | Waiting::Listen => None,
         })
     }
 

@@ -14,9 +14,6 @@ use crate::upstream::link::Link;
 use crate::upstream::session::Lane;
 use crate::upstream::spawner::Spawner;
 
-/// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.
-pub(crate) const PROBE_TIME: Duration = Duration::from_secs(10);
-
 /// What an actor tells the supervisor.
 #[derive(Debug)]
 pub(crate) struct Report {

@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 
 use crate::base::clock;
 use crate::catalog::inventory::ListBounds;
-use crate::engine::handshake::{Agreed, EraHint};
+use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
-use crate::upstream::context::{Context, News, PROBE_TIME, Run, ready, restore};
+use crate::upstream::context::{Context, News, Run, ready, restore};
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::process::{LastWords, Launch, Process, drain_stderr};
 use crate::upstream::spawner::Spawner;

@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, Verdict, declined, judge};
 use crate::engine::call::{Executed, Outcome, Outgoing};
 use crate::engine::fault::Fault;
-use crate::engine::handshake::Agreed;
+use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::peer::{progress_token, withdrawn_id};
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
@@ -30,9 +30,9 @@ use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::upstream::event::ExchangeEvent;
 use crate::upstream::http_parts::{LinkParts, SESSION};
-use crate::upstream::initialize::initialize;
+use crate::upstream::initialize;
 use crate::upstream::resume::Resumption;
-use crate::wire::headers::{ParamHeaders, encode_value};
+use crate::wire::headers::ParamHeaders;
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
 
@@ -41,7 +41,6 @@ mod desk;
 use self::desk::Desk;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Messages on a session's own stream that may wait for one call.
 const SIDE: usize = 32;
 
@@ -101,8 +100,10 @@ impl HttpLink {
         &self.hop
     }
 
-    pub(crate) fn adopt_session(&self, session: Option<HeaderValue>) {
+    /// Enters the legacy session that `initialize` has opened.
+    pub(crate) async fn enter(&self, session: Option<HeaderValue>) {
         self.session.store(session.map(Arc::new));
+        self.tell(message::encode_notification("notifications/initialized", None)).await;
     }
 
     fn is_modern(&self) -> bool {
@@ -116,21 +117,9 @@ impl HttpLink {
         body: Bytes,
         method: Option<(Method, Option<&str>)>,
     ) -> Request<Full<Bytes>> {
-        self.parts.gauge.metrics.sent(body.len());
-        let mut request = self.parts.remote.request(http, &self.parts.remote.uri, body);
-        let headers = request.headers_mut();
-        if self.agreed.revision.features().version_header {
-            headers.insert(VERSION, HeaderValue::from_static(self.agreed.revision.as_str()));
-        }
-        if self.is_modern() {
-            if let Some((method, name)) = method {
-                headers.insert("mcp-method", HeaderValue::from_static(method.as_str()));
-                if let Some(value) = name.and_then(|name| HeaderValue::from_str(&encode_value(name)).ok()) {
-                    headers.insert("mcp-name", value);
-                }
-            }
-        } else if let Some(session) = self.session.load_full() {
-            headers.insert(SESSION, session.as_ref().clone());
+        let mut request = self.parts.request(self.agreed.revision, http, body, method);
+        if let Some(session) = self.session.load_full().filter(|_| !self.is_modern()) {
+            request.headers_mut().insert(SESSION, session.as_ref().clone());
         }
         request
     }
@@ -335,13 +324,13 @@ impl HttpLink {
         if current.as_deref() != Some(&lost) {
             return Ok(());
         }
-        let (agreed, session) = initialize(&self.parts).await.1?;
+        let opened = initialize::open(&self.parts, EraHint::Legacy).await;
+        let (agreed, session) = opened.map_err(|unopened| HttpError::Connect(unopened.why()))?;
         if agreed.revision != self.agreed.revision {
-            return Err(HttpError::Protocol("the new session speaks another revision".to_owned()));
+            return Err(HttpError::Connect("the new session speaks another revision".to_owned()));
         }
-        self.adopt_session(session);
         self.logs.forget();
-        self.tell(message::encode_notification("notifications/initialized", None)).await;
+        self.enter(session).await;
         self.renewed.notify_one();
         tracing::info!(upstream.url = %self.parts.remote.uri, "upstream session opened anew");
         self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
@@ -523,7 +512,7 @@ impl Post {
                         self.unsent = request;
                         Stage::Unsent
                     }
-                    Err(error) => return self.end(Step::Failed(HttpError::Connect(error.to_string()), None)),
+                    Err(error) => return self.end(Step::Failed(error, None)),
                 },
                 Stage::Body(reader) => match reader.next().await {
                     Ok(message) => match self.message(message) {

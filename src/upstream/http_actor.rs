@@ -12,18 +12,18 @@ use crate::catalog::inventory::{Inventory, ListBounds, Reading};
 use crate::config::Instance;
 use crate::engine::ask::Declared;
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, Discovered, EraHint, Offers, discover_params, judge_discover, listen_params};
+use crate::engine::handshake::{EraHint, listen_params};
 use crate::engine::lists::{self, Listed};
 use crate::engine::peer::list_params;
 use crate::engine::refresh::Allowance;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
-use crate::upstream::context::{Context, News, PROBE_TIME, Run, ready, restore};
+use crate::upstream::context::{Context, News, Run, ready, restore};
 use crate::upstream::http::HttpLink;
 use crate::upstream::http_parts::LinkParts;
-use crate::upstream::initialize::initialize;
+use crate::upstream::initialize::{self, Unopened};
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::remote::Remote;
 use crate::upstream::spawner::Spawner;
@@ -39,13 +39,6 @@ const REOPEN: Duration = Duration::from_secs(2);
 const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
-
-/// Why there is no link. The texts are sentences for the operator.
-enum Unopened {
-    Failed(String),
-    /// It does not speak streamable HTTP, but may speak the HTTP+SSE transport of 2024-11-05.
-    Older(String),
-}
 
 /// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
 pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint) -> Run {
@@ -67,7 +60,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
         news: lane.news.clone(),
     };
     let opened = tokio::select! {
-        opened = tokio::time::timeout(spec.start_timeout, open(&parts, remote.may_be_older, hint)) => opened,
+        opened = tokio::time::timeout(spec.start_timeout, open(&parts, hint)) => opened,
         () = stop.cancelled() => return down("stopped".to_owned(), None),
     };
     let link = match opened {
@@ -107,33 +100,13 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     down(why, Some(clock::now().duration_since(ready_at)))
 }
 
-/// Finds the era and agrees.
-async fn open(parts: &LinkParts, may_be_older: bool, hint: EraHint) -> Result<Arc<HttpLink>, Unopened> {
-    if hint != EraHint::Legacy {
-        match discover(parts, hint).await.map_err(Unopened::Failed)? {
-            Some(agreed) => return Ok(Arc::new(HttpLink::new(parts.clone(), agreed))),
-            None if hint == EraHint::Modern => {
-                let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
-                return Err(Unopened::Failed(why.to_owned()));
-            }
-            None => {}
-        }
-    }
-    open_session(parts).await.map_err(|(status, error)| {
-        let why = format!("`initialize`: {error}");
-        // What a server of 2024-11-05 says to a POST at the URL of its stream.
-        let older = matches!(status.map(|status| status.as_u16()), Some(400 | 404 | 405)) && may_be_older;
-        if older { Unopened::Older(why) } else { Unopened::Failed(why) }
-    })
-}
-
-/// Opens a legacy session.
-async fn open_session(parts: &LinkParts) -> Result<Arc<HttpLink>, (Option<StatusCode>, HttpError)> {
-    let (status, opened) = initialize(parts).await;
-    let (agreed, session) = opened.map_err(|error| (status, error))?;
+/// Agrees with the server and, where it is a legacy one, enters the session.
+async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<HttpLink>, Unopened> {
+    let (agreed, session) = initialize::open(parts, hint).await?;
     let link = Arc::new(HttpLink::new(parts.clone(), agreed));
-    link.adopt_session(session);
-    link.tell(message::encode_notification("notifications/initialized", None)).await;
+    if agreed.revision.era() == Era::Legacy {
+        link.enter(session).await;
+    }
     Ok(link)
 }
 
@@ -168,42 +141,6 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
     while let Ok(message) = reader.next().await {
         // Lists are the main lane's matter.
         let _changed = link.heard(message);
-    }
-}
-
-/// `None` means: not modern, ask `initialize`. An upstream that is down or wants credentials says nothing about its era.
-async fn discover(parts: &LinkParts, hint: EraHint) -> Result<Option<Agreed>, String> {
-    let mut revision = Revision::preferred(Era::Modern);
-    for _ in 0..2 {
-        let probe = Arc::new(HttpLink::new(parts.clone(), Agreed { revision, offers: Offers::default() }));
-        let params = discover_params(probe.hop(), revision);
-        let answer = tokio::time::timeout(PROBE_TIME, probe.ask(Method::Discover, Some(&params))).await;
-        let answer = match answer {
-            Err(_) if hint == EraHint::Probe => return Err("no answer to `server/discover` in time".to_owned()),
-            Err(_) => return Err("no answer in time".to_owned()),
-            Ok(Err(error)) => return undecided(&error),
-            Ok(Ok(answer)) => answer,
-        };
-        match judge_discover(&answer) {
-            Discovered::Modern(agreed) => return Ok(Some(agreed)),
-            Discovered::Legacy => return Ok(None),
-            Discovered::Again(other) => revision = other,
-            Discovered::Unspeakable => {
-                return Err("it speaks no protocol revision that this gateway speaks".to_owned());
-            }
-        }
-    }
-    Err("it refuses the protocol version that it lists itself".to_owned())
-}
-
-fn undecided(error: &HttpError) -> Result<Option<Agreed>, String> {
-    match error {
-        HttpError::Unauthorized(_) => Err(format!("`server/discover`: {error}")),
-        HttpError::Status(status) if status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS => {
-            Err(format!("`server/discover`: {error}"))
-        }
-        HttpError::Status(_) | HttpError::Protocol(_) => Ok(None),
-        HttpError::Connect(_) | HttpError::Broken(_) | HttpError::NoRoom(_) => Err(error.to_string()),
     }
 }
 
@@ -275,7 +212,7 @@ async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mu
     }
     let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
     let declared = Declared::new(kinds, &Roots::Hidden);
-    let opened = tokio::time::timeout(HEAD_TIME, open_session(&link.parts_with(declared))).await;
+    let opened = tokio::time::timeout(HEAD_TIME, open(&link.parts_with(declared), EraHint::Legacy)).await;
     let Ok(Ok(other)) = opened else { return Ok(()) };
     let mut shown = Inventory::default();
     let read = read_all(context, &other, &mut shown).await;

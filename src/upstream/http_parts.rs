@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method as HttpMethod, Request};
+use http_body_util::Full;
 
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
 use crate::engine::ask::Declared;
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
 use crate::upstream::answer::Gauge;
 use crate::upstream::remote::Remote;
 use crate::upstream::session_news::SessionNews;
+use crate::wire::headers::encode_value;
 
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// What a link is made of besides its era.
@@ -24,4 +30,29 @@ pub(crate) struct LinkParts {
     pub(crate) declared: Declared,
     /// Where what the server says outside of calls goes.
     pub(crate) news: SessionNews,
+}
+
+impl LinkParts {
+    /// A request with everything that a revision demands of it, its session aside. `name` is the value of `Mcp-Name`.
+    pub(crate) fn request(
+        &self,
+        revision: Revision,
+        http: HttpMethod,
+        body: Bytes,
+        method: Option<(Method, Option<&str>)>,
+    ) -> Request<Full<Bytes>> {
+        self.gauge.metrics.sent(body.len());
+        let mut request = self.remote.request(http, &self.remote.uri, body);
+        let headers = request.headers_mut();
+        if revision.features().version_header {
+            headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
+        }
+        if let Some((method, name)) = method.filter(|_| revision.era() == Era::Modern) {
+            headers.insert("mcp-method", HeaderValue::from_static(method.as_str()));
+            if let Some(value) = name.and_then(|name| HeaderValue::from_str(&encode_value(name)).ok()) {
+                headers.insert("mcp-name", value);
+            }
+        }
+        request
+    }
 }

@@ -1,40 +1,108 @@
-//! The `initialize` that opens a legacy session over HTTP.
+//! The handshake over HTTP: carries the questions of [`crate::engine::handshake`] and opens legacy sessions.
 
-use http::{HeaderValue, Method as HttpMethod, Response, StatusCode};
+use http::{HeaderValue, Method as HttpMethod, Response};
 use hyper::body::Incoming;
 
-use crate::engine::handshake::{Agreed, initialize_params, judge_initialize};
-use crate::mcp::method::Method;
+use crate::engine::fault::Fault;
+use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, PROBE_TIME, Question, Reply};
+use crate::mcp::meta::HopMeta;
 use crate::upstream::answer::{Gauge, HttpError, Reader};
 use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
-/// What `initialize` brought: what was agreed, and the session.
-pub(crate) type Opened = Result<(Agreed, Option<HeaderValue>), HttpError>;
+/// Of each question: one connection asks one at a time.
+const ID: &str = "0";
 
-/// Posts `initialize` without any header of a session or version and reads what was agreed. The status is that of the answer,
-/// if one came.
-pub(crate) async fn initialize(parts: &LinkParts) -> (Option<StatusCode>, Opened) {
-    let params = initialize_params(&parts.declared);
-    let body = message::encode_request(&RawJson::trusted("0"), Method::Initialize.as_str(), Some(&params));
-    match parts.remote.send(parts.remote.request(HttpMethod::POST, &parts.remote.uri, body)).await {
-        Ok(response) => (Some(response.status()), greeting(response, &parts.gauge).await),
-        Err(error) => (None, Err(error)),
+/// What a server agreed to, and the legacy session that it opened.
+pub(crate) type Opened = (Agreed, Option<HeaderValue>);
+
+/// Why there is none. The texts are sentences for the operator.
+pub(crate) enum Unopened {
+    Failed(String),
+    /// It does not speak streamable HTTP, but may speak the HTTP+SSE transport of 2024-11-05.
+    Older(String),
+}
+
+impl Unopened {
+    pub(crate) fn why(self) -> String {
+        match self {
+            Self::Failed(why) | Self::Older(why) => why,
+        }
     }
 }
 
-/// Reads the answer to `initialize`.
-async fn greeting(response: Response<Incoming>, gauge: &Gauge) -> Opened {
-    let session = response.headers().get(SESSION).cloned();
+/// Finds the era and agrees.
+///
+/// # Errors
+/// [`Unopened`].
+pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Unopened> {
+    let mut handshake = Handshake::new(hint, Carrier::Http { may_be_older: parts.remote.may_be_older });
+    loop {
+        let question = handshake.question();
+        let asked = ask(parts, question);
+        let heard = match question {
+            Question::Discover(_) => tokio::time::timeout(PROBE_TIME, asked).await.unwrap_or_default(),
+            Question::Initialize => asked.await,
+        };
+        match handshake.heard(heard.status, heard.reply) {
+            Next::Ask(_) => {}
+            Next::Agreed(agreed) => return Ok((agreed, heard.session)),
+            Next::Failed { why, older: true, .. } => return Err(Unopened::Older(why)),
+            Next::Failed { why, older: false, .. } => return Err(Unopened::Failed(why)),
+        }
+    }
+}
+
+/// What came of a question.
+struct Heard {
+    status: Option<u16>,
+    session: Option<HeaderValue>,
+    reply: Reply,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self { status: None, session: None, reply: Reply::Silence }
+    }
+}
+
+/// Posts a question and reads the answer. `initialize` goes without any header of a session or version.
+async fn ask(parts: &LinkParts, question: Question) -> Heard {
+    let method = question.method();
+    let params = question.params(&HopMeta::bare(), &parts.declared);
+    let body = message::encode_request(&RawJson::trusted(ID), method.as_str(), Some(&params));
+    let request = match question {
+        Question::Discover(revision) => parts.request(revision, HttpMethod::POST, body, Some((method, None))),
+        Question::Initialize => parts.remote.request(HttpMethod::POST, &parts.remote.uri, body),
+    };
+    let mut heard = Heard::default();
+    let answer = match parts.remote.send(request).await {
+        Ok(response) => {
+            heard.status = Some(response.status().as_u16());
+            heard.session = response.headers().get(SESSION).cloned();
+            first_answer(response, &parts.gauge).await
+        }
+        Err(error) => Err(error),
+    };
+    let why = |error: &HttpError| format!("`{}`: {error}", method.as_str());
+    heard.reply = match answer {
+        Ok(outcome) => Reply::Answer(outcome),
+        Err(error @ (HttpError::Status(_) | HttpError::Protocol(_))) => Reply::NoAnswer(why(&error)),
+        Err(
+            error @ (HttpError::Connect(_) | HttpError::Broken(_) | HttpError::Unauthorized(_) | HttpError::NoRoom(_)),
+        ) => Reply::Lost(why(&error)),
+    };
+    heard
+}
+
+async fn first_answer(response: Response<Incoming>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
     let mut reader = Reader::of(response, gauge).await?;
     loop {
-        match reader.next().await? {
-            Message::Response(answer) => {
-                let agreed = judge_initialize(&answer.outcome).map_err(HttpError::Protocol)?;
-                return Ok((agreed, session));
-            }
-            Message::Notification(_) | Message::Request(_) => {}
+        if let Message::Response(answer) = reader.next().await? {
+            let ours = answer.id.as_ref().is_none_or(|id| id.bytes().as_ref() == ID.as_bytes());
+            let why = "the answer has another request's id";
+            return if ours { Ok(answer.outcome) } else { Err(gauge.wrong(Fault::UnknownReply, why)) };
         }
     }
 }
