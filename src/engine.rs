@@ -17,4 +17,5 @@ pub(crate) mod route;
 mod sim;
 pub(crate) mod state;
 pub(crate) mod task_id;
+pub(crate) mod unasked;
 pub(crate) mod used;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, Reading};
-use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, declined, judge, unable};
+use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, declined, unable};
 use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
@@ -18,6 +18,7 @@ use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Questi
 use crate::engine::lists::{self, Listed};
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::refresh::Allowance;
+use crate::engine::unasked::{Asked, Stream, Told, asked, told};
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::notice::NoticeKind;
@@ -473,17 +474,27 @@ impl<P: CallPort> Peer<P> {
         let kind = NoticeKind::of(&notification.method);
         let of_stream = matches!(kind, NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other);
         let subscribed = notification.params.as_ref().filter(|_| of_stream).and_then(subscription);
-        if let Some(Waiting::Call(port)) = subscribed.and_then(|id| self.pending.get_mut(id)) {
-            return port.notice(notification);
-        }
-        match kind {
-            NoticeKind::Progress => self.handle_progress(notification.params),
-            NoticeKind::Cancelled => self.handle_withdrawn(notification.params.as_ref()),
-            NoticeKind::Log => self.handle_log(notification),
-            NoticeKind::PageDone => self.unclaimed(notification),
-            NoticeKind::Updated => self.handle_updated(notification.params.as_ref()),
-            NoticeKind::Changed(lists) => self.handle_changed(lists, now),
-            NoticeKind::Other => {}
+        let stream = match subscribed {
+            Some(id) if matches!(self.pending.get_mut(id), Some(Waiting::Call(_))) => Stream::Listening(id),
+            Some(_) | None => Stream::Shared,
+        };
+        match told(notification, stream) {
+            Told::Progress(id, params) => match self.pending.get_mut(id) {
+                Some(Waiting::Call(port)) => port.progress(params),
+                Some(_) | None => self.fault(Fault::BadProgress),
+            },
+            Told::Notice(id, notification) => {
+                if let Some(Waiting::Call(port)) = self.pending.get_mut(id) {
+                    port.notice(notification);
+                }
+            }
+            Told::Log(_, notification) => self.handle_log(notification),
+            Told::Withdrawn(id) => self.handle_withdrawn(&id),
+            Told::Owner(notification) => self.unclaimed(notification),
+            Told::Updated(uri) if self.events.len() < MAX_EVENTS => self.events.push_back(PeerEvent::Updated(uri)),
+            Told::Changed(lists) => self.handle_changed(lists, now),
+            Told::Wrong(fault) => self.fault(fault),
+            Told::Updated(_) | Told::Nobody => {}
         }
     }
 
@@ -499,13 +510,6 @@ impl<P: CallPort> Peer<P> {
     fn unclaimed(&mut self, notification: Notification) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(PeerEvent::Unclaimed(notification));
-        }
-    }
-
-    fn handle_updated(&mut self, params: Option<&RawJson>) {
-        let uri = params.and_then(|params| RawObject::parse(params).ok()?.string("uri"));
-        if let Some(uri) = uri.filter(|_| self.events.len() < MAX_EVENTS) {
-            self.events.push_back(PeerEvent::Updated(uri));
         }
     }
 
@@ -525,20 +529,11 @@ impl<P: CallPort> Peer<P> {
         self.read_stale(now);
     }
 
-    fn handle_progress(&mut self, params: Option<RawJson>) {
-        let token = params.as_ref().and_then(progress_token);
-        match (token.and_then(|id| self.pending.get_mut(id)), params) {
-            (Some(Waiting::Call(port)), Some(params)) => port.progress(params),
-            _ => self.fault(Fault::BadProgress),
-        }
-    }
-
     /// The server has withdrawn one of its requests.
-    fn handle_withdrawn(&mut self, params: Option<&RawJson>) {
-        let Some(id) = withdrawn_id(params) else { return };
-        let Some(call) = self.asked.take(&id) else { return };
+    fn handle_withdrawn(&mut self, id: &RawJson) {
+        let Some(call) = self.asked.take(id) else { return };
         if let Some(port) = self.ports().find(|port| port.key() == call) {
-            port.withdrawn(&id);
+            port.withdrawn(id);
         }
     }
 
@@ -552,32 +547,23 @@ impl<P: CallPort> Peer<P> {
 
     /// A request of a legacy server.
     fn handle_request(&mut self, request: &Request) {
-        let id = request.id.raw();
         let calls: Vec<u64> = self.ports().map(|port| port.key()).collect();
         let candidates = self.asked.candidates(calls.into_iter());
-        match judge(request, &self.declared, candidates) {
-            Verdict::Answer(answer) => self.reply(id, &answer),
-            Verdict::Refuse(answer) => {
-                self.fault(Fault::RefusedRequest);
-                self.reply(id, &answer);
-            }
-            Verdict::Ambiguous(answer) => {
-                self.fault(Fault::AmbiguousRequest);
-                self.events.push_back(PeerEvent::Ambiguous);
-                self.reply(id, &answer);
-            }
-            Verdict::Tied(call) => {
-                let asked =
-                    ServerRequest { id: id.clone(), method: request.method.clone(), params: request.params.clone() };
-                let taken = self.asked.enter(&asked, call)
-                    && self.ports().find(|port| port.key() == call).is_some_and(|port| port.ask(asked));
-                if !taken {
-                    self.asked.take(id);
-                    self.fault(Fault::RefusedRequest);
-                    self.reply(id, &unable(&request.method));
+        let (answer, fault) = match asked(request, &self.declared, candidates, &mut self.asked) {
+            Asked::Answered(answer, fault) => (answer, fault),
+            Asked::Client(asked, call) => {
+                if self.ports().find(|port| port.key() == call).is_some_and(|port| port.ask(asked)) {
+                    return;
                 }
+                self.asked.take(request.id.raw());
+                (unable(&request.method), Some(Fault::RefusedRequest))
             }
+        };
+        if fault == Some(Fault::AmbiguousRequest) {
+            self.events.push_back(PeerEvent::Ambiguous);
         }
+        fault.into_iter().for_each(|fault| self.fault(fault));
+        self.reply(request.id.raw(), &answer);
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -593,25 +579,10 @@ impl<P: CallPort> Peer<P> {
     }
 }
 
-/// The id of ours that a progress notification speaks of.
-pub(crate) fn progress_token(params: &RawJson) -> Option<WireId> {
-    #[derive(serde::Deserialize)]
-    struct Token {
-        #[serde(rename = "progressToken")]
-        token: u64,
-    }
-    params.parse::<Token>().ok().map(|t| WireId(t.token))
-}
-
 /// The request of ours whose stream a notification of a modern server belongs to.
 fn subscription(params: &RawJson) -> Option<WireId> {
     let meta = RawObject::parse(params).ok()?.remove("_meta")?;
     WireId::from_raw(RawObject::parse(&meta).ok()?.get(SUBSCRIPTION_ID)?)
-}
-
-/// The id in a notification that withdraws a request.
-pub(crate) fn withdrawn_id(params: Option<&RawJson>) -> Option<RawJson> {
-    RawObject::parse(params?).ok()?.get("requestId").cloned()
 }
 
 /// `params` of a list request in that revision.

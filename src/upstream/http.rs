@@ -17,15 +17,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
-use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, Verdict, declined, judge};
+use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, declined, unable};
 use crate::engine::call::{Executed, Outcome, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
-use crate::engine::peer::{progress_token, withdrawn_id};
+use crate::engine::unasked::{Asked, Stream, Told, asked, told};
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::Method;
-use crate::mcp::notice::NoticeKind;
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::upstream::event::ExchangeEvent;
@@ -33,6 +32,7 @@ use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::upstream::initialize;
 use crate::upstream::resume::Resumption;
 use crate::wire::headers::ParamHeaders;
+use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
 
@@ -53,6 +53,8 @@ pub(crate) struct HttpLink {
     renewing: tokio::sync::Mutex<()>,
     /// The stream of the session has to be opened again; one task follows it.
     pub(crate) renewed: Notify,
+    /// The server says that lists have changed.
+    pub(crate) changed: Notify,
     ids: AtomicU64,
     hop: HopMeta,
     parts: LinkParts,
@@ -76,6 +78,7 @@ impl HttpLink {
             session: ArcSwapOption::empty(),
             renewing: tokio::sync::Mutex::new(()),
             renewed: Notify::new(),
+            changed: Notify::new(),
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
             parts,
@@ -178,99 +181,80 @@ impl HttpLink {
         HttpExchange { post, side }
     }
 
-    /// A message on the session's own stream. Says whether it speaks of changed lists.
-    pub(crate) fn heard(self: &Arc<Self>, message: Message) -> bool {
+    /// A message on the session's own stream.
+    pub(crate) fn heard(self: &Arc<Self>, message: Message) {
         match message {
             Message::Notification(notice) => {
-                let params = notice.params.as_ref();
-                match NoticeKind::of(&notice.method) {
-                    NoticeKind::Log => self.log(&notice),
-                    NoticeKind::PageDone => self.tell_owner(&notice),
-                    NoticeKind::Progress => {
-                        let token = params.and_then(progress_token);
-                        self.to_call(token.map(|token| token.0), params.cloned().map(ExchangeEvent::Progress));
-                    }
-                    NoticeKind::Cancelled => {
-                        let id = withdrawn_id(params);
-                        let call = id.as_ref().and_then(|id| self.desk().asked.take(id));
-                        self.to_call(call, id.map(ExchangeEvent::Withdrawn));
-                    }
-                    NoticeKind::Updated => self.updated(params),
-                    NoticeKind::Changed(_) => return true,
-                    NoticeKind::Other => {}
+                if let Some((call, event)) = self.told(notice, Stream::Shared) {
+                    self.to_call(call, event);
                 }
             }
             Message::Request(request) => {
-                let candidates = self.desk().candidates();
-                if let Some(asked) = self.judge(&request, candidates) {
-                    let (id, method) = (asked.0.id.clone(), asked.0.method.clone());
-                    if !self.to_call(Some(asked.1), Some(ExchangeEvent::Ask(asked.0))) {
-                        self.reply(&id, &declined(&method));
-                    }
+                let Some((asked, call)) = self.asked(&request, Stream::Shared) else { return };
+                if !self.to_call(call, ExchangeEvent::Ask(asked)) {
+                    self.gauge().metrics.fault(Fault::RefusedRequest);
+                    self.reply(request.id.raw(), &unable(&request.method));
                 }
             }
             // Not where it belongs, but it names the call that it answers.
             Message::Response(response) => {
-                let call = response.id.as_ref().and_then(|id| id.parse::<u64>().ok());
-                self.to_call(call, Some(ExchangeEvent::Done(self.gauge().outcome(response))));
+                let call = response.id.as_ref().and_then(WireId::from_raw);
+                if !call.is_some_and(|call| self.to_call(call.0, ExchangeEvent::Done(self.gauge().outcome(response)))) {
+                    let ours = call.is_some_and(|call| call.0 < self.ids.load(Ordering::Relaxed));
+                    self.gauge().metrics.fault(if ours { Fault::LateReply } else { Fault::UnknownReply });
+                }
             }
         }
-        false
+    }
+
+    /// Takes in a notification; what is for a call is handed back with it.
+    fn told(&self, notice: Notification, stream: Stream) -> Option<(u64, ExchangeEvent)> {
+        match told(notice, stream) {
+            Told::Progress(id, params) => return Some((id.0, ExchangeEvent::Progress(params))),
+            Told::Notice(id, notice) => return Some((id.0, ExchangeEvent::Notice(notice))),
+            Told::Log(id, notice) => match id.map(|id| id.0).or_else(|| self.desk().only_call()) {
+                Some(call) => return Some((call, ExchangeEvent::Log(notice.params?))),
+                None => self.parts.news.tell(notice),
+            },
+            Told::Withdrawn(id) => {
+                let call = self.desk().asked.take(&id)?;
+                return Some((call, ExchangeEvent::Withdrawn(id)));
+            }
+            Told::Owner(notice) => self.parts.news.tell(notice),
+            Told::Updated(uri) => self.parts.news.updates.updated(&uri),
+            Told::Changed(_) => self.changed.notify_one(),
+            Told::Wrong(fault) => self.gauge().metrics.fault(fault),
+            Told::Nobody => {}
+        }
+        None
     }
 
     /// Whether the call took it. Messages that may be missed leave room for those that may not.
-    fn to_call(&self, call: Option<u64>, event: Option<ExchangeEvent>) -> bool {
-        let (Some(call), Some(event)) = (call, event) else { return false };
+    fn to_call(&self, call: u64, event: ExchangeEvent) -> bool {
         let sender = self.desk().calls.get(&call).cloned();
         let may_be_missed = matches!(event, ExchangeEvent::Log(_) | ExchangeEvent::Progress(_));
         sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
     }
 
-    /// A log message goes to the call that it can only be of, else to the client whose session this is.
-    fn log(&self, notice: &Notification) {
-        let candidates = self.desk().candidates();
-        match candidates {
-            Candidates::One(call) => {
-                // A client that reads too slowly misses it.
-                let _taken = self.to_call(Some(call), notice.params.clone().map(ExchangeEvent::Log));
-            }
-            Candidates::None | Candidates::Several => self.tell_owner(notice),
-        }
-    }
-
-    fn tell_owner(&self, notice: &Notification) {
-        self.parts.news.tell(notice.clone());
-    }
-
-    /// A watched resource has changed.
-    fn updated(&self, params: Option<&RawJson>) {
-        self.parts.news.updated(params);
-    }
-
     /// Judges a request of the server; whatever is not for a client is answered here.
-    fn judge(self: &Arc<Self>, request: &message::Request, candidates: Candidates) -> Option<(ServerRequest, u64)> {
-        let fault = |fault: Fault| self.parts.gauge.metrics.fault(fault);
-        let answer = match judge(request, &self.parts.declared, candidates) {
-            Verdict::Answer(answer) => answer,
-            Verdict::Refuse(answer) => {
-                fault(Fault::RefusedRequest);
-                answer
-            }
-            Verdict::Ambiguous(answer) => {
-                fault(Fault::AmbiguousRequest);
-                self.parts.news.turns.begin(&self.parts.upstream);
-                answer
-            }
-            Verdict::Tied(call) => {
-                let (method, params) = (request.method.clone(), request.params.clone());
-                let asked = ServerRequest { id: request.id.raw().clone(), method, params };
-                if self.desk().asked.enter(&asked, call) {
-                    return Some((asked, call));
-                }
-                fault(Fault::RefusedRequest);
-                declined(&request.method)
-            }
+    fn asked(self: &Arc<Self>, request: &message::Request, stream: Stream) -> Option<(ServerRequest, u64)> {
+        let judged = {
+            let mut desk = self.desk();
+            let candidates = match stream {
+                Stream::Shared => desk.candidates(),
+                Stream::Call(id) | Stream::Listening(id) => Candidates::One(id.0),
+                Stream::Own => Candidates::None,
+            };
+            asked(request, &self.parts.declared, candidates, &mut desk.asked)
         };
+        let (answer, fault) = match judged {
+            Asked::Client(asked, call) => return Some((asked, call)),
+            Asked::Answered(answer, fault) => (answer, fault),
+        };
+        if fault == Some(Fault::AmbiguousRequest) {
+            self.parts.news.turns.begin(&self.parts.upstream);
+        }
+        fault.into_iter().for_each(|fault| self.gauge().metrics.fault(fault));
         self.tell_later(message::encode_answer(request.id.raw(), &answer));
         None
     }
@@ -610,43 +594,27 @@ impl Post {
                 };
                 Some(self.end(step))
             }
-            Message::Notification(notice) => self.notice(&notice),
+            Message::Notification(notice) => {
+                let (call, event) = self.link.told(notice, self.stream())?;
+                if call != self.id {
+                    self.link.to_call(call, event);
+                    return None;
+                }
+                Some(Step::Event(event))
+            }
             Message::Request(request) => {
-                // It came on this call's stream, so it is this call's; the gateway's own requests are nobody's.
-                let candidates = if self.quiet { Candidates::None } else { Candidates::One(self.id) };
-                let (asked, _) = self.link.judge(&request, candidates)?;
+                let (asked, _) = self.link.asked(&request, self.stream())?;
                 Some(Step::Event(ExchangeEvent::Ask(asked)))
             }
         }
     }
 
-    fn notice(&self, notice: &Notification) -> Option<Step> {
-        let params = notice.params.clone()?;
-        let event = match NoticeKind::of(&notice.method) {
-            NoticeKind::Log => ExchangeEvent::Log(params),
-            NoticeKind::Progress if progress_token(&params).is_none_or(|token| token.0 != self.id) => {
-                self.link.gauge().metrics.fault(Fault::BadProgress);
-                return None;
-            }
-            NoticeKind::Progress => ExchangeEvent::Progress(params),
-            NoticeKind::Cancelled => {
-                let id = withdrawn_id(Some(&params))?;
-                self.link.desk().asked.take(&id)?;
-                ExchangeEvent::Withdrawn(id)
-            }
-            NoticeKind::Updated if !self.listens => {
-                self.link.updated(Some(&params));
-                return None;
-            }
-            NoticeKind::PageDone => {
-                self.link.tell_owner(notice);
-                return None;
-            }
-            NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other => {
-                self.listens.then(|| ExchangeEvent::Notice(notice.clone()))?
-            }
-        };
-        Some(Step::Event(event))
+    fn stream(&self) -> Stream {
+        match (self.quiet, self.listens) {
+            (true, _) => Stream::Own,
+            (false, true) => Stream::Listening(WireId(self.id)),
+            (false, false) => Stream::Call(WireId(self.id)),
+        }
     }
 }
 

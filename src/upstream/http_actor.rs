@@ -137,10 +137,14 @@ async fn attend(link: &Arc<HttpLink>, opened: &Notify) {
     }
 }
 
+/// Hears a stream to its end. Cancel-safe.
 async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
     while let Ok(message) = reader.next().await {
-        // Lists are the main lane's matter.
-        let _changed = link.heard(message);
+        // The result of `subscriptions/listen` ends it.
+        if link.agreed.revision.era() == Era::Modern && matches!(message, Message::Response(_)) {
+            return;
+        }
+        link.heard(message);
     }
 }
 
@@ -179,8 +183,9 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
             inventory.skipped.clear();
             match &mut stream {
                 Changes::Stream(reader) => {
-                    if !heard(link, reader).await {
-                        break;
+                    tokio::select! {
+                        () = hear_all(link, reader) => break,
+                        () = link.changed.notified() => {}
                     }
                     let now = clock::now();
                     let wait = allowance.due(List::Tools, now).duration_since(now);
@@ -319,19 +324,4 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         return if passing { Changes::Failed } else { Changes::None };
     }
     Reader::of(response, link.gauge()).await.map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader)))
-}
-
-/// Waits for a change; `false` when the stream has ended.
-async fn heard(link: &Arc<HttpLink>, reader: &mut Reader) -> bool {
-    loop {
-        match reader.next().await {
-            // The result of `subscriptions/listen` ends it.
-            Ok(Message::Response(_)) | Err(_) => return false,
-            Ok(message) => {
-                if link.heard(message) {
-                    return true;
-                }
-            }
-        }
-    }
 }

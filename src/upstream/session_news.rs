@@ -9,9 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::catalog::name::UpstreamName;
-use crate::upstream::updates::{Updates, updated_uri};
+use crate::upstream::updates::Updates;
 use crate::wire::message::Notification;
-use crate::wire::raw::RawJson;
 
 /// Notifications that may wait for a client; with more, the oldest give way.
 const MAX_NOTICES: usize = 64;
@@ -114,13 +113,6 @@ impl SessionNews {
     pub(crate) fn tell(&self, notice: Notification) {
         if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
             client.tell(&self.upstream, notice);
-        }
-    }
-
-    /// A watched resource has changed, or a part of one.
-    pub(crate) fn updated(&self, params: Option<&RawJson>) {
-        if let Some(uri) = updated_uri(params) {
-            self.updates.updated(&uri);
         }
     }
 }

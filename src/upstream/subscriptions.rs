@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::engine::call::{Outcome, Outgoing};
+use crate::engine::unasked::updated_uri;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
@@ -24,7 +25,7 @@ use crate::upstream::handle::Handle;
 use crate::upstream::link::Link;
 use crate::upstream::sent::Sent;
 use crate::upstream::session::LaneUse;
-use crate::upstream::updates::{Updates, Watch, Watcher, updated_uri};
+use crate::upstream::updates::{Updates, Watch, Watcher};
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 

@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::policy::Permit;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// Updates that one client is told of at once; with more waiting, the rest is told with the next.
 const MAX_DIRTY: usize = 4096;
@@ -109,11 +108,6 @@ impl Updates {
 fn is_part_of(uri: &str, whole: &str) -> bool {
     uri.strip_prefix(whole)
         .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#']))
-}
-
-/// The URI in a notification of an update.
-pub(crate) fn updated_uri(params: Option<&RawJson>) -> Option<String> {
-    RawObject::parse(params?).ok()?.string("uri")
 }
 
 #[cfg(test)]

@@ -18,4 +18,9 @@ impl Desk {
     pub(super) fn candidates(&self) -> Candidates {
         self.asked.candidates(self.calls.keys().copied())
     }
+
+    /// The call that runs or waits in this session, if it is one.
+    pub(super) fn only_call(&self) -> Option<u64> {
+        self.calls.keys().copied().next().filter(|_| self.calls.len() == 1)
+    }
 }
