@@ -235,6 +235,17 @@ fn an_answer_on_the_sessions_own_stream_reaches_its_call() {
     assert_eq!(log.count("notifications/cancelled"), 0, "an answered call is not cancelled");
 }
 
+#[test]
+fn an_answer_on_the_stream_of_a_session_that_all_share_reaches_its_call() {
+    let server = Fake::http("legacy").behaving("aside").spawn();
+    let shared = format!("[upstreams.fx]\nurl = {:?}\ninstance = \"shared\"\ncall-timeout = \"5s\"", server.url);
+    let gateway = Setup::new().toml(&shared).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for text in ["one", "two"] {
+        assert_eq!(gateway.modern().call("fx__echo", json!({"text": text})).text(), text);
+    }
+}
+
 /// A gateway before a legacy server on pipes, and the server's input.
 fn before_a_process(setup: Setup) -> (Gateway, Log) {
     let log = Log::new(&setup.world.path("work"), "fx");
