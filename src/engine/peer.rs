@@ -15,14 +15,13 @@ use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
-use crate::engine::lists::{self, Listed};
+use crate::engine::lists::{Lists, Page};
 use crate::engine::pending::{Lookup, Pending};
-use crate::engine::refresh::Allowance;
 use crate::engine::unasked::{Asked, Stream, Told, asked, told};
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::Method;
 use crate::mcp::notice::NoticeKind;
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::version::Era;
 use crate::mcp::voice::{Ear, Heard, Taken};
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
@@ -120,30 +119,21 @@ pub(crate) struct Peer<P> {
     ear: Ear,
     taken: Taken,
     times: PeerTimes,
-    bounds: ListBounds,
     declared: Declared,
-    lists: bool,
+    reads_lists: bool,
+    lists: Lists,
     asked: OpenRequests,
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
     out: BytesMut,
     events: VecDeque<PeerEvent>,
-    inventory: Inventory,
-    /// Lists that are being read, and lists to read again after that.
-    reading: Vec<List>,
-    stale: Vec<List>,
-    /// Stale lists whose last answer found no room. Without them nothing is told of what the server offers.
-    unread: Vec<List>,
-    allowance: Allowance,
-    /// When a stale list may be read, if that is not yet.
-    refresh_at: Option<Instant>,
 }
 
 impl<P: CallPort> Peer<P> {
     /// Opens the connection; the first question is in [`Self::outgoing`] at once.
     pub(crate) fn new(options: PeerOptions, now: Instant) -> Self {
-        let PeerOptions { ear, hint, times, bounds, declared, lists } = options;
+        let PeerOptions { ear, hint, times, bounds, declared, lists: reads_lists } = options;
         let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
         let handshake = Handshake::new(hint, Carrier::Lines);
         let question = handshake.question();
@@ -151,21 +141,15 @@ impl<P: CallPort> Peer<P> {
             ear,
             taken: Taken::default(),
             times,
-            bounds,
             declared,
-            lists,
+            reads_lists,
+            lists: Lists::new(bounds),
             asked: OpenRequests::default(),
             hop: HopMeta::bare(),
             state: State::Opening { handshake, until },
             pending: Pending::new(),
             out: BytesMut::new(),
             events: VecDeque::new(),
-            inventory: Inventory::default(),
-            reading: Vec::new(),
-            stale: Vec::new(),
-            unread: Vec::new(),
-            allowance: Allowance::default(),
-            refresh_at: None,
         };
         peer.ask_question(question);
         peer
@@ -189,13 +173,13 @@ impl<P: CallPort> Peer<P> {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Opening { until, .. } => Some(until),
-            State::Ready(_) => [self.list_deadline(), self.refresh_at].into_iter().flatten().min(),
+            State::Ready(_) => [self.list_deadline(), self.lists.refresh_at()].into_iter().flatten().min(),
             State::Failed => None,
         }
     }
 
     fn list_deadline(&self) -> Option<Instant> {
-        if self.reading.is_empty() {
+        if !self.lists.are_read() {
             return None;
         }
         let mut earliest = None;
@@ -317,11 +301,9 @@ impl<P: CallPort> Peer<P> {
                 let late = self.pending.find(|w| matches!(w, Waiting::List(_, until) if now >= *until));
                 if let Some(Lookup::Found(Waiting::List(reading, _))) = late.map(|id| self.pending.take(id)) {
                     self.fault(Fault::BadList);
-                    self.list_done(reading.list, now);
+                    self.lists.give_up(reading.list, None);
                 }
-                if self.refresh_at.is_some_and(|due| now >= due) {
-                    self.read_stale(now);
-                }
+                self.read_lists(now);
             }
             State::Opening { .. } | State::Failed => {}
         }
@@ -361,7 +343,12 @@ impl<P: CallPort> Peer<P> {
             Lookup::Unknown => self.fault(Fault::UnknownReply),
             Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response),
             Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
-            Lookup::Found(Waiting::List(reading, _)) => self.listed(*reading, response.outcome, now),
+            Lookup::Found(Waiting::List(reading, _)) => {
+                let (page, fault) = self.lists.answered(*reading, response.outcome);
+                fault.into_iter().for_each(|fault| self.fault(fault));
+                page.into_iter().for_each(|page| self.ask_page(page, now));
+                self.read_lists(now);
+            }
             Lookup::Found(Waiting::Listen) => {}
         }
     }
@@ -397,77 +384,30 @@ impl<P: CallPort> Peer<P> {
             put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
         }
         self.state = State::Ready(agreed);
-        self.inventory.completions = agreed.offers.completions;
-        self.inventory.tasks = agreed.offers.tasks;
         self.events.push_back(PeerEvent::Ready(agreed));
-        if self.lists && agreed.revision.era() == Era::Modern && agreed.offers.changes {
+        if !self.reads_lists {
+            return;
+        }
+        if agreed.revision.era() == Era::Modern && agreed.offers.changes {
             let params = listen_params(&self.hop, agreed.revision);
             self.ask(Method::Listen, Some(&params), Waiting::Listen);
         }
-        if !self.lists {
-            return;
-        }
-        // Tools are asked for even where the capability is missing: servers exist that forget to declare it.
-        let offers = agreed.offers;
-        let lists = List::ALL.into_iter().filter(|list| match list {
-            List::Tools => true,
-            List::Prompts => offers.prompts,
-            List::Resources | List::Templates => offers.resources,
-        });
-        self.read_lists(lists, now);
+        self.lists.begin(agreed.offers);
+        self.read_lists(now);
     }
 
-    fn read_lists(&mut self, lists: impl IntoIterator<Item = List>, now: Instant) {
-        for list in lists {
-            if self.reading.contains(&list) || !self.allowance.take(list, now) {
-                // One reading runs, at most one waits: whatever changes meanwhile is seen by the one that waits.
-                if !self.stale.contains(&list) {
-                    self.stale.push(list);
-                }
-            } else {
-                self.reading.push(list);
-                self.ask_page(Reading::new(list, self.bounds), None, now);
-            }
+    /// Tells what was read and asks for the lists that are due.
+    fn read_lists(&mut self, now: Instant) {
+        self.events.extend(self.lists.news().map(PeerEvent::Inventory));
+        while let Some(page) = self.lists.next(now) {
+            self.ask_page(page, now);
         }
     }
 
-    fn ask_page(&mut self, reading: Reading, cursor: Option<&str>, now: Instant) {
+    fn ask_page(&mut self, page: Page, now: Instant) {
         let State::Ready(agreed) = self.state else { return };
-        let params = list_params(cursor, &self.hop, agreed.revision);
-        let method = reading.list.method();
-        self.ask(method, params.as_ref(), Waiting::List(Box::new(reading), now + self.times.start));
-    }
-
-    fn listed(&mut self, mut reading: Reading, answer: Result<RawJson, RawJson>, now: Instant) {
-        match lists::take(&mut reading, answer, &mut self.inventory) {
-            Listed::Page(cursor) => self.ask_page(reading, Some(&cursor), now),
-            Listed::Done(fault) => {
-                if let Some(fault) = fault {
-                    self.fault(fault);
-                }
-                self.list_done(reading.list, now);
-            }
-        }
-    }
-
-    /// The list has been read, or has been given up.
-    fn list_done(&mut self, list: List, now: Instant) {
-        self.reading.retain(|reading| *reading != list);
-        self.unread.retain(|unread| *unread != list);
-        // Also when a list is read again at once: a server that never stops changing is still seen.
-        if self.reading.is_empty() && self.unread.is_empty() {
-            self.events.push_back(PeerEvent::Inventory(self.inventory.clone()));
-            self.inventory.skipped.clear();
-        }
-        self.read_stale(now);
-    }
-
-    /// Reads the stale lists that are due, and notes when the next of them is.
-    fn read_stale(&mut self, now: Instant) {
-        let stale = std::mem::take(&mut self.stale);
-        self.read_lists(stale, now);
-        let waiting = self.stale.iter().filter(|list| !self.reading.contains(list));
-        self.refresh_at = waiting.map(|list| self.allowance.due(*list, now)).min();
+        let (params, method) = (page.params(&self.hop, agreed.revision), page.reading.list.method());
+        self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), now + self.times.start));
     }
 
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
@@ -492,7 +432,10 @@ impl<P: CallPort> Peer<P> {
             Told::Withdrawn(id) => self.handle_withdrawn(&id),
             Told::Owner(notification) => self.unclaimed(notification),
             Told::Updated(uri) if self.events.len() < MAX_EVENTS => self.events.push_back(PeerEvent::Updated(uri)),
-            Told::Changed(lists) => self.handle_changed(lists, now),
+            Told::Changed(lists) => {
+                self.lists.changed(lists);
+                self.read_lists(now);
+            }
             Told::Wrong(fault) => self.fault(fault),
             Told::Updated(_) | Told::Nobody => {}
         }
@@ -511,22 +454,6 @@ impl<P: CallPort> Peer<P> {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(PeerEvent::Unclaimed(notification));
         }
-    }
-
-    fn handle_changed(&mut self, lists: &[List], now: Instant) {
-        let State::Ready(agreed) = self.state else { return };
-        if !self.lists {
-            return;
-        }
-        let wanted = lists.iter().copied().filter(|list| match list {
-            List::Tools => true,
-            List::Prompts => agreed.offers.prompts,
-            List::Resources | List::Templates => agreed.offers.resources,
-        });
-        let wanted: Vec<List> = wanted.collect();
-        self.stale.retain(|list| !wanted.contains(list));
-        self.stale.extend(wanted);
-        self.read_stale(now);
     }
 
     /// The server has withdrawn one of its requests.
@@ -583,14 +510,6 @@ impl<P: CallPort> Peer<P> {
 fn subscription(params: &RawJson) -> Option<WireId> {
     let meta = RawObject::parse(params).ok()?.remove("_meta")?;
     WireId::from_raw(RawObject::parse(&meta).ok()?.get(SUBSCRIPTION_ID)?)
-}
-
-/// `params` of a list request in that revision.
-pub(crate) fn list_params(cursor: Option<&str>, hop: &HopMeta, revision: Revision) -> Option<RawJson> {
-    let cursor = cursor.map(|cursor| format!(r#""cursor":{}"#, RawJson::string(cursor).text()));
-    let meta = (revision.era() == Era::Modern).then(|| format!(r#""_meta":{}"#, hop.envelope(revision).text()));
-    let members: Vec<String> = cursor.into_iter().chain(meta).collect();
-    (!members.is_empty()).then(|| RawJson::trusted(format!("{{{}}}", members.join(","))))
 }
 
 fn put_line(out: &mut BytesMut, line: &[u8]) {

@@ -24,7 +24,7 @@ use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::unasked::{Asked, Stream, Told, asked, told};
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
-use crate::mcp::method::Method;
+use crate::mcp::method::{List, Method};
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::upstream::event::ExchangeEvent;
@@ -207,6 +207,11 @@ impl HttpLink {
         }
     }
 
+    /// The lists that have changed since this was asked last.
+    pub(crate) fn take_changed(&self) -> Vec<List> {
+        std::mem::take(&mut self.desk().changed)
+    }
+
     /// Takes in a notification; what is for a call is handed back with it.
     fn told(&self, notice: Notification, stream: Stream) -> Option<(u64, ExchangeEvent)> {
         match told(notice, stream) {
@@ -222,7 +227,10 @@ impl HttpLink {
             }
             Told::Owner(notice) => self.parts.news.tell(notice),
             Told::Updated(uri) => self.parts.news.updates.updated(&uri),
-            Told::Changed(_) => self.changed.notify_one(),
+            Told::Changed(lists) => {
+                self.desk().change(lists);
+                self.changed.notify_one();
+            }
             Told::Wrong(fault) => self.gauge().metrics.fault(fault),
             Told::Nobody => {}
         }

@@ -8,14 +8,12 @@ use tokio::sync::Notify;
 
 use crate::base::budget::NoRoom;
 use crate::base::clock;
-use crate::catalog::inventory::{Inventory, ListBounds, Reading};
+use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::config::Instance;
 use crate::engine::ask::Declared;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{EraHint, listen_params};
-use crate::engine::lists::{self, Listed};
-use crate::engine::peer::list_params;
-use crate::engine::refresh::Allowance;
+use crate::engine::lists::Lists;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Era;
@@ -151,22 +149,15 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
 /// Reads the lists, then again whenever the upstream says so. Returns why it gave up.
 async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
     let mut failures = 0_u32;
-    // All lists are read together, so one allowance does for them.
-    let mut allowance = Allowance::default();
-    let mut inventory = Inventory::default();
-    inventory.completions = link.agreed.offers.completions;
-    inventory.tasks = link.agreed.offers.tasks;
+    let mut lists = Lists::new(ListBounds::default());
     loop {
-        // The stream is opened before the lists are read, so that no change falls between the two.
+        // The stream is opened before the lists are read, so that no change falls between the two. What happened while it was gone
+        // is not known, so everything is read again.
         let mut stream = open_changes(link).await;
+        lists.begin(link.agreed.offers);
         loop {
-            match read_all(context, link, &mut inventory).await {
+            match read(context, link, &mut lists).await {
                 Ok(()) => failures = 0,
-                // The gateway's own want of room says nothing about the upstream; what is known of it stays.
-                Err(HttpError::NoRoom(_)) => {
-                    inventory.skipped.clear();
-                    break;
-                }
                 Err(error) => {
                     failures += 1;
                     if failures >= 3 || matches!(error, HttpError::Connect(_)) {
@@ -175,32 +166,20 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     break;
                 }
             }
-            if read_for_askers(context, link, &mut inventory).await.is_err() {
-                inventory.skipped.clear();
-                break;
-            }
-            context.report(News::Inventory(inventory.clone(), link.agreed)).await;
-            inventory.skipped.clear();
-            match &mut stream {
-                Changes::Stream(reader) => {
-                    tokio::select! {
-                        () = hear_all(link, reader) => break,
-                        () = link.changed.notified() => {}
-                    }
-                    let now = clock::now();
-                    let wait = allowance.due(List::Tools, now).duration_since(now);
-                    tokio::time::sleep(wait.max(DEBOUNCE)).await;
-                    allowance.take(List::Tools, clock::now());
-                }
-                Changes::Failed => break,
-                // A session that was forgotten had a stream perhaps.
-                Changes::None => {
-                    link.renewed.notified().await;
+            if let Some(mut news) = lists.news() {
+                // The gateway's own want of room says nothing about the upstream; what is known of it stays.
+                if read_for_askers(context, link, &mut news).await.is_err() {
                     break;
                 }
+                context.report(News::Inventory(news, link.agreed)).await;
             }
+            tokio::select! {
+                () = stream.hear(link) => break,
+                () = link.changed.notified() => tokio::time::sleep(DEBOUNCE).await,
+                () = clock::sleep_until(lists.refresh_at()) => {}
+            }
+            lists.changed(&link.take_changed());
         }
-        // What happened while the stream was gone is not known, so everything is read again.
         tokio::time::sleep(stream.reopen()).await;
     }
 }
@@ -219,60 +198,44 @@ async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mu
     let declared = Declared::new(kinds, &Roots::Hidden);
     let opened = tokio::time::timeout(HEAD_TIME, open(&link.parts_with(declared), EraHint::Legacy)).await;
     let Ok(Ok(other)) = opened else { return Ok(()) };
-    let mut shown = Inventory::default();
-    let read = read_all(context, &other, &mut shown).await;
+    let mut lists = Lists::new(ListBounds::default());
+    lists.begin(other.agreed.offers);
+    let read = read(context, &other, &mut lists).await;
+    other.close().await;
     if read.is_ok() {
+        let shown = lists.news().ok_or(NoRoom)?;
         for list in List::ALL {
             inventory.add_needing_input(list, shown.items(list).to_vec());
-        }
-    }
-    other.close().await;
-    if matches!(read, Err(HttpError::NoRoom(_))) { Err(NoRoom) } else { Ok(()) }
-}
-
-async fn read_all(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), HttpError> {
-    let offers = link.agreed.offers;
-    for list in List::ALL {
-        let wanted = match list {
-            List::Tools => true,
-            List::Prompts => offers.prompts,
-            List::Resources | List::Templates => offers.resources,
-        };
-        if wanted {
-            read_list(context, link, list, inventory).await?;
         }
     }
     Ok(())
 }
 
-async fn read_list(
-    context: &Context,
-    link: &Arc<HttpLink>,
-    list: List,
-    inventory: &mut Inventory,
-) -> Result<(), HttpError> {
-    let mut reading = Reading::new(list, ListBounds::default());
-    let mut cursor: Option<String> = None;
+/// Reads the lists that are due, one page after the other.
+async fn read(context: &Context, link: &Arc<HttpLink>, lists: &mut Lists) -> Result<(), HttpError> {
     let limit = context.handle.spec.load().start_timeout;
-    loop {
-        let params = list_params(cursor.as_deref(), link.hop(), link.agreed.revision);
-        // Legacy servers want an object even where nothing is said.
-        let params = params.or(Some(RawJson::EMPTY_OBJECT));
-        let answer = tokio::time::timeout(limit, link.ask(list.method(), params.as_ref())).await;
-        if matches!(answer, Err(_) | Ok(Err(HttpError::Protocol(_)))) {
-            context.handle.metrics.fault(Fault::BadList);
-        }
-        let answer = answer.map_err(|_| HttpError::Broken("a list was not answered in time".to_owned()))??;
-        match lists::take(&mut reading, answer, inventory) {
-            Listed::Page(next) => cursor = Some(next),
-            Listed::Done(fault) => {
-                if let Some(fault) = fault {
-                    context.handle.metrics.fault(fault);
+    while let Some(first) = lists.next(clock::now()) {
+        let mut page = Some(first);
+        while let Some(asked) = page.take() {
+            let list = asked.reading.list;
+            // Legacy servers want an object even where nothing is said.
+            let params = asked.params(link.hop(), link.agreed.revision).unwrap_or(RawJson::EMPTY_OBJECT);
+            let answer = tokio::time::timeout(limit, link.ask(list.method(), Some(&params))).await;
+            if matches!(answer, Err(_) | Ok(Err(HttpError::Protocol(_)))) {
+                context.handle.metrics.fault(Fault::BadList);
+            }
+            match answer.map_err(|_| HttpError::Broken("a list was not answered in time".to_owned())) {
+                Ok(Ok(answer)) => {
+                    let (next, fault) = lists.answered(asked.reading, answer);
+                    fault.into_iter().for_each(|fault| context.handle.metrics.fault(fault));
+                    page = next;
                 }
-                return Ok(());
+                Ok(Err(HttpError::NoRoom(_))) => lists.no_room(list),
+                Ok(Err(error)) | Err(error) => return Err(error),
             }
         }
     }
+    Ok(())
 }
 
 /// The upstream's stream of changes.
@@ -285,6 +248,15 @@ enum Changes {
 }
 
 impl Changes {
+    /// Hears the stream to its end; where there is none, waits for a new session, which may have one. Cancel-safe.
+    async fn hear(&mut self, link: &Arc<HttpLink>) {
+        match self {
+            Self::Stream(reader) => hear_all(link, reader).await,
+            Self::Failed => {}
+            Self::None => link.renewed.notified().await,
+        }
+    }
+
     /// How long to wait before it is opened again: at least so long as the server asked for.
     fn reopen(&mut self) -> Duration {
         let asked = match self {

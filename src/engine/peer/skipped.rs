@@ -6,7 +6,6 @@ use super::{CallPort, Peer, Waiting};
 use crate::engine::call::{Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::pending::Lookup;
-use crate::mcp::method::List;
 use crate::wire::id::WireId;
 use crate::wire::start::Start;
 
@@ -37,25 +36,15 @@ impl<P: CallPort> Peer<P> {
         match self.pending.take(id) {
             Lookup::Found(Waiting::Call(port)) => port.done(Outcome::Failed(failure.clone())),
             Lookup::Found(Waiting::List(reading, _)) if failure.reason == Reason::Busy => {
-                self.list_unread(reading.list, now);
+                self.lists.no_room(reading.list);
+                self.read_lists(now);
             }
             Lookup::Found(Waiting::List(reading, _)) => {
-                self.inventory.skipped.push(format!("{}: {}", reading.list.member(), failure.detail));
                 self.fault(Fault::BadList);
-                self.list_done(reading.list, now);
+                self.lists.give_up(reading.list, Some(&failure.detail));
+                self.read_lists(now);
             }
             Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
         }
-    }
-
-    /// The gateway had no room for the answer, of which the server knows nothing: the list is read again when it is due.
-    fn list_unread(&mut self, list: List, now: Instant) {
-        self.reading.retain(|reading| *reading != list);
-        for lists in [&mut self.stale, &mut self.unread] {
-            if !lists.contains(&list) {
-                lists.push(list);
-            }
-        }
-        self.read_stale(now);
     }
 }

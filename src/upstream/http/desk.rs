@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tokio::sync::mpsc;
 
 use crate::engine::ask::{Candidates, OpenRequests};
+use crate::mcp::method::List;
 use crate::upstream::event::ExchangeEvent;
 
 /// What runs in one legacy session. The lock guards one operation at a time.
@@ -12,11 +13,19 @@ use crate::upstream::event::ExchangeEvent;
 pub(super) struct Desk {
     pub(super) calls: HashMap<u64, mpsc::Sender<ExchangeEvent>>,
     pub(super) asked: OpenRequests,
+    /// Lists that the server says have changed.
+    pub(super) changed: Vec<List>,
 }
 
 impl Desk {
     pub(super) fn candidates(&self) -> Candidates {
         self.asked.candidates(self.calls.keys().copied())
+    }
+
+    /// Takes note of lists that have changed.
+    pub(super) fn change(&mut self, lists: &[List]) {
+        self.changed.retain(|list| !lists.contains(list));
+        self.changed.extend_from_slice(lists);
     }
 
     /// The call that runs or waits in this session, if it is one.
