@@ -51,6 +51,7 @@ impl Seen {
 }
 
 mod attribution;
+mod http;
 mod revisions;
 mod room;
 
