@@ -430,29 +430,23 @@ impl<P: CallPort> Peer<P> {
             }
             Told::Log(_, notification) => self.handle_log(notification),
             Told::Withdrawn(id) => self.handle_withdrawn(&id),
-            Told::Owner(notification) => self.unclaimed(notification),
-            Told::Updated(uri) if self.events.len() < MAX_EVENTS => self.events.push_back(PeerEvent::Updated(uri)),
+            Told::Owner(notification) => self.tell(PeerEvent::Unclaimed(notification)),
+            Told::Updated(uri) => self.tell(PeerEvent::Updated(uri)),
             Told::Changed(lists) => {
                 self.lists.changed(lists);
                 self.read_lists(now);
             }
             Told::Wrong(fault) => self.fault(fault),
-            Told::Updated(_) | Told::Nobody => {}
+            Told::Nobody => {}
         }
     }
 
     fn handle_log(&mut self, notification: Notification) {
         // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
         let several = self.ports().nth(1).is_some();
-        let Some(only) = self.ports().next().filter(|_| !several) else { return self.unclaimed(notification) };
+        let Some(only) = self.ports().next().filter(|_| !several) else { return self.tell(PeerEvent::Unclaimed(notification)) };
         if let Some(params) = notification.params {
             only.log(params);
-        }
-    }
-
-    fn unclaimed(&mut self, notification: Notification) {
-        if self.events.len() < MAX_EVENTS {
-            self.events.push_back(PeerEvent::Unclaimed(notification));
         }
     }
 
@@ -494,9 +488,13 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn fault(&mut self, fault: Fault) {
-        // Bounded: a flood of faults between two drains is one line of news.
+        self.tell(PeerEvent::Fault(fault));
+    }
+
+    /// Tells what may be missed: a flood of it between two drains is cut.
+    fn tell(&mut self, event: PeerEvent) {
         if self.events.len() < MAX_EVENTS {
-            self.events.push_back(PeerEvent::Fault(fault));
+            self.events.push_back(event);
         }
     }
 

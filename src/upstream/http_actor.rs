@@ -73,10 +73,10 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
         Err(_) => return down("no answer to the handshake in time".to_owned(), None),
     };
     let opened = Notify::new();
-    let mut attending = Box::pin(attend(&link, &opened));
+    let mut following = Box::pin(follow(context, &link, &opened));
     if !lane.is_main() {
         tokio::select! {
-            () = &mut attending => {}
+            _never = &mut following => {}
             // It may come later; calls can do without it.
             _late = tokio::time::timeout(OPEN_TIME, opened.notified()) => {}
             () = stop.cancelled() => {}
@@ -88,8 +88,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     restore(context, Link::Http(Arc::clone(&link)));
     context.report(News::State).await;
     let why = tokio::select! {
-        why = follow(context, &link), if lane.is_main() => why,
-        () = attending, if !lane.is_main() => "ended".to_owned(),
+        why = following => why,
         () = stop.cancelled() => "stopped".to_owned(),
     };
     if stop.is_cancelled() {
@@ -108,33 +107,6 @@ async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<HttpLink>, Unopene
     Ok(link)
 }
 
-/// Follows the stream of a session that reads no lists, for what the server asks and says in the middle of calls. `opened` is
-/// told when it stands, or does not.
-async fn attend(link: &Arc<HttpLink>, opened: &Notify) {
-    loop {
-        let mut changes = open_changes(link).await;
-        opened.notify_one();
-        let renewed = match &mut changes {
-            Changes::Stream(reader) => tokio::select! {
-                () = hear_all(link, reader) => false,
-                () = link.renewed.notified() => true,
-            },
-            Changes::Failed => false,
-            Changes::None => {
-                link.renewed.notified().await;
-                true
-            }
-        };
-        if !renewed {
-            // A new session has a stream of its own, and its first call may be under way.
-            tokio::select! {
-                () = tokio::time::sleep(changes.reopen()) => {}
-                () = link.renewed.notified() => {}
-            }
-        }
-    }
-}
-
 /// Hears a stream to its end. Cancel-safe.
 async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
     while let Ok(message) = reader.next().await {
@@ -146,16 +118,21 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
     }
 }
 
-/// Reads the lists, then again whenever the upstream says so. Returns why it gave up.
-async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
+/// Hears the server's stream of the session, of which `opened` is told when it stands or does not. On the main lane also reads the
+/// lists, again whenever the upstream says so. Returns why it gave up.
+async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify) -> String {
+    let is_main = context.lane.is_main();
     let mut failures = 0_u32;
     let mut lists = Lists::new(ListBounds::default());
     loop {
         // The stream is opened before the lists are read, so that no change falls between the two. What happened while it was gone
         // is not known, so everything is read again.
         let mut stream = open_changes(link).await;
-        lists.begin(link.agreed.offers);
-        loop {
+        opened.notify_one();
+        if is_main {
+            lists.begin(link.agreed.offers);
+        }
+        let renewed = loop {
             match read(context, link, &mut lists).await {
                 Ok(()) => failures = 0,
                 Err(error) => {
@@ -163,24 +140,31 @@ async fn follow(context: &Context, link: &Arc<HttpLink>) -> String {
                     if failures >= 3 || matches!(error, HttpError::Connect(_)) {
                         return error.to_string();
                     }
-                    break;
+                    break false;
                 }
             }
             if let Some(mut news) = lists.news() {
                 // The gateway's own want of room says nothing about the upstream; what is known of it stays.
                 if read_for_askers(context, link, &mut news).await.is_err() {
-                    break;
+                    break false;
                 }
                 context.report(News::Inventory(news, link.agreed)).await;
             }
             tokio::select! {
-                () = stream.hear(link) => break,
-                () = link.changed.notified() => tokio::time::sleep(DEBOUNCE).await,
+                () = stream.hear(link) => break false,
+                () = link.renewed.notified() => break true,
+                () = link.changed.notified(), if is_main => tokio::time::sleep(DEBOUNCE).await,
                 () = clock::sleep_until(lists.refresh_at()) => {}
             }
             lists.changed(&link.take_changed());
+        };
+        // A new session has a stream of its own, and a client's call in it may be under way.
+        if is_main || !renewed {
+            tokio::select! {
+                () = tokio::time::sleep(stream.reopen()) => {}
+                () = link.renewed.notified(), if !is_main => {}
+            }
         }
-        tokio::time::sleep(stream.reopen()).await;
     }
 }
 
@@ -248,12 +232,12 @@ enum Changes {
 }
 
 impl Changes {
-    /// Hears the stream to its end; where there is none, waits for a new session, which may have one. Cancel-safe.
+    /// Hears the stream to its end; the upstream that offers none may do so in another session. Cancel-safe.
     async fn hear(&mut self, link: &Arc<HttpLink>) {
         match self {
             Self::Stream(reader) => hear_all(link, reader).await,
             Self::Failed => {}
-            Self::None => link.renewed.notified().await,
+            Self::None => std::future::pending().await,
         }
     }
 
