@@ -98,8 +98,8 @@ impl Reader {
     /// Judges the response's head.
     ///
     /// # Errors
-    /// [`HttpError::Status`] unless a JSON-RPC body is to be expected.
-    pub(crate) async fn of(response: Response<Incoming>, gauge: &Gauge) -> Result<Self, HttpError> {
+    /// [`HttpError::Status`] unless a JSON-RPC body is to be expected, with the body to [`drain`].
+    pub(crate) fn of(response: Response<Incoming>, gauge: &Gauge) -> Result<Self, (HttpError, Incoming)> {
         let status = response.status();
         let gauge = gauge.clone();
         let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -107,7 +107,7 @@ impl Reader {
             content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
         };
         if let Some(why) = coded(response.headers()) {
-            return Err(HttpError::Protocol(why.to_owned()));
+            return Err((HttpError::Protocol(why.to_owned()), response.into_body()));
         }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
@@ -119,8 +119,7 @@ impl Reader {
             let format = Format::Json { collected: BytesMut::new() };
             return Ok(Self::new(response, format, gauge));
         }
-        drain(response.into_body()).await;
-        Err(HttpError::Status(status))
+        Err((HttpError::Status(status), response.into_body()))
     }
 
     fn new(response: Response<Incoming>, format: Format, gauge: Gauge) -> Self {

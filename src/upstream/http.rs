@@ -274,6 +274,11 @@ impl HttpLink {
         }
     }
 
+    /// Reads the rest of an answer without keeping its call waiting, which may be polled anew meanwhile.
+    fn drain(&self, body: Incoming) {
+        self.parts.tasks.spawn("drain", drain(body));
+    }
+
     fn tell_later(self: &Arc<Self>, message: Bytes) {
         let link = Arc::clone(self);
         self.parts.tasks.spawn("message", async move { link.tell(message).await });
@@ -491,7 +496,7 @@ impl Post {
                     Stage::Head(self.link.parts.remote.start(std::mem::take(&mut self.unsent)))
                 }
                 Stage::Head(head) => match head.await {
-                    Ok(response) => match self.head(response).await {
+                    Ok(response) => match self.head(response) {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
                     },
@@ -530,7 +535,7 @@ impl Post {
                 Stage::Resume(head, why) => {
                     let head = head.await;
                     let why = std::mem::take(why);
-                    match self.resumed(head, why).await {
+                    match self.resumed(head, why) {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
                     }
@@ -547,19 +552,19 @@ impl Post {
         step
     }
 
-    async fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
+    fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
         let response = self.link.parts.remote.admitted(response).map_err(|error| Step::Failed(error, None))?;
         let lost = self.session.clone().filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed);
         if let Some(lost) = lost {
             self.renewed = true;
-            drain(response.into_body()).await;
+            self.link.drain(response.into_body());
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        match Reader::of(response, &self.link.parts.gauge).await {
-            Ok(reader) => Ok(Stage::Body(Box::new(reader))),
-            Err(error) => Err(Step::Failed(error, wait.map(Duration::from_secs))),
-        }
+        Reader::of(response, &self.link.parts.gauge).map(|reader| Stage::Body(Box::new(reader))).map_err(|(error, body)| {
+            self.link.drain(body);
+            Step::Failed(error, wait.map(Duration::from_secs))
+        })
     }
 
     /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
@@ -572,7 +577,7 @@ impl Post {
         }
     }
 
-    async fn resumed(&mut self, head: Result<Response<Incoming>, ClientError>, why: String) -> Result<Stage, Step> {
+    fn resumed(&mut self, head: Result<Response<Incoming>, ClientError>, why: String) -> Result<Stage, Step> {
         let response = match head {
             Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
             // The server may not have noticed yet that the stream broke, or may be starting anew.
@@ -583,10 +588,8 @@ impl Post {
             Err(_) => return self.pause(why),
         };
         tracing::debug!(upstream.name = %self.link.parts.upstream, "event stream resumed");
-        match Reader::of(response, &self.link.parts.gauge).await {
-            Ok(reader) => Ok(Stage::Body(Box::new(reader))),
-            Err(_) => Err(Step::Failed(HttpError::Broken(why), None)),
-        }
+        let reader = Reader::of(response, &self.link.parts.gauge);
+        reader.map(|reader| Stage::Body(Box::new(reader))).map_err(|_| Step::Failed(HttpError::Broken(why), None))
     }
 
     /// `None` for a message that does not concern the caller.

@@ -279,5 +279,5 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         drain(response.into_body()).await;
         return if passing { Changes::Failed } else { Changes::None };
     }
-    Reader::of(response, link.gauge()).await.map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader)))
+    Reader::of(response, link.gauge()).map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader)))
 }

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, PROBE_TIME, Question, Reply};
 use crate::mcp::meta::HopMeta;
-use crate::upstream::answer::{Gauge, HttpError, Reader};
+use crate::upstream::answer::{Gauge, HttpError, Reader, drain};
 use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
@@ -97,7 +97,13 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
 }
 
 async fn first_answer(response: Response<Incoming>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
-    let mut reader = Reader::of(response, gauge).await?;
+    let mut reader = match Reader::of(response, gauge) {
+        Ok(reader) => reader,
+        Err((error, body)) => {
+            drain(body).await;
+            return Err(error);
+        }
+    };
     loop {
         if let Message::Response(answer) = reader.next().await? {
             let ours = answer.id.as_ref().is_none_or(|id| id.bytes().as_ref() == ID.as_bytes());

@@ -36,6 +36,8 @@ pub(crate) enum Behaviour {
     Status(u64),
     /// Answers calls over HTTP with this status and what authorization servers say in JSON.
     RefuseCalls(u64),
+    /// Answers calls over HTTP with this status and a body without an end, and says something on the session's own stream.
+    SlowRefusal(u64),
     /// Closes the connection in the middle of an answer to `tools/call`; the stream, over HTTP+SSE.
     HttpCut,
     /// Answers a POST over HTTP+SSE when the request in it is handled.
@@ -84,6 +86,7 @@ impl Behaviour {
             "drop-session-after" => Self::DropSessionAfter(number),
             "status" => Self::Status(number),
             "refuse-calls" => Self::RefuseCalls(number),
+            "slow-refusal" => Self::SlowRefusal(number),
             "http-cut" => Self::HttpCut,
             "hold-posts" => Self::HoldPosts,
             "polled" => Self::Polled(number),

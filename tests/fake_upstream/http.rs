@@ -104,6 +104,20 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
             return (status, [("content-type", "application/json")], error).into_response();
         }
     }
+    for behaviour in &server.args.behaviours {
+        if let (Behaviour::SlowRefusal(code), "tools/call", Some(aside)) =
+            (behaviour, request.method.as_str(), request.aside.clone())
+        {
+            let notice = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}});
+            tokio::spawn(async move {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                aside.send(notice.to_string()).unwrap();
+            });
+            let endless = stream::once(async { Ok::<_, Infallible>(Bytes::from("oops")) }).chain(stream::pending());
+            let status = StatusCode::from_u16(u16::try_from(*code).unwrap()).unwrap();
+            return (status, Body::from_stream(endless)).into_response();
+        }
+    }
     if request.method == "notifications/cancelled" {
         server.cancel(&request.session, &request.params["requestId"]);
     }

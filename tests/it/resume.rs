@@ -246,6 +246,16 @@ fn an_answer_on_the_stream_of_a_session_that_all_share_reaches_its_call() {
     }
 }
 
+#[test]
+fn a_refusal_whose_body_has_no_end_ends_its_call_whatever_is_said_beside_it() {
+    let (gateway, _server, _log) = before_http("legacy", &["slow-refusal=500"]);
+    for era in Era::BOTH {
+        let answer = gateway.client(era).call("fx__echo", json!({"text": "a"}));
+        let refusal = &answer.result()["_meta"]["headend/refusal"];
+        assert_eq!(refusal["reason"], "upstream_crashed", "{era:?}: {}", answer.raw);
+    }
+}
+
 /// A gateway before a legacy server on pipes, and the server's input.
 fn before_a_process(setup: Setup) -> (Gateway, Log) {
     let log = Log::new(&setup.world.path("work"), "fx");
