@@ -162,9 +162,7 @@ impl Handshake {
                     self.again = true;
                     Next::Ask(Question::Discover(revision))
                 }
-                Discovered::Again(_) => {
-                    self.failed("it refuses the protocol version that it lists itself".to_owned())
-                }
+                Discovered::Again(_) => self.failed("it refuses the protocol version that it lists itself".to_owned()),
                 Discovered::Unspeakable => {
                     self.failed("it speaks no protocol revision that this gateway speaks".to_owned())
                 }

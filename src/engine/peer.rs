@@ -444,7 +444,9 @@ impl<P: CallPort> Peer<P> {
     fn handle_log(&mut self, notification: Notification) {
         // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
         let several = self.ports().nth(1).is_some();
-        let Some(only) = self.ports().next().filter(|_| !several) else { return self.tell(PeerEvent::Unclaimed(notification)) };
+        let Some(only) = self.ports().next().filter(|_| !several) else {
+            return self.tell(PeerEvent::Unclaimed(notification));
+        };
         if let Some(params) = notification.params {
             only.log(params);
         }

@@ -99,12 +99,7 @@ pub(crate) enum Asked {
 }
 
 /// Judges a request of the server by what it was told and by the calls that it may belong to.
-pub(crate) fn asked(
-    request: &Request,
-    declared: &Declared,
-    candidates: Candidates,
-    open: &mut OpenRequests,
-) -> Asked {
+pub(crate) fn asked(request: &Request, declared: &Declared, candidates: Candidates, open: &mut OpenRequests) -> Asked {
     match judge(request, declared, candidates) {
         Verdict::Answer(answer) => Asked::Answered(answer, None),
         Verdict::Refuse(answer) => Asked::Answered(answer, Some(Fault::RefusedRequest)),

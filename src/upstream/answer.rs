@@ -44,7 +44,9 @@ impl std::fmt::Display for HttpError {
         match self {
             Self::Connect(why) => write!(f, "connect: {why}"),
             Self::Broken(why) => write!(f, "connection broken: {why}"),
-            Self::Unauthorized(status) => write!(f, "the server refuses the gateway's credentials with HTTP status {status}"),
+            Self::Unauthorized(status) => {
+                write!(f, "the server refuses the gateway's credentials with HTTP status {status}")
+            }
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Protocol(why) => f.write_str(why),
             Self::NoRoom(_) => f.write_str("no room for the message"),

@@ -561,10 +561,12 @@ impl Post {
             return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        Reader::of(response, &self.link.parts.gauge).map(|reader| Stage::Body(Box::new(reader))).map_err(|(error, body)| {
-            self.link.drain(body);
-            Step::Failed(error, wait.map(Duration::from_secs))
-        })
+        Reader::of(response, &self.link.parts.gauge).map(|reader| Stage::Body(Box::new(reader))).map_err(
+            |(error, body)| {
+                self.link.drain(body);
+                Step::Failed(error, wait.map(Duration::from_secs))
+            },
+        )
     }
 
     /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.

@@ -108,7 +108,8 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
         if let (Behaviour::SlowRefusal(code), "tools/call", Some(aside)) =
             (behaviour, request.method.as_str(), request.aside.clone())
         {
-            let notice = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}});
+            let notice =
+                json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}});
             tokio::spawn(async move {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                 aside.send(notice.to_string()).unwrap();

@@ -221,7 +221,12 @@ fn a_call_that_is_refused_for_its_credentials_was_not_made_and_shows_that_the_up
         assert_eq!(status_of(&gateway, "crm")["state"], "ready");
         let answer = gateway.modern().call("crm__echo", json!({"text": "a"}));
         let refusal = &answer.result()["_meta"]["headend/refusal"];
-        assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("upstream_down"), &json!("no")), "{}", answer.raw);
+        assert_eq!(
+            (&refusal["reason"], &refusal["executed"]),
+            (&json!("upstream_down"), &json!("no")),
+            "{}",
+            answer.raw
+        );
         assert_eq!(status_of(&gateway, "crm")["state"], "needs-login", "{era} {status}");
     }
 }
