@@ -10,6 +10,7 @@ pub(crate) mod handshake;
 pub(crate) mod lists;
 pub(crate) mod peer;
 pub(crate) mod pending;
+pub(crate) mod question;
 pub(crate) mod refresh;
 pub(crate) mod restart;
 pub(crate) mod route;

@@ -6,7 +6,7 @@
 //! A parked call asks nothing while it waits for its client. After a request without a certain call, the calls on that
 //! connection pass one at a time. Servers learn roots only if the operator allows it.
 
-use crate::mcp::input::{Kinds, Roots, decline, roots_result};
+use crate::mcp::input::{Kinds, Roots, cancel, decline, roots_result};
 use crate::mcp::method::Method;
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
@@ -128,10 +128,15 @@ pub(crate) fn refused(method: &str) -> ClientAnswer {
 /// The answer for a client that does not answer.
 pub(crate) fn declined(method: &str) -> ClientAnswer {
     match method {
-        "elicitation/create" => Ok(RawJson::trusted(r#"{"action":"cancel"}"#)),
+        "elicitation/create" => Ok(cancel()),
         "roots/list" => Ok(roots_result(&[])),
         _ => Err(error_object(code::REJECTED, "nobody answered", None)),
     }
+}
+
+/// A client's answer as a modern server takes it, which has no place for errors. `None` where only an error would be true.
+pub(crate) fn response(method: &str, answer: ClientAnswer) -> Option<RawJson> {
+    answer.ok().filter(RawJson::is_object).or_else(|| declined(method).ok())
 }
 
 /// The requests of one server that wait for an answer, and the calls that they belong to.

@@ -13,24 +13,22 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::question::approval::{form, page, read};
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
-use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
+use crate::mcp::input::is_accepted;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::mcp::version::Revision;
 use crate::policy::Evidence;
-use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, Lifetime, PromptId};
+use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
 use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::message::encode_notification;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The name of our own question among those of `inputRequests`; no upstream's question has it.
-pub(crate) const CONSENT_KEY: &str = "gw.consent";
 /// How long the repeated request of a modern client waits for what happens on the page, before it is asked again.
 const PAGE_WAIT: Duration = Duration::from_secs(20);
 
@@ -223,18 +221,20 @@ impl Asking {
 
     /// Sends the question, or takes the answer that is there already.
     fn ask(&mut self) -> Option<ClientEvent> {
-        let (client_requests, params) = match &self.channel {
+        let client = &self.request.client;
+        let (client_requests, request) = match &self.channel {
             Channel::Form(client_requests) => {
-                (client_requests, form(&self.message, self.request.client.revision, self.request.client.tag.is_some()))
+                let form = form(&self.message, client.tag.is_some());
+                (client_requests, form.for_revision(client.revision, String::new))
             }
-            Channel::Page(client_requests, url) => (client_requests, page(&self.message, url, &self.page_id)),
+            Channel::Page(client_requests, url) => (client_requests, Ok(page(&self.message, url, &self.page_id))),
             Channel::Answered(answer) => {
                 self.answer(Ok(answer.clone()));
                 return None;
             }
             Channel::Waiting(_) => return None,
         };
-        let Some((message, question)) = client_requests.ask("elicitation/create", Some(&params)) else {
+        let Some((message, question)) = request.ok().and_then(|request| client_requests.ask(&request)) else {
             return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
         };
         self.question = Some(question);
@@ -245,9 +245,8 @@ impl Asking {
     fn answered(&mut self, answer: Option<ClientAnswer>) {
         self.question = None;
         let answer = answer.and_then(Result::ok).ok_or(());
-        let opened = matches!(&answer, Ok(raw) if action(raw).as_deref() == Some("accept"));
-        if opened && matches!(self.channel, Channel::Page(..)) {
-            // That it will be opened is all that the client said.
+        if answer.as_ref().is_ok_and(is_accepted) && matches!(self.channel, Channel::Page(..)) {
+            // It only means that the client will open the page, which is waited for.
             return;
         }
         self.answer(answer);
@@ -314,83 +313,5 @@ impl Asking {
         self.request.metrics.count(self.request.labels.label, outcome);
         let failure = Failure::new(reason, Executed::No, text);
         ClientEvent::Done(refused(&failure, &self.request.labels, self.request.client.revision))
-    }
-}
-
-fn action(result: &RawJson) -> Option<String> {
-    RawObject::parse(result).ok()?.string("action")
-}
-
-/// What a client's answer to our form says. Whatever is not clearly a yes is a no.
-fn read(result: &RawJson) -> Agreed {
-    let Ok(result) = RawObject::parse(result) else { return Agreed::Dismiss };
-    let decision = || result.object("content")?.string(DECISION);
-    match result.string("action").as_deref() {
-        Some("accept") => match decision().as_deref() {
-            Some(ONCE) => Agreed::Allow(Lifetime::Once),
-            Some(SESSION) => Agreed::Allow(Lifetime::Session),
-            _ => Agreed::Deny,
-        },
-        Some("decline") => Agreed::Deny,
-        _ => Agreed::Dismiss,
-    }
-}
-
-/// Our form, as `params` of an elicitation. A refusal is what it says unless somebody chooses otherwise.
-///
-/// `has_session` says whether what is allowed for a session ends with one.
-pub(crate) fn form(message: &str, revision: Revision, has_session: bool) -> RawJson {
-    let session = if has_session {
-        "Allow for this session"
-    } else {
-        "Allow for a day, to all clients of this caller without a session"
-    };
-    let modes = revision.features().elicitation_modes;
-    let mode = if modes { r#""mode":"form","# } else { "" };
-    let decision = if modes {
-        format!(
-            r#"{{"type":"string","title":"Decision","oneOf":[{{"const":"{DENY}","title":"Deny"}},{{"const":"{ONCE}","title":"{ALLOW_ONCE}"}},{{"const":"{SESSION}","title":"{session}"}}],"default":"{DENY}"}}"#
-        )
-    } else {
-        format!(
-            r#"{{"type":"string","title":"Decision","enum":["{DENY}","{ONCE}","{SESSION}"],"enumNames":["Deny","{ALLOW_ONCE}","{session}"]}}"#
-        )
-    };
-    RawJson::trusted(format!(
-        r#"{{{mode}"message":{},"requestedSchema":{{"type":"object","properties":{{"{DECISION}":{decision}}},"required":["{DECISION}"]}}}}"#,
-        RawJson::string(message).text()
-    ))
-}
-
-/// The request to open the prompt's page, as `params` of an elicitation. Revisions that know no `elicitationId` get none.
-pub(crate) fn page(message: &str, url: &str, id: &str) -> RawJson {
-    let id = if id.is_empty() { String::new() } else { format!(r#","elicitationId":{}"#, RawJson::string(id).text()) };
-    RawJson::trusted(format!(
-        r#"{{"mode":"url","message":{},"url":{}{id}}}"#,
-        RawJson::string(message).text(),
-        RawJson::string(url).text()
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_clear_yes_is_a_yes() {
-        for (label, result, want) in [
-            ("once", r#"{"action":"accept","content":{"decision":"once"}}"#, Agreed::Allow(Lifetime::Once)),
-            ("session", r#"{"action":"accept","content":{"decision":"session"}}"#, Agreed::Allow(Lifetime::Session)),
-            ("the default", r#"{"action":"accept","content":{"decision":"deny"}}"#, Agreed::Deny),
-            ("accepted without a decision", r#"{"action":"accept"}"#, Agreed::Deny),
-            ("an unknown decision", r#"{"action":"accept","content":{"decision":"always"}}"#, Agreed::Deny),
-            ("a wrong type", r#"{"action":"accept","content":{"decision":true}}"#, Agreed::Deny),
-            ("declined", r#"{"action":"decline","content":{"decision":"once"}}"#, Agreed::Deny),
-            ("cancelled", r#"{"action":"cancel"}"#, Agreed::Dismiss),
-            ("no action", "{}", Agreed::Dismiss),
-            ("no object", "[]", Agreed::Dismiss),
-        ] {
-            assert_eq!(read(&RawJson::trusted(result)), want, "{label}");
-        }
     }
 }

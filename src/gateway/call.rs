@@ -9,20 +9,18 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock;
 use crate::base::queue::Queued;
-use crate::engine::ask::{ServerRequest, refused as refused_question, unable};
+use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question, unable};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::fault::Fault;
+use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::gate::Gate;
-use crate::gateway::question::as_result::{Inquiry, input_required};
-use crate::gateway::question::client_requests::ClientRequests;
-use crate::gateway::question::forwarded::{Relay, Relayable};
-use crate::gateway::question::on_stream::{Dialogue, Step};
+use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::View;
-use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
+use crate::mcp::input::{ByKey, InputError, InputRequest, Kinds, input_required, passed_on, requests};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project::{self, is_complete};
@@ -50,6 +48,9 @@ pub(crate) use self::task_way::TaskWay;
 
 use self::outcome::is_tool_error;
 
+/// Why a question is taken back whose time is over.
+const LATE: &str = "no answer in time";
+
 /// What a call yields.
 #[derive(Debug)]
 pub(crate) enum ClientEvent {
@@ -73,8 +74,8 @@ pub(crate) struct Call {
     action: Action,
     waiting: Option<Outgoing>,
     running: Option<Running>,
-    /// The client is being asked; nothing is in flight upstream meanwhile.
-    dialogue: Option<(Box<Dialogue>, Outgoing)>,
+    /// A legacy client is asked what a modern server wants to know; nothing is in flight upstream meanwhile.
+    round: Option<(Box<Round>, Outgoing)>,
     /// What was sent, for clients that may be asked.
     kept: Option<Outgoing>,
     progress: Option<Progress>,
@@ -87,13 +88,13 @@ pub(crate) struct Call {
     log_from: Option<LogLevel>,
     /// For clients that can be asked for input.
     input: Option<Box<InputContext>>,
-    /// Questions of a legacy server that a legacy client has before it.
-    relay: Relay,
+    /// Questions that a legacy client has before it.
+    on_stream: OnStream<PendingRequest>,
     /// What a legacy client is told before the answer: the questions that nobody wants answered any more.
     closing: Vec<Bytes>,
     answer: Option<Answer>,
     /// Questions of a legacy server that a modern client is about to get.
-    inquiry: Inquiry,
+    gathered: Gathered,
     /// Questions that were declined in the person's name.
     declines: AtomicU32,
 }
@@ -171,7 +172,7 @@ pub(crate) enum InFlight {
 
 enum Turn {
     Event(ExchangeEvent),
-    Answered(Relayable),
+    Answered(Shown<PendingRequest>, Option<ClientAnswer>),
     TimeOut,
     GivingUp,
 }
@@ -223,7 +224,7 @@ impl Call {
             // Whoever joins a call that is parked here must never make a second one of it.
             waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
             running: None,
-            dialogue: None,
+            round: None,
             kept: None,
             progress,
             revision,
@@ -232,10 +233,10 @@ impl Call {
             place,
             _share: share,
             input,
-            relay: Relay::default(),
+            on_stream: OnStream::default(),
             closing: Vec::new(),
             answer: None,
-            inquiry: Inquiry::default(),
+            gathered: Gathered::default(),
             declines: AtomicU32::new(0),
         }
     }
@@ -246,19 +247,20 @@ impl Call {
             if let Some(event) = self.part() {
                 return event;
             }
-            if self.running.is_none() {
-                if self.dialogue.is_some()
-                    && let Some(event) = Box::pin(self.talk()).await
+            let event = if self.round.is_some() {
+                Box::pin(self.talk()).await
+            } else {
+                if self.running.is_none()
+                    && let Err(failure) = self.start().await
                 {
-                    return event;
-                }
-                if let Err(failure) = self.start().await {
                     return self.fail(&failure);
                 }
-            }
-            match self.listen().await {
-                Some(ClientEvent::Done(answer)) if !self.relay.is_empty() => {
-                    self.closing = self.relay.close();
+                self.listen().await
+            };
+            match event {
+                Some(ClientEvent::Done(answer)) if !self.on_stream.is_empty() || !self.closing.is_empty() => {
+                    self.closing
+                        .extend(self.on_stream.close().map(|shown| shown.wait.withdrawal("the call has ended")));
                     self.answer = Some(answer);
                 }
                 Some(event) => return event,
@@ -277,13 +279,15 @@ impl Call {
     async fn listen(&mut self) -> Option<ClientEvent> {
         loop {
             let Some(running) = &mut self.running else { return Some(self.fail(&Failure::down())) };
-            let due = self.inquiry.due();
+            let due = self.gathered.due();
             // A person may take longer than a server.
-            let until = due.or_else(|| self.relay.is_empty().then(|| running.deadline.at()));
+            let until = due.or_else(|| self.on_stream.is_empty().then(|| running.deadline.at()));
             let turn = tokio::select! {
                 biased;
                 event = running.exchange.next() => Turn::Event(event),
-                answer = Box::pin(self.relay.next()), if !self.relay.is_empty() => Turn::Answered(answer),
+                (shown, answer) = Box::pin(self.on_stream.next()), if !self.on_stream.is_empty() => {
+                    Turn::Answered(shown, answer)
+                }
                 () = clock::sleep_until(until) => if due.is_some() { return self.inquire() } else { Turn::TimeOut },
                 () = self.service.giving_up.cancelled() => Turn::GivingUp,
             };
@@ -292,10 +296,10 @@ impl Call {
                 Turn::Event(ExchangeEvent::Log(params)) => self.log(&params),
                 Turn::Event(ExchangeEvent::Ask(request)) => self.asked(request),
                 Turn::Event(ExchangeEvent::Withdrawn(id)) => {
-                    self.inquiry.withdraw(&id);
-                    let withdrawal = self.relay.withdraw(&id).map(ClientEvent::Notice);
+                    self.gathered.withdraw(&id);
+                    let withdrawn = self.on_stream.withdraw(&id);
                     self.settle();
-                    withdrawal
+                    withdrawn.map(|shown| ClientEvent::Notice(shown.wait.withdrawal("withdrawn by the server")))
                 }
                 Turn::Event(ExchangeEvent::Alive) => {
                     running.deadline.progressed(clock::now());
@@ -304,10 +308,12 @@ impl Call {
                 // Only streams that were asked for as a whole have these.
                 Turn::Event(ExchangeEvent::Notice(_)) => None,
                 Turn::Event(ExchangeEvent::Done(outcome)) => return self.ended(outcome),
-                Turn::Answered(Relayable { id, answer, withdrawal }) => {
-                    running.exchange.reply(&id, answer);
+                Turn::Answered(Shown { question, wait, .. }, answer) => {
+                    let late = answer.is_none().then(|| ClientEvent::Notice(wait.withdrawal(LATE)));
+                    let answer = answer.unwrap_or_else(|| declined(&question.request.method));
+                    running.exchange.reply(&question.key, answer);
                     self.settle();
-                    withdrawal.map(ClientEvent::Notice)
+                    late
                 }
                 Turn::TimeOut => {
                     running.exchange.give_up();
@@ -329,7 +335,7 @@ impl Call {
     /// The server's time runs on when the client has no question open any more.
     fn settle(&mut self) {
         let now = clock::now();
-        if let (Some(asked), Some(running)) = (self.relay.settled(now), &mut self.running) {
+        if let (Some(asked), Some(running)) = (self.on_stream.settled(now), &mut self.running) {
             running.deadline.asked_for(asked, now);
         }
     }
@@ -358,7 +364,8 @@ impl Call {
     /// A legacy server wants to know something of the client.
     fn asked(&mut self, request: ServerRequest) -> Option<ClientEvent> {
         let (id, method) = (request.id.clone(), request.method.clone());
-        let judged = InputRequest::of_legacy(String::new(), &method, request.params.as_ref(), &self.terms());
+        let question = |request| Question { key: id.clone(), request };
+        let judged = InputRequest::of_legacy(&method, request.params.as_ref(), &self.terms());
         let taken = match (self.input.as_deref(), judged) {
             (Some(_), Err(why)) if why.is_declined() => {
                 self.declined(why);
@@ -368,14 +375,20 @@ impl Call {
                 return None;
             }
             (Some(InputContext { client_requests: Some(client_requests), .. }), Ok(judged)) => {
-                match self.relay.ask(client_requests, request, judged, self.revision) {
-                    Some(question) => return Some(ClientEvent::Question(self.service.budget.count(question))),
+                let judged = judged.for_revision(self.revision, page_id).ok();
+                match judged.and_then(|judged| self.on_stream.ask(client_requests, question(judged))) {
+                    Some(message) => return Some(ClientEvent::Question(self.service.budget.count(message))),
                     None => false,
                 }
             }
             (Some(_), Ok(judged)) => {
                 let is_parked = self.running.as_ref().is_some_and(|r| matches!(r.exchange, Exchange::Held(_)));
-                if is_parked { self.inquiry.add(&id, judged) } else { self.park(request) }
+                if is_parked {
+                    self.gathered.add(question(judged), clock::now());
+                    true
+                } else {
+                    self.park(request)
+                }
             }
             (Some(_), Err(_)) | (None, _) => false,
         };
@@ -416,7 +429,7 @@ impl Call {
             held.give_up();
             return Some(self.misasked(InputError::Malformed));
         };
-        let result = self.inquiry.result(&sealed);
+        let result = self.gathered.result(&sealed);
         held.parked();
         self.count(OutcomeLabel::InputRequired);
         self.end();
@@ -478,33 +491,44 @@ impl Call {
         Some(ClientEvent::Done(answer))
     }
 
-    /// Asks a legacy client what the server wants to know. `None` when the call can go on upstream, or was not asked at all.
+    /// Asks a legacy client the next question of a modern server. `None` when the call can go on upstream.
     async fn talk(&mut self) -> Option<ClientEvent> {
-        let (dialogue, _) = self.dialogue.as_mut()?;
-        let step = tokio::select! {
-            step = dialogue.step() => step,
-            () = self.service.giving_up.cancelled() => Step::Over("the gateway is shutting down"),
+        let (round, _) = self.round.as_mut()?;
+        if !self.on_stream.is_empty() {
+            let (Shown { question, wait, .. }, answer) = tokio::select! {
+                ended = self.on_stream.next() => ended,
+                () = self.service.giving_up.cancelled() => return Some(self.unfinished("the gateway is shutting down")),
+            };
+            if answer.is_none() {
+                self.closing.push(wait.withdrawal(LATE));
+            }
+            if let Err(why) = round.answered(&question, answer) {
+                return Some(self.unfinished(why));
+            }
+        }
+        let Some(question) = round.next() else {
+            let (round, outgoing) = self.round.take()?;
+            // The server's time has not begun.
+            self.on_stream.settled(clock::now());
+            let (responses, state) = round.into_answers();
+            self.go_on(outgoing, responses, state);
+            return None;
         };
-        match step {
-            Step::Send(question) => Some(ClientEvent::Question(self.service.budget.count(question))),
-            Step::Over(why) => {
-                self.dialogue = None;
-                Some(self.fail(&Failure::new(
-                    Reason::UpstreamProtocol,
-                    Executed::Unknown,
-                    format!("The call was not finished: {why}."),
-                )))
-            }
-            Step::Answered { responses, state } => {
-                let (_, outgoing) = self.dialogue.take()?;
-                self.go_on(outgoing, responses, state);
-                None
-            }
+        let client_requests = self.input.as_ref().and_then(|input| input.client_requests.as_ref());
+        match client_requests.and_then(|client_requests| self.on_stream.ask(client_requests, question)) {
+            Some(message) => Some(ClientEvent::Question(self.service.budget.count(message))),
+            None => Some(self.unfinished("the client has too many questions open")),
         }
     }
 
+    fn unfinished(&mut self, why: &str) -> ClientEvent {
+        self.round = None;
+        let text = format!("The call was not finished: {why}.");
+        self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text))
+    }
+
     /// Starts to ask a legacy client.
-    fn open_dialogue(&mut self, raw: &RawJson, client_requests: &Arc<ClientRequests>) -> Result<(), InputError> {
+    fn begin_round(&mut self, raw: &RawJson) -> Result<(), InputError> {
         let outgoing = self.kept.take().ok_or(InputError::NotOffered)?;
         let input = self.input.as_mut().ok_or(InputError::NotOffered)?;
         input.round += 1;
@@ -513,17 +537,17 @@ impl Call {
         }
         let wanted = requests(raw, &self.terms())?;
         wanted.declined.iter().for_each(|(_, why)| self.declined(*why));
-        let dialogue = Dialogue::open(wanted, self.revision, client_requests);
+        let round = Round::new(wanted, self.revision, page_id);
         self.running = None;
-        self.dialogue = Some((Box::new(dialogue), outgoing));
+        self.round = Some((Box::new(round), outgoing));
         Ok(())
     }
 
     /// Passes a request for input on, bound to this caller and this call.
     fn ask(&mut self, raw: &RawJson) -> Option<ClientEvent> {
         let method = self.labels.method;
-        if let Some(client_requests) = self.input.as_ref().and_then(|input| input.client_requests.clone()) {
-            return match self.open_dialogue(raw, &client_requests) {
+        if self.input.as_ref().is_some_and(|input| input.client_requests.is_some()) {
+            return match self.begin_round(raw) {
                 Ok(()) => None,
                 Err(why) => Some(self.misasked(why)),
             };
@@ -559,15 +583,15 @@ impl Call {
     }
 
     /// Asks a modern client to open the pages without which the server did not take the call.
-    fn pages(&self, wanted: &Result<Vec<InputRequest>, InputError>) -> Option<Answer> {
+    fn pages(&self, wanted: &Result<ByKey, InputError>) -> Option<Answer> {
         let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
         let pages = wanted.as_ref().ok()?;
-        let keys = pages.iter().map(|page| page.key.as_str()).collect::<Vec<_>>().join(" ");
+        let keys = pages.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(" ");
         let scope = input.scope(self.labels.method, self.handle.name.as_str());
         let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
         let state = Opened { round, carried: Carried::Pages(keys) };
         let sealed = self.service.states.seal(&scope, &state, clock::uptime(), clock::random())?;
-        Some(Answer::ok(input_required(pages.iter(), &sealed)))
+        Some(Answer::ok(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed)))
     }
 
     /// The server asked what it must not ask.
@@ -642,6 +666,11 @@ impl Call {
         let tasks = self.service.tasks.clone();
         tasks.spawn("detached call", async move { while !matches!(self.next().await, ClientEvent::Done(_)) {} });
     }
+}
+
+/// A name for a page that its server gave none.
+fn page_id() -> String {
+    data_encoding::HEXLOWER.encode(&clock::random::<16>())
 }
 
 impl Drop for Call {

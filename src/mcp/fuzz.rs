@@ -51,9 +51,11 @@ pub(crate) fn questions(data: &[u8]) {
             asked.extend(pages(&error, &terms).unwrap_or_default());
         }
         for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
-            asked.extend(InputRequest::of_legacy("k".to_owned(), method, Some(&result), &terms));
+            asked.extend(
+                InputRequest::of_legacy(method, Some(&result), &terms).map(|request| ("k".to_owned(), request)),
+            );
         }
-        for request in asked {
+        for (_, request) in asked {
             is_fit(&request, offered);
         }
         let made = [Task::created(&result, true), Task::created(&result, false), Task::got(&result, "git")];

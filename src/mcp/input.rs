@@ -68,29 +68,22 @@ pub(crate) fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson>
 /// One thing that a server wants of the client.
 #[derive(Clone, Debug)]
 pub(crate) struct InputRequest {
-    /// The server's name for it.
-    pub(crate) key: String,
     pub(crate) method: String,
     pub(crate) params: Option<RawJson>,
 }
 
 impl InputRequest {
-    fn read(key: String, request: &RawJson) -> Result<Self, InputError> {
+    pub(crate) fn read(request: &RawJson) -> Result<Self, InputError> {
         let request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
         let method = request.string("method").ok_or(InputError::Malformed)?;
-        Ok(Self { key, method, params: request.get("params").cloned() })
+        Ok(Self { method, params: request.get("params").cloned() })
     }
 
     /// A legacy server's request, checked and labelled like a modern server's.
     ///
     /// # Errors
     /// [`InputError`].
-    pub(crate) fn of_legacy(
-        key: String,
-        method: &str,
-        params: Option<&RawJson>,
-        terms: &Terms,
-    ) -> Result<Self, InputError> {
+    pub(crate) fn of_legacy(method: &str, params: Option<&RawJson>, terms: &Terms) -> Result<Self, InputError> {
         let mut request = RawObject::default();
         request.set("method", RawJson::string(method));
         if let Some(params) = params {
@@ -105,7 +98,7 @@ impl InputRequest {
             }
             request.set("params", params.encode());
         }
-        Self::read(key, &asked(&request.encode(), terms)?)
+        Self::read(&asked(&request.encode(), terms)?)
     }
 
     /// The request as a modern client knows it: an entry of `inputRequests`.
@@ -177,10 +170,13 @@ fn older_form(schema: &RawJson) -> Result<RawJson, InputError> {
     Ok(schema.encode())
 }
 
+/// Requests for input that were judged, by their keys.
+pub(crate) type ByKey = Vec<(String, InputRequest)>;
+
 /// What a server's `input_required` result asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    pub(crate) asked: Vec<InputRequest>,
+    pub(crate) asked: ByKey,
     /// The keys of questions that no client is shown, and why.
     pub(crate) declined: Vec<(String, InputError)>,
     /// The server's own state.
@@ -195,13 +191,10 @@ pub(crate) fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputE
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
     let mut wanted = Wanted { state: check(&result)?, ..Wanted::default() };
     if let Some(requests) = result.remove("inputRequests") {
-        let requests = questions(&requests)?;
+        let (requests, declined) = gated(&requests, terms)?;
+        wanted.declined = declined;
         for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
-            match asked_as(&key, &request, terms) {
-                Ok(request) => wanted.asked.push(InputRequest::read(key, &request)?),
-                Err(why) if why.is_declined() => wanted.declined.push((key, why)),
-                Err(why) => return Err(why),
-            }
+            wanted.asked.push((key, InputRequest::read(&request)?));
         }
     }
     Ok(wanted)
@@ -213,15 +206,19 @@ fn questions(requests: &RawJson) -> Result<RawObject, InputError> {
     if requests.len() > MAX_QUESTIONS { Err(InputError::Malformed) } else { Ok(requests) }
 }
 
-/// One request for input under the server's key for it, checked and labelled.
-fn asked_as(key: &str, request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
-    let request = asked(request, terms)?;
-    if is_reserved_key(key) { Err(InputError::Imitates) } else { Ok(request) }
-}
-
 /// The response to a question that was declined in the person's name.
 pub(crate) fn decline() -> RawJson {
     RawJson::trusted(r#"{"action":"decline"}"#)
+}
+
+/// The response of a person who does not answer.
+pub(crate) fn cancel() -> RawJson {
+    RawJson::trusted(r#"{"action":"cancel"}"#)
+}
+
+/// Whether the response to an elicitation accepts it.
+pub(crate) fn is_accepted(response: &RawJson) -> bool {
+    RawObject::parse(response).is_ok_and(|response| response.string("action").as_deref() == Some("accept"))
 }
 
 /// The responses that decline every question of a result. `None` where one of them is no question to a person, so that the
@@ -273,7 +270,7 @@ pub(crate) fn passed_on(
         if let Some((_, why)) = declined.first() {
             return Err(*why);
         }
-        result.set("inputRequests", requests);
+        result.set("inputRequests", requests.encode());
     }
     let sealed = reseal(state).ok_or(InputError::Malformed)?;
     result.retain(|name| matches!(name, "resultType" | "inputRequests" | "_meta"));
@@ -285,7 +282,7 @@ pub(crate) fn passed_on(
 ///
 /// # Errors
 /// [`InputError`]: none of them may reach the client then.
-pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
+pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawObject, Vec<(String, InputError)>), InputError> {
     let mut requests = questions(requests)?;
     let mut verdicts = Vec::new();
     requests.try_map(|request| match asked(request, terms) {
@@ -305,7 +302,23 @@ pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawJson, Vec<(
         declined.extend(why.map(|why| (key.to_owned(), why)));
         why.is_none()
     });
-    Ok((requests.encode(), declined))
+    Ok((requests, declined))
+}
+
+/// A result that asks for input: what is asked, by key, and the state that its client brings back.
+pub(crate) fn input_required<'q>(
+    asked: impl Iterator<Item = (impl AsRef<str>, &'q InputRequest)>,
+    state: &str,
+) -> RawJson {
+    let mut requests = RawObject::default();
+    for (key, request) in asked {
+        requests.set(key.as_ref(), request.entry());
+    }
+    let mut result = RawObject::default();
+    result.set("resultType", RawJson::string("input_required"));
+    result.set("inputRequests", requests.encode());
+    result.set("requestState", RawJson::string(state));
+    result.encode()
 }
 
 /// The pages that an error -32042 wants opened before the call, as requests for input.
@@ -314,7 +327,7 @@ pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawJson, Vec<(
 ///
 /// # Errors
 /// [`InputError`]: none of them may be opened; [`InputError::Malformed`] also where it names none.
-pub(crate) fn pages(error: &RawObject, terms: &Terms) -> Result<Vec<InputRequest>, InputError> {
+pub(crate) fn pages(error: &RawObject, terms: &Terms) -> Result<ByKey, InputError> {
     if !terms.offered.url {
         return Err(InputError::NotOffered);
     }
@@ -324,8 +337,8 @@ pub(crate) fn pages(error: &RawObject, terms: &Terms) -> Result<Vec<InputRequest
         return Err(InputError::Malformed);
     }
     let page = |(n, params): (usize, &RawJson)| {
-        let key = format!("page-{}", n + 1);
-        InputRequest::of_legacy(key, "elicitation/create", Some(params), terms)
+        let page = InputRequest::of_legacy("elicitation/create", Some(params), terms)?;
+        Ok((format!("page-{}", n + 1), page))
     };
     pages.iter().enumerate().map(page).collect()
 }
@@ -333,10 +346,7 @@ pub(crate) fn pages(error: &RawObject, terms: &Terms) -> Result<Vec<InputRequest
 /// Whether all of these questions were accepted.
 pub(crate) fn all_accepted<'k>(responses: &RawJson, mut keys: impl Iterator<Item = &'k str>) -> bool {
     let Ok(responses) = RawObject::parse(responses) else { return false };
-    keys.all(|key| {
-        let response = responses.object(key);
-        response.is_some_and(|response| response.string("action").as_deref() == Some("accept"))
-    })
+    keys.all(|key| responses.get(key).is_some_and(is_accepted))
 }
 
 /// One request for input, checked and labelled. What the client never offered is not looked into.
@@ -450,7 +460,7 @@ mod tests {
         let terms = Terms::for_tests(Kinds { url: true, ..Kinds::default() });
         let found = pages(&error, &terms).unwrap();
         assert_eq!(
-            found[0].entry().text(),
+            found[0].1.entry().text(),
             r#"{"method":"elicitation/create","params":{"mode":"url","message":"[git] Log in [git]","url":"https://x.example/"}}"#
         );
         let forms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
@@ -471,11 +481,8 @@ mod tests {
             let params = format!(
                 r#"{{"mode":"form","message":"m","requestedSchema":{{"type":"object","properties":{fields}}}}}"#
             );
-            let request = InputRequest {
-                key: "k".to_owned(),
-                method: "elicitation/create".to_owned(),
-                params: Some(RawJson::trusted(params)),
-            };
+            let request =
+                InputRequest { method: "elicitation/create".to_owned(), params: Some(RawJson::trusted(params)) };
             request.for_revision(revision, String::new).map(|request| request.params.unwrap().text().into_owned())
         };
         let titled = r#"{"b":{"type":"string","oneOf":[{"const":"x","title":"X"},{"const":"y"}],"default":"x"},"a":{"type":"boolean","default":true}}"#;

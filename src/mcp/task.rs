@@ -186,11 +186,11 @@ impl Task {
         if let Some(requests) = self.object.get("inputRequests") {
             let passed;
             (passed, declined) = gated(requests, terms)?;
-            if !declined.is_empty() && passed == RawJson::EMPTY_OBJECT {
+            if !declined.is_empty() && passed.is_empty() {
                 self.object.remove("inputRequests");
                 self.object.set("status", RawJson::string("working"));
             } else {
-                self.object.set("inputRequests", passed);
+                self.object.set("inputRequests", passed.encode());
             }
         }
         if let Some(result) = self.object.get("result") {

@@ -384,11 +384,9 @@ impl TaskExchange {
             if !self.known.insert(key.clone()) {
                 continue;
             }
-            let request = RawObject::parse(&request).map_err(|_| InputError::Malformed)?;
-            let method = request.string("method").ok_or(InputError::Malformed)?;
-            let params = request.get("params").cloned();
+            let InputRequest { method, params } = InputRequest::read(&request)?;
             // The call that it reaches labels it or declines it; a question that the client did not offer to answer ends the call.
-            match InputRequest::of_legacy(String::new(), &method, params.as_ref(), &self.terms) {
+            match InputRequest::of_legacy(&method, params.as_ref(), &self.terms) {
                 Err(why) if !why.is_declined() => return Err(why),
                 Ok(_) | Err(_) => {}
             }

@@ -7,7 +7,7 @@ use crate::engine::fault::Fault;
 use crate::engine::state::MAX_ROUNDS;
 use crate::gateway::call::Call;
 use crate::mcp::elicitation::Terms;
-use crate::mcp::input::{InputError, InputRequest, declining, pages};
+use crate::mcp::input::{ByKey, InputError, declining, pages};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -64,7 +64,7 @@ impl Call {
     }
 
     /// The pages that an error wants opened before the call.
-    pub(super) fn pages_of(&self, raw: &RawJson) -> Result<Vec<InputRequest>, InputError> {
+    pub(super) fn pages_of(&self, raw: &RawJson) -> Result<ByKey, InputError> {
         let error = RawObject::parse(raw).map_err(|_| InputError::Malformed)?;
         let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok());
         if code != Some(code::URL_ELICITATION_REQUIRED) {

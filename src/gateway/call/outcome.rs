@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::gateway::answer::Answer;
 use crate::mcp::elicitation::bounded;
-use crate::mcp::input::{InputError, InputRequest};
+use crate::mcp::input::{ByKey, InputError};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
@@ -26,7 +26,7 @@ pub(crate) fn translate(
     method: Method,
     raw: &RawJson,
     revision: Revision,
-    wanted: &Result<Vec<InputRequest>, InputError>,
+    wanted: &Result<ByKey, InputError>,
 ) -> Answer {
     let Ok(mut object) = RawObject::parse(raw) else {
         return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
@@ -58,8 +58,8 @@ pub(crate) fn translate(
 }
 
 /// The error that wants pages opened, each checked and with its server's name.
-fn pages_wanted(message: &str, pages: &[InputRequest]) -> Answer {
-    let pages = RawJson::list(pages.iter().filter_map(|page| page.params.clone()));
+fn pages_wanted(message: &str, pages: &ByKey) -> Answer {
+    let pages = RawJson::list(pages.iter().filter_map(|(_, page)| page.params.clone()));
     let data = RawJson::trusted(format!(r#"{{"elicitations":{}}}"#, pages.text()));
     Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bounded(message), Some(&data))), status: None }
 }
@@ -90,7 +90,7 @@ mod tests {
 
     const URL: &str = "javascript:alert(1)";
 
-    fn told(method: Method, error: &str, revision: Revision, wanted: &Result<Vec<InputRequest>, InputError>) -> String {
+    fn told(method: Method, error: &str, revision: Revision, wanted: &Result<ByKey, InputError>) -> String {
         let answer = translate(method, &RawJson::trusted(error.to_owned()), revision, wanted);
         answer.outcome.unwrap_or_else(|error| error).text().into_owned()
     }

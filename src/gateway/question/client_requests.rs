@@ -1,7 +1,7 @@
-//! Requests of the gateway to a legacy client, on behalf of a server that one of the client's calls runs on.
+//! Requests of the gateway to a legacy client, on the streams of the client's calls.
 
 use std::collections::HashMap;
-use std::future::Future as _;
+use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,10 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
+use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
-use crate::mcp::input::{Kinds, about_input};
+use crate::engine::question::{OnStream, Question, Shown};
+use crate::mcp::input::{InputRequest, Kinds, about_input};
 use crate::wire::message::{Response, encode_notification, encode_request};
 use crate::wire::raw::RawJson;
 
@@ -50,7 +52,7 @@ impl ClientRequests {
     }
 
     /// Opens a question: the message to send, and where the answer will come. `None` when too many are open.
-    pub(crate) fn ask(self: &Arc<Self>, method: &str, params: Option<&RawJson>) -> Option<(Bytes, PendingRequest)> {
+    pub(crate) fn ask(self: &Arc<Self>, request: &InputRequest) -> Option<(Bytes, PendingRequest)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
@@ -60,7 +62,7 @@ impl ClientRequests {
             }
             open.insert(id, sender);
         }
-        let message = encode_request(&RawJson::string(&wire_id(id)), method, params);
+        let message = encode_request(&RawJson::string(&wire_id(id)), &request.method, request.params.as_ref());
         Some((message, PendingRequest { client_requests: Arc::clone(self), id, answer }))
     }
 
@@ -86,8 +88,7 @@ impl PendingRequest {
         (&mut self.answer).await.ok()
     }
 
-    /// The same as [`Self::answer`], for whoever waits for several.
-    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<ClientAnswer>> {
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<ClientAnswer>> {
         Pin::new(&mut self.answer).poll(context).map(Result::ok)
     }
 
@@ -105,9 +106,45 @@ impl Drop for PendingRequest {
     }
 }
 
+impl OnStream<PendingRequest> {
+    /// Asks a question; the message for the client. `None` when too many are open.
+    pub(crate) fn ask(&mut self, client_requests: &Arc<ClientRequests>, question: Question) -> Option<Bytes> {
+        let (message, wait) = self.has_room().then(|| client_requests.ask(&question.request)).flatten()?;
+        self.shown(question, wait, clock::now());
+        Some(message)
+    }
+
+    /// The next question that ends, with the client's answer unless its time is over. Cancel-safe; waits for ever when nothing
+    /// is open.
+    pub(crate) async fn next(&mut self) -> (Shown<PendingRequest>, Option<ClientAnswer>) {
+        loop {
+            let due = self.due();
+            let answered = poll_fn(|context| {
+                let polls = self.iter_mut().map(|shown| shown.wait.poll_answer(context));
+                match polls.enumerate().find(|(_, poll)| poll.is_ready()) {
+                    Some((at, poll)) => poll.map(|answer| (at, answer)),
+                    None => Poll::Pending,
+                }
+            });
+            let ended = tokio::select! {
+                biased;
+                (at, answer) = answered => self.end(at).map(|shown| (shown, answer)),
+                () = clock::sleep_until(due) => due.and_then(|due| self.late(due)).map(|shown| (shown, None)),
+            };
+            if let Some(ended) = ended {
+                return ended;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn asking(method: &str) -> InputRequest {
+        InputRequest { method: method.to_owned(), params: None }
+    }
 
     fn response(id: &'static str) -> Response {
         Response {
@@ -122,9 +159,9 @@ mod tests {
         let client_requests =
             ClientRequests::new(Some(&RawJson::trusted(r#"{"elicitation":{},"experimental":{}}"#))).unwrap();
         assert_eq!(client_requests.capabilities.text(), r#"{"elicitation":{}}"#);
-        let (message, mut first) = client_requests.ask("elicitation/create", None).unwrap();
+        let (message, mut first) = client_requests.ask(&asking("elicitation/create")).unwrap();
         assert!(message.starts_with(br#"{"jsonrpc":"2.0","id":"ask-1""#));
-        let (_, second) = client_requests.ask("roots/list", None).unwrap();
+        let (_, second) = client_requests.ask(&asking("roots/list")).unwrap();
         for stray in [r#""ask-9""#, "1", "\"1\""] {
             client_requests.answered(response(stray));
         }

@@ -7,12 +7,13 @@ use std::time::Instant;
 use crate::base::clock;
 use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Outgoing, Progress, Reason};
+use crate::engine::question::approval;
 use crate::engine::route::{Resume, RouteError, Routed, route};
 use crate::engine::state::Carried;
 use crate::gateway::answer::CallLabels;
 use crate::gateway::answer::{Answer, label, no_completions, not_found, refused, unroutable};
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::awaiting_approval::{CONSENT_KEY, ClientCall, Request};
+use crate::gateway::awaiting_approval::{ClientCall, Request};
 use crate::gateway::call::{Action, Call, InFlight, InputContext, Permitted, TaskWay};
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::Good;
@@ -298,7 +299,7 @@ impl Service {
             }
             Carried::Consent(prompt) => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
-                let answer = responses.and_then(|responses| responses.get(CONSENT_KEY).cloned());
+                let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
                 return Ok(GoingOn::Consent { prompt: PromptId::new(prompt), answer });
             }
             Carried::Upstream(state) => outgoing.body.set("requestState", RawJson::string(&state)),

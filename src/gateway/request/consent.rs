@@ -19,20 +19,21 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::question::approval::{self, form, page};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::awaiting_approval::{Asking, CONSENT_KEY, Channel, ClientCall, Request, form, page};
+use crate::gateway::awaiting_approval::{Asking, Channel, ClientCall, Request};
 use crate::gateway::call::InputContext;
 use crate::gateway::quota::Place;
 use crate::gateway::request::calls::GoingOn;
 use crate::gateway::service::Service;
-use crate::mcp::input::Kinds;
+use crate::mcp::input::{InputRequest, Kinds, input_required, is_accepted};
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
 use crate::policy::{self, Evidence, Record};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::raw::RawJson;
 
 /// How long a modern client may take to come back with an answer: its state lives no longer.
 const ROUND: Duration = crate::engine::state::LIFE;
@@ -86,7 +87,7 @@ impl Service {
             (way, Era::Modern) => {
                 let question = match &way {
                     Way::Page(url) => page(&message, url, ""),
-                    Way::Form | Way::None => form(&message, request.client.revision, request.client.tag.is_some()),
+                    Way::Form | Way::None => form(&message, request.client.tag.is_some()),
                 };
                 let Some(again) =
                     input.and_then(|input| self.consent_required(&request, input, &upstream, &prompt, &question))
@@ -95,7 +96,7 @@ impl Service {
                 };
                 match (going_on, way) {
                     (GoingOn::Consent { prompt: of, answer: Some(answer) }, way) if of == prompt => {
-                        let opened = matches!(way, Way::Page(_)) && accepted(&answer);
+                        let opened = matches!(way, Way::Page(_)) && is_accepted(&answer);
                         Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
                     }
                     (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted, _) => {
@@ -127,22 +128,13 @@ impl Service {
         input: &InputContext,
         upstream: &str,
         prompt: &PromptId,
-        question: &RawJson,
+        question: &InputRequest,
     ) -> Option<RawJson> {
         let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
         let state = Opened { round, carried: Carried::Consent(prompt.bytes()) };
         let scope = input.scope(request.method, upstream);
         let sealed = self.states.seal(&scope, &state, clock::uptime(), clock::random())?;
-        let mut entry = RawObject::default();
-        entry.set("method", RawJson::string("elicitation/create"));
-        entry.set("params", question.clone());
-        let mut requests = RawObject::default();
-        requests.set(CONSENT_KEY, entry.encode());
-        let mut result = RawObject::default();
-        result.set("resultType", RawJson::string("input_required"));
-        result.set("inputRequests", requests.encode());
-        result.set("requestState", RawJson::string(&sealed));
-        Some(result.encode())
+        Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 
     /// The client cannot be asked: it is told how a person can approve, and that the call can be made again then.
@@ -190,8 +182,4 @@ impl Service {
         request.metrics.count(request.labels.label, outcome);
         Handled::Answer(refused(failure, &request.labels, request.client.revision))
     }
-}
-
-fn accepted(answer: &RawJson) -> bool {
-    RawObject::parse(answer).is_ok_and(|answer| answer.string("action").as_deref() == Some("accept"))
 }
