@@ -8,7 +8,6 @@ pub(crate) mod answer;
 pub(crate) mod client;
 pub(crate) mod context;
 pub(crate) mod conversation;
-pub(crate) mod event;
 pub(crate) mod exchange;
 pub(crate) mod handle;
 pub(crate) mod health;

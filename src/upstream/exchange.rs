@@ -1,7 +1,7 @@
 //! The upstream half of a client's call, whatever it has become. Cancel-safe, movable; dropping it cancels.
 
 use crate::engine::ask::ClientAnswer;
-use crate::upstream::event::ExchangeEvent;
+use crate::engine::event::ExchangeEvent;
 use crate::upstream::parked::HeldExchange;
 use crate::upstream::sent::Sent;
 use crate::upstream::task::TaskExchange;

@@ -19,6 +19,7 @@ use tokio::time::Sleep;
 
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, declined, unable};
 use crate::engine::call::{Executed, Outcome, Outgoing};
+use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::unasked::{Asked, Stream, Told, asked, told};
@@ -27,7 +28,6 @@ use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
-use crate::upstream::event::ExchangeEvent;
 use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::upstream::initialize;
 use crate::upstream::resume::Resumption;

@@ -4,8 +4,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::ask::{ClientAnswer, ServerRequest};
 use crate::engine::call::{Failure, Outcome, Outgoing, Wants};
+use crate::engine::event::ExchangeEvent;
 use crate::engine::peer::CallPort;
-use crate::upstream::event::ExchangeEvent;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 

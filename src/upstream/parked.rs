@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
-use crate::upstream::event::ExchangeEvent;
+use crate::engine::event::ExchangeEvent;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Names a parked call; it travels only inside a sealed state.

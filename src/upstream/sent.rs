@@ -1,7 +1,7 @@
 //! A call that was handed to its upstream. Cancel-safe, movable; dropping it cancels.
 
 use crate::engine::ask::ClientAnswer;
-use crate::upstream::event::ExchangeEvent;
+use crate::engine::event::ExchangeEvent;
 use crate::upstream::http::HttpExchange;
 use crate::upstream::line_call::StdioExchange;
 use crate::wire::raw::RawJson;

@@ -20,7 +20,6 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
-use crate::upstream::event::ExchangeEvent;
 use crate::upstream::handle::Handle;
 use crate::upstream::link::Link;
 use crate::upstream::sent::Sent;

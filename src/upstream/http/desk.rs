@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::engine::ask::{Candidates, OpenRequests};
 use crate::mcp::method::List;
-use crate::upstream::event::ExchangeEvent;
+use crate::engine::event::ExchangeEvent;
 
 /// What runs in one legacy session. The lock guards one operation at a time.
 #[derive(Debug, Default)]
