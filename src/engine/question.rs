@@ -8,7 +8,7 @@
 //! | modern | modern | the result passes; its state is sealed to caller, profile, upstream, method, item and arguments ([`crate::engine::state`]), and only the very same call can continue with it |
 //! | legacy | modern | each request becomes a request to the client on the stream of its call, one after the other ([`Round`]), then the call continues upstream |
 //! | legacy | legacy | the server's request is passed on under an id of ours ([`OnStream`]), and its answer passed back unchanged |
-//! | modern | legacy | the call is parked: its request is answered with `input_required` and a sealed name ([`Gathered`]), and the retry attaches to it. An answer goes upstream once, however often the retry is sent. After 10 minutes, or when the gateway stops, the server learns that no answer comes, and the call is cancelled. An outcome is kept for a minute, unless its slot is needed |
+//! | modern | legacy | the call is parked ([`park`]): its request is answered with `input_required` and a sealed name ([`Gathered`]), and the retry attaches to it. An answer goes upstream once, however often the retry is sent. After 10 minutes, or when the gateway stops, the server learns that no answer comes, and the call is cancelled. An outcome is kept for a minute, unless its slot is needed |
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject};
 
 pub(crate) mod approval;
+pub(crate) mod park;
 
 /// How long a person may take for one answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);

@@ -13,6 +13,7 @@ use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refus
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
+use crate::engine::question::park::ParkId;
 use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
 use crate::gateway::answer::{Answer, CallLabels, refused};
@@ -30,7 +31,6 @@ use crate::policy::{Entry, Event, Kind, Permit};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::{Handle, Slot};
-use crate::upstream::parked::ParkId;
 use crate::upstream::session::{LaneUse, Wants};
 use crate::wire::digest::Digest;
 use crate::wire::message::encode_notification;

@@ -5,10 +5,8 @@ use tokio::sync::mpsc;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::event::ExchangeEvent;
+use crate::engine::question::park::ParkId;
 use crate::wire::raw::{RawJson, RawObject};
-
-/// Names a parked call; it travels only inside a sealed state.
-pub(crate) type ParkId = [u8; 16];
 
 /// What requests tell the keeper of a parked call.
 #[derive(Debug)]

@@ -1,38 +1,24 @@
-//! Parked calls: a legacy server asks something in the middle of a modern client's call.
-//!
-//! The client gets the question as the result of its request and sends the answer with the next one, so the call upstream
-//! must outlive the request that began it. A task of its own holds it; requests attach to it and see what comes of it. A
-//! request that is sent again because its response was lost attaches once more: no answer goes upstream twice.
+//! The tasks that hold parked calls: what becomes of one is decided by [`crate::engine::question::park`].
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
-use crate::engine::ask::{ClientAnswer, ServerRequest, declined};
+use crate::engine::ask::ServerRequest;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::event::ExchangeEvent;
-use crate::policy::LOCAL;
+use crate::engine::question::MAX_OPEN;
+use crate::engine::question::park::{Act, Park, ParkId, ParkTable};
 use crate::policy::Permit;
 use crate::upstream::exchange::Exchange;
-use crate::upstream::parked::{HeldExchange, Order, ParkId};
+use crate::upstream::parked::{HeldExchange, Order};
 use crate::upstream::session::LaneUse;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a question waits for the client.
-const PARK_TIME: Duration = Duration::from_secs(600);
-/// How long a call without open questions, or its outcome, waits for a client whose response was lost.
-const GRACE: Duration = Duration::from_secs(60);
-/// Parked calls of all callers, and of one caller where there are several.
-const MAX_PARKED: usize = 256;
-const MAX_PER_CALLER: usize = 16;
-/// Open questions of one call.
-const MAX_OPEN: usize = 8;
 /// Events that may wait for a request that reads slowly. Progress is dropped when only the places for questions and the
 /// outcome are left.
 const EVENTS: usize = 32;
@@ -47,25 +33,8 @@ pub(crate) struct Parks {
     giving_up: CancellationToken,
 }
 
-#[derive(Debug, Default)]
-struct Table(Mutex<HashMap<ParkId, Parked>>);
-
-#[derive(Debug)]
-struct Parked {
-    /// Whose it is.
-    caller: Arc<str>,
-    /// Stays open for the call.
-    lane: LaneUse,
-    orders: mpsc::Sender<Order>,
-    /// Since when it has its outcome, which waits for a client whose response was lost.
-    ended: Arc<OnceLock<Instant>>,
-}
-
-impl Table {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ParkId, Parked>> {
-        self.0.lock()
-    }
-}
+/// Each call with its lane, which stays open for it, and the way to its keeper. The lock guards one operation at a time.
+type Table = Mutex<ParkTable<(LaneUse, mpsc::Sender<Order>)>>;
 
 impl Parks {
     /// `draining` fires when no new request is accepted any more, `giving_up` when calls in flight are given up.
@@ -85,35 +54,26 @@ impl Parks {
     ) -> Result<HeldExchange, Exchange> {
         let id: ParkId = clock::random();
         let (orders, inbox) = mpsc::channel(MAX_OPEN);
-        let ended = Arc::default();
-        {
-            let mut table = self.table.lock();
-            if !make_room(&mut table, caller) {
-                return Err(exchange);
-            }
-            let (caller, orders, ended) = (Arc::clone(caller), orders.clone(), Arc::clone(&ended));
-            table.insert(id, Parked { caller, lane, orders, ended });
+        if !self.table.lock().enter(id, caller, (lane, orders.clone())) {
+            return Err(exchange);
         }
         let (viewer, events) = mpsc::channel(EVENTS);
         let mut keeper = Keeper {
+            id,
+            table: Arc::clone(&self.table),
+            park: Park::new(clock::now()),
             exchange: Some(exchange),
             permit,
             viewer: Some(viewer),
-            open: Vec::new(),
-            asked: 0,
-            outcome: None,
-            ended,
             draining: self.draining.clone(),
-            until: clock::now() + PARK_TIME,
         };
-        keeper.ask(question);
-        let (table, giving_up) = (Arc::clone(&self.table), self.giving_up.clone());
+        keeper.hear(ExchangeEvent::Ask(question));
+        let giving_up = self.giving_up.clone();
         self.tasks.spawn("parked call", async move {
             tokio::select! {
                 () = keeper.run(inbox) => {}
                 () = giving_up.cancelled() => {}
             }
-            table.lock().remove(&id);
             keeper.end();
         });
         Ok(HeldExchange { id, orders, events })
@@ -121,12 +81,12 @@ impl Parks {
 
     /// The lane of a parked call of this caller.
     pub(crate) fn lane(&self, caller: &str, id: &ParkId) -> Option<LaneUse> {
-        self.table.lock().get(id).filter(|parked| *parked.caller == *caller).map(|parked| parked.lane.clone())
+        self.table.lock().find(caller, id).map(|(lane, _)| lane.clone())
     }
 
     /// Attaches a request to a parked call of this caller; `None` when there is none any more.
     pub(crate) async fn attach(&self, caller: &str, id: &ParkId, responses: Option<&RawJson>) -> Option<HeldExchange> {
-        let orders = self.table.lock().get(id).filter(|p| *p.caller == *caller).map(|p| p.orders.clone())?;
+        let orders = self.table.lock().find(caller, id).map(|(_, orders)| orders.clone())?;
         let answers = responses.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         let (viewer, events) = mpsc::channel(EVENTS);
         orders.send(Order::Attach { answers, viewer }).await.ok()?;
@@ -140,41 +100,18 @@ fn superseded() -> Failure {
     Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
 }
 
-/// Whether there is room for another call of this caller. Calls that have ended give way, the oldest first.
-fn make_room(table: &mut HashMap<ParkId, Parked>, caller: &Arc<str>) -> bool {
-    loop {
-        let mine = table.values().filter(|parked| parked.caller == *caller).count();
-        let has_share = **caller == *LOCAL || mine < MAX_PER_CALLER;
-        if has_share && table.len() < MAX_PARKED {
-            return true;
-        }
-        let ended = table.iter().filter(|(_, parked)| has_share || parked.caller == *caller);
-        let oldest = ended.filter_map(|(id, parked)| Some((*parked.ended.get()?, *id))).min();
-        let Some((_, id)) = oldest else { return false };
-        table.remove(&id);
-    }
-}
-
-/// A question that is open, under the key that the client knows.
-struct Open {
-    key: RawJson,
-    request: ServerRequest,
-}
-
 /// Owner of one parked call.
 struct Keeper {
+    id: ParkId,
+    table: Arc<Table>,
+    park: Park,
     /// Until the outcome is there.
     exchange: Option<Exchange>,
     /// The call stays one of those under way while it is parked: its server has it.
     permit: Option<Permit>,
+    /// The request that is attached.
     viewer: Option<mpsc::Sender<ExchangeEvent>>,
-    open: Vec<Open>,
-    /// Questions so far; makes their keys.
-    asked: u32,
-    outcome: Option<Outcome>,
-    ended: Arc<OnceLock<Instant>>,
     draining: CancellationToken,
-    until: Instant,
 }
 
 impl Keeper {
@@ -191,27 +128,22 @@ impl Keeper {
                 biased;
                 order = inbox.recv() => match order {
                     Some(Order::Attach { answers, viewer }) => self.attach(&answers, viewer),
-                    Some(Order::Reply { key, answer }) => self.answer(&key, answer),
+                    Some(Order::Reply { key, answer }) => {
+                        let act = self.park.answer(&key, answer);
+                        self.act(act);
+                    }
                     Some(Order::Parked) => if let Some(exchange) = &mut self.exchange {
                         exchange.parked();
                     },
                     Some(Order::GiveUp) | None => return,
                 },
-                event = next(&mut self.exchange) => self.event(event),
-                () = left => {
-                    self.viewer = None;
-                    self.rest();
-                }
+                event = next(&mut self.exchange) => self.hear(event),
+                () = left => self.leave(),
                 // Nobody can come any more.
                 () = self.draining.cancelled(), if self.viewer.is_none() => return,
-                () = tokio::time::sleep_until(self.until.into()), if self.viewer.is_none() => return,
+                () = clock::sleep_until(self.park.due()) => return,
             }
         }
-    }
-
-    /// Waits for the client from now on.
-    fn rest(&mut self) {
-        self.until = clock::now() + if self.open.is_empty() { GRACE } else { PARK_TIME };
     }
 
     fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<ExchangeEvent>) {
@@ -219,96 +151,55 @@ impl Keeper {
             // Its client has sent the request again, so it hardly listens any more.
             drop(before.try_send(ExchangeEvent::Done(Outcome::Failed(superseded()))));
         }
-        let given: Vec<(RawJson, RawJson)> = self
-            .open
-            .iter()
-            .filter_map(|open| Some((open.key.clone(), answers.get(&open.key.parse::<String>().ok()?)?.clone())))
-            .filter(|(_, answer)| answer.is_object())
-            .collect();
-        for (key, answer) in given {
-            self.answer(&key, Ok(answer));
-        }
-        let questions: Vec<ExchangeEvent> = self.open.iter().map(Open::event).collect();
-        for question in questions {
-            self.show(question);
-        }
-        if let Some(outcome) = self.outcome.clone() {
-            self.show(ExchangeEvent::Done(outcome));
+        let acts = self.park.attach(answers);
+        self.act(acts);
+    }
+
+    fn leave(&mut self) {
+        self.viewer = None;
+        self.park.leave(clock::now());
+    }
+
+    fn hear(&mut self, event: ExchangeEvent) {
+        let is_over = matches!(event, ExchangeEvent::Done(_));
+        let act = self.park.hear(event, clock::now());
+        self.act(act);
+        if is_over {
+            // The server is done with it, whoever still wants to know the outcome.
+            (self.exchange, self.permit) = (None, None);
+            self.table.lock().ended(&self.id, clock::now());
         }
     }
 
-    fn answer(&mut self, key: &RawJson, answer: ClientAnswer) {
-        if let Some(at) = self.open.iter().position(|open| open.key == *key) {
-            let open = self.open.swap_remove(at);
-            self.reply(&open.request.id, answer);
-        }
-    }
-
-    fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
-        if let Some(exchange) = &mut self.exchange {
-            exchange.reply(id, answer);
-        }
-    }
-
-    fn event(&mut self, event: ExchangeEvent) {
-        match event {
-            ExchangeEvent::Ask(question) => self.ask(question),
-            ExchangeEvent::Withdrawn(id) => {
-                if let Some(at) = self.open.iter().position(|open| open.request.id == id) {
-                    let key = self.open.swap_remove(at).key;
-                    self.show(ExchangeEvent::Withdrawn(key));
+    fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
+        for act in acts {
+            match act {
+                Act::Reply(id, answer) => {
+                    if let Some(exchange) = &mut self.exchange {
+                        exchange.reply(&id, answer);
+                    }
                 }
+                Act::Show(event) => self.show(event),
             }
-            ExchangeEvent::Notice(_) => {}
-            ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive => {
-                if self.viewer.as_ref().is_some_and(|viewer| viewer.capacity() > RESERVED) {
-                    self.show(event);
-                }
-            }
-            ExchangeEvent::Done(outcome) => {
-                self.open.clear();
-                // The server is done with it, whoever still wants to know the outcome.
-                self.exchange = None;
-                self.permit = None;
-                self.outcome = Some(outcome.clone());
-                self.ended.get_or_init(clock::now);
-                self.show(ExchangeEvent::Done(outcome));
-                if self.viewer.is_none() {
-                    self.rest();
-                }
-            }
-        }
-    }
-
-    fn ask(&mut self, request: ServerRequest) {
-        if self.open.len() >= MAX_OPEN {
-            return self.reply(&request.id, declined(&request.method));
-        }
-        self.asked += 1;
-        let kind = request.method.split('/').next().unwrap_or_default();
-        let key = RawJson::string(&format!("{kind}-{}", self.asked));
-        let open = Open { key, request };
-        let event = open.event();
-        self.open.push(open);
-        self.show(event);
-        if self.viewer.is_none() {
-            self.rest();
         }
     }
 
     fn show(&mut self, event: ExchangeEvent) {
-        if self.viewer.as_ref().is_some_and(|viewer| viewer.try_send(event).is_err()) {
+        let is_missable = matches!(event, ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive);
+        let Some(viewer) = self.viewer.as_ref().filter(|viewer| !is_missable || viewer.capacity() > RESERVED) else {
+            return;
+        };
+        if viewer.try_send(event).is_err() {
             // Whoever comes next is told from the start.
-            self.viewer = None;
-            self.rest();
+            self.leave();
         }
     }
 
     /// Nobody answers any more; dropping the exchange tells the server that the call is off.
     fn end(mut self) {
-        for open in std::mem::take(&mut self.open) {
-            self.reply(&open.request.id, declined(&open.request.method));
-        }
+        self.table.lock().remove(&self.id);
+        let acts: Vec<Act> = self.park.end().collect();
+        self.act(acts);
     }
 }
 
@@ -319,20 +210,19 @@ async fn next(exchange: &mut Option<Exchange>) -> ExchangeEvent {
     }
 }
 
-impl Open {
-    fn event(&self) -> ExchangeEvent {
-        ExchangeEvent::Ask(ServerRequest { id: self.key.clone(), ..self.request.clone() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::catalog::name::UpstreamName;
     use crate::engine::ask::Declared;
     use crate::engine::call::Wants;
     use crate::engine::peer::CallPort as _;
+    use crate::engine::question::PATIENCE;
+    use crate::engine::question::park::{GRACE, MAX_PER_CALLER};
     use crate::mcp::version::Era;
+    use crate::policy::LOCAL;
     use crate::telemetry::metrics::Metrics;
     use crate::upstream::health::Health;
     use crate::upstream::line_call::{Port, Signal, stdio_call};
@@ -383,7 +273,7 @@ mod tests {
         assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
         let id = held.id;
         drop(held);
-        tokio::time::sleep(PARK_TIME - Duration::from_secs(5)).await;
+        tokio::time::sleep(PATIENCE - Duration::from_secs(5)).await;
         assert!(parks.lane("ci", &id).is_some() && parks.lane("dev", &id).is_none());
         let told = told(&mut signals).await;
         assert_eq!(told, [r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
@@ -394,7 +284,7 @@ mod tests {
     async fn a_call_is_not_off_while_a_request_waits_for_it() {
         let parks = parks();
         let (held, _port, _signals) = parked(&parks, "ci").unwrap();
-        tokio::time::sleep(2 * PARK_TIME).await;
+        tokio::time::sleep(2 * PATIENCE).await;
         assert!(parks.lane("ci", &held.id).is_some(), "the request has a time of its own");
     }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::call::{Deadline, Executed, Failure, Reason};
+use crate::engine::question::park::ParkId;
 use crate::gateway::call::{Call, InFlight, Running, TaskWay};
 use crate::mcp::version::Era;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::Slot;
-use crate::upstream::parked::{ParkId, ended};
+use crate::upstream::parked::ended;
 use crate::upstream::task::{Manner, TaskExchange};
 use crate::wire::raw::RawJson;
 
