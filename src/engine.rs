@@ -18,6 +18,7 @@ pub(crate) mod route;
 #[cfg(test)]
 mod sim;
 pub(crate) mod state;
+pub(crate) mod task;
 pub(crate) mod task_id;
 pub(crate) mod unasked;
 pub(crate) mod used;
