@@ -13,6 +13,7 @@ pub(crate) mod peer;
 pub(crate) mod pending;
 pub(crate) mod question;
 pub(crate) mod refresh;
+pub(crate) mod replay;
 pub(crate) mod restart;
 pub(crate) mod route;
 #[cfg(test)]

@@ -1,11 +1,7 @@
-//! Event streams that a legacy client can resume: what was said on them stays here for a while, under ids of the session.
+//! Event streams that a legacy client can resume: the recordings ([`crate::engine::replay`]) of a session, under its ids.
 //!
-//! A recording has one writer and at most one reader. A client that resumes becomes the reader, and whoever read before ends
-//! without another byte, so no message is on two streams. Ids are looked up in their own session only; one that is unknown,
-//! another session's or too old is no id at all.
-//!
-//! Notices give way when there is no room; questions and the answer do not while somebody reads. Without a reader a recording
-//! that outgrows its bounds is forgotten. The lock of the table is taken before the lock of a recording.
+//! No message is on two streams. Ids are looked up in their own session only; one that is unknown, another session's or too old
+//! is no id at all. The lock of the table is taken before the lock of a recording.
 //!
 //! Streams of legacy HTTP clients have ids from 2025-03-26 on, and a priming event from 2025-11-25 on. Once such a call
 //! is answered by a stream, a task of its own runs it and writes the recording. An id that does not resolve opens the
@@ -14,8 +10,6 @@
 //!
 //! Each hop resumes for itself: event ids of upstreams and clients never mix. Modern streams are not resumed on either
 //! side.
-//!
-//! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery".
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,15 +24,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
 use crate::base::clock;
+use crate::engine::replay::{self, Found};
 use crate::listener::pieces::{Pieces, Queued};
 use crate::mcp::version::{EventIds, Revision};
 use crate::wire::sse;
 
-/// Of one recording: events, bytes of their messages, and how long it is kept when it has ended and nobody reads.
-const MAX_EVENTS: usize = 256;
-const MAX_BYTES: usize = 1024 * 1024;
-const KEPT: Duration = Duration::from_secs(300);
-/// Of one session.
+/// Of one session: recordings, and bytes of their messages.
 const SESSION_STREAMS: usize = 64;
 const SESSION_BYTES: usize = 4 * 1024 * 1024;
 /// Of all sessions together.
@@ -78,9 +69,11 @@ impl Account {
         self.all.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn is_over(&self) -> bool {
+    /// Bytes over the limits.
+    fn excess(&self) -> usize {
         let all = ALL_BYTES.min(self.all.budget.limit() / 4);
-        self.session.load(Ordering::Relaxed) > SESSION_BYTES || self.all.bytes.load(Ordering::Relaxed) > all
+        let of_session = self.session.load(Ordering::Relaxed).saturating_sub(SESSION_BYTES);
+        self.all.bytes.load(Ordering::Relaxed).saturating_sub(all).max(of_session)
     }
 }
 
@@ -141,7 +134,7 @@ impl Streams {
         if table.calls.len() < SESSION_STREAMS {
             table.calls.push_back(Arc::clone(&recording));
         } else {
-            recording.lock().forgotten = true;
+            recording.change(replay::Recording::forget);
         }
         (recording, reader)
     }
@@ -171,16 +164,17 @@ impl Streams {
     /// Writes a message on a stream of this session. Those that `may_be_missed` make room for others.
     pub(crate) fn push(&self, recording: &Recording, message: Pieces, may_be_missed: bool) {
         recording.push(message, may_be_missed);
-        if self.account.is_over() {
+        if self.account.excess() > 0 {
             self.make_room();
-            recording.trim();
+            let excess = self.account.excess();
+            recording.change(|events| events.fit(excess));
         }
     }
 
     /// Forgets streams that have ended, the oldest first, until there is room.
     fn make_room(&self) {
         let mut table = self.lock();
-        while self.account.is_over() && table.drop_oldest() {}
+        while self.account.excess() > 0 && table.drop_oldest() {}
     }
 
     /// Forgets what is too old.
@@ -192,19 +186,25 @@ impl Streams {
 impl Table {
     /// Forgets the oldest stream that has ended; `false` when there is none.
     fn drop_oldest(&mut self) -> bool {
-        let at = self.calls.iter().position(|recording| recording.is_over());
+        let at = self.calls.iter().position(|recording| recording.lock().is_over());
         let Some(recording) = at.and_then(|at| self.calls.remove(at)) else { return false };
-        recording.forget(&mut recording.lock());
+        recording.change(replay::Recording::forget);
         true
     }
 
     fn sweep(&mut self, now: Duration) {
-        self.calls.retain(|recording| !(recording.is_over() && recording.is_stale(now)));
-        if self.own.as_ref().is_some_and(|own| own.recording.is_stale(now)) {
+        let is_kept = |recording: &Arc<Recording>| {
+            let events = recording.lock();
+            !(events.is_over() && events.is_stale(now))
+        };
+        self.calls.retain(is_kept);
+        if self.own.as_ref().is_some_and(|own| own.recording.lock().is_stale(now)) {
             self.own = None;
         }
     }
 }
+
+type Events = replay::Recording<Queued>;
 
 /// What was said on one stream.
 #[derive(Debug)]
@@ -212,74 +212,39 @@ pub(crate) struct Recording {
     /// 64 random bits: a number of another session means nothing here.
     name: String,
     ids: EventIds,
-    state: Mutex<State>,
+    events: Mutex<Events>,
     /// There is something new, or the reader has changed.
     changed: Notify,
     account: Arc<Account>,
 }
 
-#[derive(Debug)]
-struct State {
-    events: VecDeque<Event>,
-    bytes: usize,
-    /// The number of the next event. The priming event is number 0.
-    next: u64,
-    /// The reader was given everything before this number.
-    read: u64,
-    /// From here on nothing is gone that must not be missed.
-    whole_from: u64,
-    /// The number of the reader; 0 when nobody reads.
-    reader: u64,
-    readers: u64,
-    ended: bool,
-    /// It cannot be resumed any more.
-    forgotten: bool,
-    /// Uptime when it was last written or left by a reader.
-    quiet_since: Duration,
-}
-
-#[derive(Debug)]
-struct Event {
-    number: u64,
-    message: Queued,
-    /// The length of the message.
-    bytes: usize,
-    may_be_missed: bool,
-}
-
-/// What a reader finds.
-enum Found {
-    Event(Pieces),
-    Nothing,
-    /// The end, or another reader.
-    Over,
-}
-
 impl Recording {
     fn new(ids: EventIds, account: &Arc<Account>) -> Arc<Self> {
-        let state = State {
-            events: VecDeque::new(),
-            bytes: 0,
-            next: 1,
-            read: 1,
-            whole_from: 0,
-            reader: 0,
-            readers: 0,
-            ended: false,
-            forgotten: false,
-            quiet_since: clock::uptime(),
-        };
         Arc::new(Self {
             name: HEXLOWER.encode(&clock::random::<8>()),
             ids,
-            state: Mutex::new(state),
+            events: Mutex::new(Events::new(clock::uptime())),
             changed: Notify::new(),
             account: Arc::clone(account),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    fn lock(&self) -> MutexGuard<'_, Events> {
+        self.events.lock()
+    }
+
+    /// A change, with what it means for the account.
+    fn change<T>(&self, change: impl FnOnce(&mut Events) -> T) -> T {
+        let mut events = self.lock();
+        let before = events.bytes();
+        let result = change(&mut events);
+        let after = events.bytes();
+        if after > before {
+            self.account.add(after - before);
+        } else if after < before {
+            self.account.remove(before - after);
+        }
+        result
     }
 
     fn id(&self, number: u64) -> String {
@@ -288,13 +253,17 @@ impl Recording {
 
     /// Makes a new reader, which begins with that event. An earlier one ends.
     fn attach(self: &Arc<Self>, from: u64) -> Reader {
-        let number = {
-            let mut state = self.lock();
-            state.readers += 1;
-            state.reader = state.readers;
-            state.read = from;
-            state.reader
-        };
+        let number = self.lock().attach(from);
+        self.reader(number, from)
+    }
+
+    /// A reader of what came after that event, where all of it is here.
+    fn resume(self: &Arc<Self>, last: u64) -> Option<Reader> {
+        let number = if self.ids == EventIds::None { None } else { self.lock().resume(last) };
+        number.map(|number| self.reader(number, last.saturating_add(1)))
+    }
+
+    fn reader(self: &Arc<Self>, number: u64, from: u64) -> Reader {
         self.changed.notify_waiters();
         let hello = match self.ids {
             EventIds::Primed => sse::priming(&self.id(from.saturating_sub(1)), RETRY),
@@ -303,109 +272,25 @@ impl Recording {
         Reader { recording: Arc::clone(self), number, hello: Some(hello) }
     }
 
-    /// A reader of what came after that event, where all of it is here.
-    fn resume(self: &Arc<Self>, last: u64) -> Option<Reader> {
-        {
-            let state = self.lock();
-            let known = last < state.next && last.saturating_add(1) >= state.whole_from;
-            if !known || state.forgotten || self.ids == EventIds::None {
-                return None;
-            }
-        }
-        Some(self.attach(last.saturating_add(1)))
-    }
-
     fn push(&self, message: Pieces, may_be_missed: bool) {
-        {
-            let mut state = self.lock();
-            state.quiet_since = clock::uptime();
-            let number = state.next;
-            state.next += 1;
-            if state.forgotten && state.reader == 0 {
-                return;
-            }
-            let bytes = message.len();
-            state.bytes += bytes;
-            self.account.add(bytes);
-            let message = Queued::new(message, &self.account.all.budget);
-            state.events.push_back(Event { number, message, bytes, may_be_missed });
-            self.fit(&mut state, false);
-        }
+        let (bytes, budget) = (message.len(), &self.account.all.budget);
+        let queued = || Queued::new(message, budget);
+        self.change(|events| events.push(queued, bytes, may_be_missed, clock::uptime()));
         self.changed.notify_waiters();
     }
 
     /// Nothing will be written any more.
     pub(crate) fn end(&self) {
-        {
-            let mut state = self.lock();
-            state.ended = true;
-            state.quiet_since = clock::uptime();
-        }
+        self.lock().end(clock::uptime());
         self.changed.notify_waiters();
     }
 
-    fn trim(&self) {
-        let mut state = self.lock();
-        let over = self.account.is_over();
-        self.fit(&mut state, over);
-    }
-
-    /// Keeps the recording within its bounds; `short` when there is no room for it elsewhere.
-    fn fit(&self, state: &mut State, short: bool) {
-        let mut short = short;
-        while state.events.len() > MAX_EVENTS || state.bytes > MAX_BYTES || short {
-            let read = state.read;
-            let missable = state.events.iter().position(|event| event.may_be_missed);
-            let at = missable.or_else(|| state.events.iter().position(|event| event.number < read));
-            let Some(event) = at.and_then(|at| state.events.remove(at)) else {
-                if state.reader == 0 {
-                    self.forget(state);
-                }
-                return;
-            };
-            if !event.may_be_missed {
-                state.whole_from = state.whole_from.max(event.number.saturating_add(1));
-            }
-            state.bytes = state.bytes.saturating_sub(event.bytes);
-            self.account.remove(event.bytes);
-            short = short && self.account.is_over();
-        }
-    }
-
-    fn forget(&self, state: &mut State) {
-        state.forgotten = true;
-        state.events = VecDeque::new();
-        self.account.remove(std::mem::take(&mut state.bytes));
-    }
-
-    fn find(&self, reader: u64) -> Found {
-        let mut state = self.lock();
-        if state.reader != reader {
-            return Found::Over;
-        }
-        let read = state.read;
-        let at = state.events.partition_point(|event| event.number < read);
-        let Some(event) = state.events.get(at) else {
-            return if state.ended { Found::Over } else { Found::Nothing };
+    fn find(&self, reader: u64) -> Found<Pieces> {
+        let event = |number, queued: &Queued| {
+            let id = (self.ids != EventIds::None).then(|| self.id(number));
+            queued.message.clone().event(id.as_deref(), None)
         };
-        let id = (self.ids != EventIds::None).then(|| self.id(event.number));
-        let message = event.message.message.clone().event(id.as_deref(), None);
-        state.read = event.number.saturating_add(1);
-        // What was too large to be kept was kept for this reader.
-        self.fit(&mut state, false);
-        Found::Event(message)
-    }
-
-    /// It has ended and nobody reads it.
-    fn is_over(&self) -> bool {
-        let state = self.lock();
-        state.reader == 0 && (state.ended || state.forgotten)
-    }
-
-    /// Nobody reads it, and nothing was said for long.
-    fn is_stale(&self, now: Duration) -> bool {
-        let state = self.lock();
-        state.reader == 0 && now.saturating_sub(state.quiet_since) > KEPT
+        self.change(|events| events.find(reader, event))
     }
 
     /// Waits until the gateway ends and nobody reads.
@@ -413,7 +298,7 @@ impl Recording {
         draining.cancelled().await;
         loop {
             let changed = self.changed.notified();
-            if self.lock().reader == 0 {
+            if !self.lock().has_reader() {
                 return;
             }
             changed.await;
@@ -423,7 +308,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let bytes = self.lock().bytes;
+        let bytes = self.lock().bytes();
         self.account.remove(bytes);
     }
 }
@@ -462,20 +347,9 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        {
-            let mut state = self.recording.lock();
-            if state.reader != self.number {
-                return;
-            }
-            state.reader = 0;
-            state.quiet_since = clock::uptime();
-            if state.forgotten {
-                self.recording.forget(&mut state);
-            } else {
-                self.recording.fit(&mut state, false);
-            }
+        if self.recording.change(|events| events.leave(self.number, clock::uptime())) {
+            self.recording.changed.notify_waiters();
         }
-        self.recording.changed.notify_waiters();
     }
 }
 

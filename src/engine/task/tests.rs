@@ -65,7 +65,7 @@ fn a_task_is_asked_after_as_often_as_its_server_wants_and_before_the_call_seems_
     assert!(task.ask_after(now + SECOND).is_none(), "not yet");
     assert!(matches!(task.ask_after(now + 2 * SECOND), Some(Errand::Get)));
     assert_eq!(task.due(), None, "it is under way");
-    let seldom = state("working", "").clone();
+    let seldom = state("working", "");
     assert!(task.answered(seldom, |raw| Task::got(raw, "git"), 2 * SECOND, now).is_none());
     assert_eq!(task.due(), Some(now + SECOND), "half of what a server may be silent");
 }
@@ -120,11 +120,11 @@ fn a_legacy_task_tells_its_result_on_request() {
 fn a_request_that_did_not_reach_the_server_is_made_again_twice() {
     let now = epoch();
     let mut task = begun(now);
-    for executed in [Executed::No, Executed::No, Executed::No] {
+    for _ in 0..3 {
         events(&mut task);
         let due = task.due().unwrap();
         task.ask_after(due).unwrap();
-        let failure = Failure::new(Reason::Busy, executed, "busy");
+        let failure = Failure::new(Reason::Busy, Executed::No, "busy");
         assert!(hear(&mut task, Outcome::Failed(failure), due).is_none());
     }
     let told = events(&mut task);
@@ -249,14 +249,13 @@ proptest! {
                 (_, under_way) => sent = under_way,
             }
             for event in events(&mut task) {
-                match event {
-                    ExchangeEvent::Ask(request) => {
-                        prop_assert!(asked.insert(request.id.text().into_owned()), "asked twice");
-                        open.push(request.id);
-                    }
-                    ExchangeEvent::Withdrawn(key) => open.retain(|open| *open != key),
-                    ExchangeEvent::Alive => {}
-                    other => prop_assert!(false, "{:?}", other),
+                if let ExchangeEvent::Ask(request) = event {
+                    prop_assert!(asked.insert(request.id.text().into_owned()), "asked twice");
+                    open.push(request.id);
+                } else if let ExchangeEvent::Withdrawn(key) = event {
+                    open.retain(|open| *open != key);
+                } else {
+                    prop_assert!(matches!(event, ExchangeEvent::Alive), "{:?}", event);
                 }
             }
             prop_assert_eq!(task.due().is_none(), sent.is_some(), "it rests or something is under way");

@@ -1,4 +1,5 @@
 use super::*;
+use crate::engine::replay::{KEPT, MAX_BYTES, MAX_EVENTS};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -109,9 +110,9 @@ async fn notices_give_way_and_what_must_arrive_stays() {
     }
     streams.push(&recording, message("answer"), false);
     recording.end();
-    assert_eq!(recording.lock().events.len(), MAX_EVENTS);
     drop(reader);
     let messages = rest(&mut call_of(streams.resume(&recording.id(0))).unwrap()).await;
+    assert_eq!(messages.len(), MAX_EVENTS);
     assert_eq!((messages[0].as_str(), messages.last().unwrap().as_str()), ("question", "answer"));
     assert_eq!(messages[messages.len() - 2], format!("n{}", MAX_EVENTS * 2 - 1));
 }
