@@ -52,6 +52,7 @@ impl Seen {
 
 mod attribution;
 mod http;
+mod questions;
 mod revisions;
 mod room;
 

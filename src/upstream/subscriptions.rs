@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::engine::call::{Outcome, Outgoing};
+use crate::engine::event::ExchangeEvent;
 use crate::engine::unasked::updated_uri;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
