@@ -4,7 +4,6 @@
 
 use crate::mcp::elicitation::{self, Terms};
 use crate::mcp::imitation::is_reserved_key;
-use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
@@ -12,7 +11,7 @@ pub(in crate::mcp) mod error;
 pub(in crate::mcp) mod kinds;
 
 pub(crate) use self::error::InputError;
-pub(crate) use self::kinds::Kinds;
+pub(crate) use self::kinds::{Kinds, about_input, without};
 
 /// Whether and how a server learns of roots. Real servers let their client's roots widen what they touch, so it is the
 /// operator who decides.
@@ -37,33 +36,6 @@ pub(crate) fn roots_result(uris: &[String]) -> RawJson {
 pub(crate) const MAX_QUESTIONS: usize = 64;
 /// Pages that one error may want opened.
 const MAX_PAGES: usize = 8;
-
-/// The client capabilities that are about input; no other is passed to an upstream.
-const ABOUT_INPUT: [&str; 3] = ["elicitation", "sampling", "roots"];
-
-impl Meta {
-    /// What a modern request declares about input, as an object to declare upstream. `None` where there is nothing.
-    pub(crate) fn input_capabilities(&self) -> Option<RawJson> {
-        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(about_input)
-    }
-}
-
-/// The part of a client's capabilities that is about input; `None` where there is none.
-pub(crate) fn about_input(capabilities: &RawJson) -> Option<RawJson> {
-    if capabilities.bytes().as_ref() == b"{}" {
-        return None;
-    }
-    let mut declared = RawObject::parse(capabilities).ok()?;
-    declared.retain(|name| ABOUT_INPUT.contains(&name));
-    (!declared.is_empty()).then(|| declared.encode())
-}
-
-/// The capabilities without those of these names.
-pub(crate) fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
-    let mut declared = RawObject::parse(capabilities).ok()?;
-    declared.retain(|name| !names.contains(&name));
-    (!declared.is_empty()).then(|| declared.encode())
-}
 
 /// One thing that a server wants of the client.
 #[derive(Clone, Debug)]

@@ -1,6 +1,34 @@
 //! The kinds of input that a client offers, which its capabilities say.
 
+use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::wire::raw::{RawJson, RawObject};
+
+/// The client capabilities that are about input; no other is passed to an upstream.
+const ABOUT_INPUT: [&str; 3] = ["elicitation", "sampling", "roots"];
+
+impl Meta {
+    /// What a modern request declares about input, as an object to declare upstream. `None` where there is nothing.
+    pub(crate) fn input_capabilities(&self) -> Option<RawJson> {
+        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(about_input)
+    }
+}
+
+/// The part of a client's capabilities that is about input; `None` where there is none.
+pub(crate) fn about_input(capabilities: &RawJson) -> Option<RawJson> {
+    if capabilities.bytes().as_ref() == b"{}" {
+        return None;
+    }
+    let mut declared = RawObject::parse(capabilities).ok()?;
+    declared.retain(|name| ABOUT_INPUT.contains(&name));
+    (!declared.is_empty()).then(|| declared.encode())
+}
+
+/// The capabilities without those of these names.
+pub(crate) fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
+    let mut declared = RawObject::parse(capabilities).ok()?;
+    declared.retain(|name| !names.contains(&name));
+    (!declared.is_empty()).then(|| declared.encode())
+}
 
 /// The kinds of input that a client offers for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
