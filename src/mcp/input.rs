@@ -91,20 +91,21 @@ impl InputRequest {
     /// The request as a client of a legacy revision knows it; `id` makes the identifier that 2025-11-25 wants for a URL.
     ///
     /// # Errors
-    /// [`InputError::NotOffered`] for a form that this revision cannot show.
+    /// [`InputError::NotOffered`] for a form that this revision cannot show, and for a page where it knows none.
     pub(crate) fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Result<Self, InputError> {
         let params = self.params.as_ref().filter(|_| self.method == "elicitation/create");
         if let Some(mut params) = params.and_then(|raw| RawObject::parse(raw).ok()) {
             let features = revision.features();
+            let is_page = params.string("mode").as_deref() == Some("url");
             if !features.elicitation_modes {
+                if is_page {
+                    return Err(InputError::NotOffered);
+                }
                 params.remove("mode");
                 if let Some(schema) = params.get("requestedSchema") {
                     params.set("requestedSchema", older_form(schema)?);
                 }
-            } else if features.elicitation_ids
-                && params.string("mode").as_deref() == Some("url")
-                && params.get("elicitationId").is_none()
-            {
+            } else if features.elicitation_ids && is_page && params.get("elicitationId").is_none() {
                 params.set("elicitationId", RawJson::string(&id()));
             }
             self.params = Some(params.encode());
@@ -199,12 +200,11 @@ pub(crate) fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
     let result = RawObject::parse(result).ok()?;
     let state = check(&result).ok()?;
     let mut requests = questions(result.get("inputRequests")?).ok()?;
-    requests
-        .try_map(|request| {
-            let method = RawObject::parse(request).ok().and_then(|request| request.string("method"));
-            if method.as_deref() == Some("elicitation/create") { Ok(decline()) } else { Err(()) }
-        })
-        .ok()?;
+    let decline = |request: &RawJson| {
+        let method = RawObject::parse(request).ok().and_then(|request| request.string("method"));
+        (method.as_deref() == Some("elicitation/create")).then(decline).ok_or(())
+    };
+    requests.try_map(decline).ok()?;
     Some((requests.encode(), state))
 }
 
@@ -466,6 +466,14 @@ mod tests {
         let several = r#"{"c":{"type":"array","items":{"enum":["x"]}}}"#;
         assert_eq!(form(several, Revision::V2025_06_18), Err(InputError::NotOffered));
         assert!(form(several, Revision::V2025_11_25).is_ok());
+    }
+
+    #[test]
+    fn no_page_is_asked_for_where_the_revision_knows_none() {
+        for &revision in Revision::ALL {
+            let page = InputRequest::read(&RawJson::trusted(URL)).unwrap().for_revision(revision, || "id".to_owned());
+            assert_eq!(page.is_ok(), revision.features().elicitation_modes, "{revision}");
+        }
     }
 
     #[test]
