@@ -336,3 +336,41 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
     tracing::debug!(error = %error, "call to an HTTP upstream failed");
     failure
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_proves_that_the_call_was_not_looked_at_says_that_it_was_not_executed() {
+        let status = |code: u16| HttpError::Status(StatusCode::from_u16(code).unwrap());
+        let text = String::new;
+        for (error, reason, executed) in [
+            (HttpError::Connect(text()), Reason::UpstreamDown, Executed::No),
+            (HttpError::Unauthorized(StatusCode::FORBIDDEN), Reason::UpstreamDown, Executed::No),
+            (status(429), Reason::Busy, Executed::No),
+            (status(503), Reason::Busy, Executed::No),
+            (status(404), Reason::UpstreamProtocol, Executed::No),
+            (HttpError::NoRoom(Executed::No), Reason::Busy, Executed::No),
+            (HttpError::NoRoom(Executed::Unknown), Reason::Busy, Executed::Unknown),
+            (HttpError::Broken(text()), Reason::UpstreamCrashed, Executed::Unknown),
+            (status(500), Reason::UpstreamCrashed, Executed::Unknown),
+            (status(504), Reason::UpstreamCrashed, Executed::Unknown),
+            (status(202), Reason::UpstreamProtocol, Executed::Unknown),
+            (status(307), Reason::UpstreamProtocol, Executed::Unknown),
+            (HttpError::Protocol(text()), Reason::UpstreamProtocol, Executed::Unknown),
+        ] {
+            let failure = failure(&error, None);
+            assert_eq!((failure.reason, failure.executed), (reason, executed), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_overloaded_server_is_left_alone_for_as_long_as_it_says_and_five_minutes_at_most() {
+        let busy = HttpError::Status(StatusCode::TOO_MANY_REQUESTS);
+        for (asked, wait) in [(None, 1), (Some(7), 7), (Some(86_400), 300)] {
+            let failure = failure(&busy, asked.map(Duration::from_secs));
+            assert_eq!(failure.retry_after, Some(Duration::from_secs(wait)), "{asked:?}");
+        }
+    }
+}
