@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use tokio::sync::mpsc;
 
 use crate::engine::ask::{Candidates, OpenRequests};
-use crate::mcp::method::List;
 use crate::engine::event::ExchangeEvent;
+use crate::mcp::method::List;
 
 /// What runs in one legacy session. The lock guards one operation at a time.
 #[derive(Debug, Default)]
