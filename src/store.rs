@@ -1,11 +1,11 @@
-//! The state directory: the database and files, and what is kept in them. No other layer opens either.
+//! The state directory: the database, small files and their contents. No other layer opens either.
 //!
-//! The database is a seam: [`db`] has one operation for each thing that happens to what is kept, and says what it guarantees. The
+//! The database is a seam: [`db`] has one operation for each change of stored data, and its head states their guarantees. The
 //! state machines that operations run inside of a transaction are values of others: pins ([`pins`]), leases (`policy::limit`),
-//! grants (`policy::consent`). What a process has in memory beside it follows the outcomes.
+//! grants (`policy::consent`). A process's memory follows their outcomes.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): grants and open approvals ([`approvals`]), the
-//! book of pins ([`pins`]), the last decisions ([`recent`]).
+//! pin registry ([`pins`]), the last decisions ([`recent`]).
 
 pub(crate) mod approvals;
 pub(crate) mod audit;

@@ -1,10 +1,10 @@
 //! Grants and open approvals, shared by all calls and kept in the database.
 //!
-//! One lock guards the desk and every change of the set of grants, one operation at a time; calls read the set without it. What
-//! is said in the database is done on the database's own thread, in order, so whoever stops waiting changes nothing.
+//! One lock guards the open prompts and every change of the set of grants, one operation at a time; calls read the set
+//! without it. The database's own thread writes, in order, so a task that stops waiting changes nothing.
 //!
-//! Several processes may share one store. The database decides which of them consumes a once-grant; open prompts are entered in
-//! it, and what others changed is looked for every 250 ms while a prompt is open, else every 2 s.
+//! Several processes may share one store. The database decides which of them consumes a once-grant and holds their open
+//! prompts. Each process reads the changes of others every 250 ms while a prompt is open, else every 2 s.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicI64;
@@ -41,18 +41,18 @@ pub(crate) use self::wish::Wish;
 use self::closed_by::By;
 use self::time::WallClock;
 
-/// Live grants, of all and of one caller. Beyond them nothing is granted.
+/// Most live grants, of all and of one caller. Beyond them no grant is made.
 const MAX_GRANTS: usize = 10_000;
 const MAX_GRANTS_OF_CALLER: usize = 2000;
-/// Closed prompts whose end is remembered for those who come late.
+/// Closed prompts whose end is kept for late readers.
 const MAX_CLOSED: usize = 4096;
 
 /// Why a once-grant cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Spent {
-    #[error("the consent was used up, revoked or is over")]
+    #[error("the grant was used up, was revoked or has ended")]
     Already,
-    #[error("the use of the consent could not be recorded, so it does not count: {0}")]
+    #[error("the use of the grant could not be recorded, so it does not count: {0}")]
     NotKept(String),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Approvals {
 #[derive(Debug)]
 struct Inner {
     db: Option<Db>,
-    /// Whose the prompts in the database are.
+    /// This process, as the owner of prompts in the database.
     owner: String,
     open: Mutex<Open>,
     /// Written under the lock of `open`.
@@ -79,7 +79,7 @@ struct Inner {
     version: AtomicI64,
 }
 
-/// An open prompt, and who waits for its end.
+/// An open prompt, and the tasks that wait for its end.
 #[derive(Debug)]
 struct Waiting {
     asked: Asked,
@@ -98,12 +98,12 @@ struct Open {
 }
 
 impl Approvals {
-    /// Approvals that are kept nowhere.
+    /// Approvals without a store.
     pub(crate) fn memory(limits: &Consent) -> Self {
         Self::new(None, limits, Vec::new(), 0)
     }
 
-    /// Those of a database. Blocks.
+    /// The approvals of a database. Blocks.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -146,7 +146,7 @@ impl Approvals {
     /// Opens a prompt, or joins the open one about the very same action.
     ///
     /// # Errors
-    /// Why nobody is asked.
+    /// Why the call is refused without a prompt.
     pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
         self.ask_for(asked, shown, Duration::from_secs(900))
     }
@@ -154,13 +154,13 @@ impl Approvals {
     /// Opens a prompt for that time, or joins the open one about the very same action.
     ///
     /// # Errors
-    /// Why nobody is asked.
+    /// Why the call is refused without a prompt.
     pub(crate) fn ask_for(&self, asked: Asked, shown: Shown, life: Duration) -> Result<PromptId, Refused> {
         let inner = &self.inner;
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
-        // Whole seconds of the wall clock are counted, and nobody has less time than was promised.
+        // Whole seconds of the wall clock count, so a client never has less time than promised.
         let life = life.as_secs().saturating_add(1);
         let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life)?;
         if !opened.joined {
@@ -187,8 +187,7 @@ impl Approvals {
         prompts
     }
 
-    /// Resolves when the prompt is not open any more. One that was never heard of, or long ago, counts as superseded.
-    /// Cancel-safe.
+    /// Resolves when the prompt is no longer open. An unknown or long forgotten one counts as superseded. Cancel-safe.
     pub(crate) async fn settled(&self, id: &PromptId) -> Closed {
         let mut end = {
             let open = self.inner.lock();
@@ -210,12 +209,13 @@ impl Approvals {
         }
     }
 
-    /// Answers a prompt of this process over a channel of that evidence. When this returns, a grant is on the disk and live.
+    /// Answers a prompt of this process over a channel of that evidence. When this returns, a grant is on disk and
+    /// live.
     ///
-    /// Whoever stops waiting does not stop it.
+    /// Dropping the future does not stop it.
     ///
     /// # Errors
-    /// Why the answer does not count. The prompt stays open, except where the grant could not be kept.
+    /// Why the answer does not count. The prompt stays open, except when the grant could not be stored.
     pub(crate) async fn answer(
         &self,
         id: &PromptId,
@@ -254,7 +254,7 @@ impl Approvals {
         self.keep(*id, grant).await
     }
 
-    /// The call that a prompt of this process was for waits no longer: it ends as if its time were over.
+    /// The call of this process's prompt waits no longer: the prompt ends as if its time were over.
     pub(crate) fn unanswered(&self, id: &PromptId) {
         let inner = &self.inner;
         let now = self.wall();
@@ -307,7 +307,7 @@ impl Approvals {
         Ok(of_memory + self.revoke_rows(id.map(str::to_owned), hit).await?)
     }
 
-    /// A session or pipe is over, and with it what was granted for it.
+    /// A session or pipe ended, and its session grants with it.
     pub(crate) fn session_ended(&self, session: u64) {
         let inner = &self.inner;
         let mut open = inner.lock();
@@ -325,7 +325,7 @@ impl Approvals {
         self.inner.changed.subscribe()
     }
 
-    /// What `changed` says is not any more what was asked about: its grants die and its prompts are closed.
+    /// Ends grants and closes prompts for which `changed` says that their item changed.
     pub(crate) fn invalidate(&self, changed: impl Fn(&Asked) -> bool) {
         let inner = &self.inner;
         let mut open = inner.lock();
@@ -413,7 +413,7 @@ impl Inner {
 /// A prompt that is not entered is only not seen by other processes.
 fn unlisted(outcome: Result<(), DbError>) {
     if let Err(error) = outcome {
-        tracing::warn!(error = %error, "open prompts are not listed for other processes");
+        tracing::warn!(error = %error, "open approvals cannot be listed for other processes");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The audit log on disk: one thread writes it, everybody else hands it records.
+//! The audit log on disk: one thread writes the records of all others.
 //!
 //! A record costs its caller one channel operation. The writer formats and hashes all that is queued, writes it with one call and,
 //! where somebody waits for that, syncs it once for all of them. A plain record is on disk a second later at most.
@@ -196,11 +196,11 @@ impl Audit {
     }
 }
 
-/// What became of a record that was handed over.
+/// State of a submitted record.
 #[derive(Debug)]
 #[must_use = "a record that waits is written when it is awaited"]
 pub(crate) enum Recorded {
-    /// It is queued, and nobody has to wait.
+    /// The record is queued, and no task waits for it.
     Accepted,
     /// To be awaited.
     Pending(Box<Pending>),

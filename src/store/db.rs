@@ -1,5 +1,6 @@
-//! `headend.db` in the state directory: what must outlive the process. `SQLite`, written by one thread. Connections, rows and SQL
-//! are known here and in the files below alone, one for each group of tables; another database would replace this folder.
+//! `headend.db` in the state directory: the data that outlives the process. `SQLite`, written by one thread. Only this
+//! file and those below it know connections, rows and SQL, one file for each group of tables; another database would
+//! replace this folder.
 //!
 //! Everything else speaks in operations, which are methods of [`Db`]. Each of them is
 //! - *atomic*: all of it or nothing, and what it decides by reading is true when it writes, over all processes;
@@ -46,7 +47,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// Between two tries of what `SQLite` itself does not wait for.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Why something is not kept.
+/// Why a value could not be stored.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum DbError {
     #[error(
@@ -93,7 +94,7 @@ impl Db {
         Self::open_with(dir, &KeySource { given: None, make: true })
     }
 
-    /// Whether a store is in this directory; opening one makes it.
+    /// Whether this directory has a store; opening one makes it.
     pub(crate) fn is_in(dir: &Path) -> bool {
         dir.join(FILE).exists()
     }
@@ -122,12 +123,12 @@ impl Db {
         &self.path
     }
 
-    /// Whether a value was left out so far, since the key that it is sealed with is not here.
+    /// Whether a value was left out so far, since its key is missing.
     pub(crate) fn has_lost(&self) -> bool {
         self.seals.has_lost()
     }
 
-    /// Waits for the operations that were begun before this one: what they wrote is on the disk.
+    /// Waits for all operations begun before this one: their writes are on disk.
     pub(crate) fn all_so_far(&self) -> Operation<'_, impl Work<Out = ()>> {
         self.read(|_| Ok(()))
     }
@@ -148,7 +149,7 @@ impl Db {
         Operation { db: self, writes: true, work }
     }
 
-    /// Writes everything into the file itself, so that nothing of what was replaced is left in its journal. Blocks.
+    /// Empties the journal into the file, so that no replaced value is left there. Blocks.
     fn forget_replaced(&self) {
         let empty = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         // Another process that reads puts it off until the next one.
@@ -190,7 +191,8 @@ impl<T: Send + 'static, W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + '
     }
 }
 
-/// An operation that is not begun yet. What it wrote is on the disk when its outcome is told; one that fails has written nothing.
+/// An operation that has not begun. Its writes are on disk when its outcome is known; one that fails has written
+/// nothing.
 #[must_use = "an operation does nothing until it is run"]
 #[derive(Debug)]
 pub(crate) struct Operation<'d, W> {
@@ -235,21 +237,21 @@ impl<W: Work> Operation<'_, W> {
         answer.recv().unwrap_or_else(|_| Err(db.closed()))
     }
 
-    /// Begins it, and has `done` called on the database's thread before any later operation is begun, whoever may have stopped
-    /// waiting. `done` must not block. It is called here and now where the operation cannot be taken.
+    /// Begins it, and calls `done` on the database's thread before any later operation begins, even if no task waits
+    /// any more. `done` must not block. It is called at once if the operation cannot be taken.
     pub(crate) fn then(self, done: impl FnOnce(Result<W::Out, DbError>) + Send + 'static) {
         let Self { db, writes, work } = self;
         db.send(Box::new(Begun { path: db.path.clone(), writes, work, done }));
     }
 }
 
-/// What is told once it is known whether the transaction holds.
+/// The reply, once it is known whether the transaction holds.
 type Finish = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
 /// An operation whose type is forgotten.
 trait Job: Send {
     fn writes(&self) -> bool;
-    /// Does it; false when it failed and is to be undone.
+    /// Runs it; false when it failed and has to be undone.
     fn run(self: Box<Self>, connection: &Connection) -> (bool, Finish);
     fn refuse(self: Box<Self>, error: DbError);
 }
@@ -296,7 +298,7 @@ fn write(mut connection: Connection, inbox: &Receiver<Box<dyn Job>>, path: &Path
             }
         }
     }
-    // Nobody is left to be told of a trouble with closing; what was answered is on the disk.
+    // No task is left to hear about a failure; answered jobs are on disk.
     drop(connection.close());
 }
 
@@ -328,9 +330,9 @@ fn transact(connection: &mut Connection, jobs: Vec<Box<dyn Job>>, path: &Path) {
     }
 }
 
-/// Ends a job: what is to be kept sealed is not written without a key.
+/// Ends a job: without a key, a value that must be sealed is not written.
 pub(crate) fn no_key() -> rusqlite::Error {
-    let why = "the key that values are sealed with is not here; give it as [secrets] key, as the daemon has it";
+    let why = "the key of the sealed values is missing; set [secrets] key as the daemon has it";
     rusqlite::Error::ToSqlConversionFailure(why.into())
 }
 
@@ -421,7 +423,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// What an error of `SQLite` means for the operator.
+/// The meaning of a `SQLite` error for the operator.
 fn told(path: &Path, error: &rusqlite::Error) -> DbError {
     let (path, why) = (path.to_owned(), error.to_string());
     match error.sqlite_error_code() {

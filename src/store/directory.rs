@@ -1,4 +1,4 @@
-//! Small files in the state directory: the access token, and what upstreams offered last time.
+//! Small files in the state directory: the access tokens, and the catalogs of upstreams' last runs.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) struct Store {
     key: KeySource,
 }
 
-/// What is known of an upstream from an earlier run.
+/// The catalog of an upstream from an earlier run.
 #[derive(Debug)]
 pub(crate) struct Remembered {
     pub(crate) inventory: Inventory,
@@ -52,7 +52,7 @@ impl Store {
             .mode(0o700)
             .create(&dir)
             .map_err(|error| told(format!("cannot be made: {error}")))?;
-        // It may be reached through links, as systemd's DynamicUser= lays them.
+        // Links may lead there, as systemd's DynamicUser= lays them.
         guard::directory(&dir, false).map_err(told)?;
         Ok(Self { dir, key })
     }
@@ -87,7 +87,7 @@ impl Store {
     /// # Errors
     /// When the file can neither be read nor written.
     pub(crate) fn token(&self) -> io::Result<(String, PathBuf)> {
-        // Whom the operator lets read it may come in.
+        // Users whom the operator lets read it may connect.
         self.token_in("token", guard::SHARED)
     }
 
@@ -99,7 +99,7 @@ impl Store {
         self.token_in("console-token", guard::SECRET).map(|(token, _)| token)
     }
 
-    /// A token that nobody has.
+    /// A fresh random token.
     pub(crate) fn fresh_token() -> String {
         format!("hdnd_{}", BASE64URL_NOPAD.encode(&clock::random::<32>()))
     }
@@ -110,7 +110,7 @@ impl Store {
         let text = match files::read(&path, forbidden) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 files::make_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
-                // That of the first, where several processes made one.
+                // The file of the first process, if several made one.
                 files::read(&path, forbidden)
             }
             found => found,
@@ -125,17 +125,17 @@ impl Store {
         Ok((token, path))
     }
 
-    /// What an upstream with this launch offered when it was last seen.
+    /// The catalog of an upstream with this launch when it was last seen.
     pub(crate) fn recall(&self, launch: &str) -> Option<Remembered> {
         let path = self.dir.join(inventory_file(launch));
         let (text, written) = files::read(&path, guard::SHARED)
             .inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(file = %path.display(), why = %error, "what an upstream offered last is not read");
+                    tracing::warn!(file = %path.display(), why = %error, "the catalog of an upstream's last run cannot be read");
                 }
             })
             .ok()?;
-        // A file that this program did not write whole is worth nothing; it only costs a fresh listing.
+        // A file that this program did not write whole is ignored, which costs a fresh listing.
         serde_json::from_slice::<serde::de::IgnoredAny>(&text).ok()?;
         let (inventory, revision) = Inventory::from_json(&RawJson::trusted(text))?;
         let age = written.elapsed().ok()?;
@@ -143,7 +143,7 @@ impl Store {
         Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })
     }
 
-    /// The canonical names of everything that was offered last; `None` unless that is known of every upstream.
+    /// The canonical names of all items of the last run; `None` unless every upstream has them.
     pub(crate) fn canonical_names(&self, upstreams: &[Upstream]) -> Option<Vec<String>> {
         let mut names = Vec::new();
         for upstream in upstreams {

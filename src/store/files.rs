@@ -1,4 +1,4 @@
-//! Files of the state directory: made once, replaced whole, read only where others may not have written them.
+//! Files of the state directory: made once, replaced as a whole, read only if other users could not write them.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -51,7 +51,7 @@ pub(super) fn with_fresh(
     written
 }
 
-/// What is in a file of the state directory, and when it was written.
+/// Content of a file of the state directory, and its time of modification.
 pub(super) fn read(path: &Path, forbidden: u32) -> io::Result<(Vec<u8>, SystemTime)> {
     let mut file = guard::open(path, OFlags::RDONLY, forbidden)?;
     let mut text = Vec::new();

@@ -1,7 +1,7 @@
 //! Limits on disk: leases are written before their calls are sent, so that a restart or a crash refills nothing.
 //!
-//! What a lease is stands in `policy::limit::lease`. It is read, extended and written in one operation of the database, together
-//! with the leases of all other calls that wait. What comes of it is settled on the database's thread before the next operation
+//! `policy::limit::lease` describes leases. One operation of the database reads, extends and writes a lease, together
+//! with those of all other waiting calls. Its outcome is settled on the database's thread before the next operation
 //! begins, whether or not the call still waits.
 
 use std::sync::Arc;
@@ -71,17 +71,17 @@ impl Leases {
             }
             Err(Refused::NotKept(error)) => {
                 let error = error.map_or_else(|| "its thread has ended".to_owned(), |error| error.to_string());
-                tracing::error!(error = %error, "a call is refused, since what it uses of its limits cannot be kept");
+                tracing::error!(error = %error, "a call is refused, since its use of limits cannot be kept");
                 Err(not_kept())
             }
         }
     }
 
-    /// Writes what is used to the call, at a clean stop.
+    /// Writes the exact use at a clean stop.
     pub(crate) async fn keep(&self, limiter: &Limiter) {
         let Some(db) = &self.db else { return };
         if let Err(error) = db.keep_used(limiter.used(), clock::since_1970()).run().await {
-            tracing::warn!(error = %error, "limits are kept with what was reserved, not with what was used");
+            tracing::warn!(error = %error, "limits are kept with their reserved amounts, not with the used ones");
         }
     }
 }
@@ -93,11 +93,11 @@ pub(crate) fn limited(retry_after: Duration) -> Failure {
 }
 
 fn not_kept() -> Failure {
-    let text = "What this call uses of its limits cannot be recorded at the moment, so it was not made.";
+    let text = "The use of this call's limits cannot be recorded at the moment, so it was not made.";
     Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT)
 }
 
-/// What the transaction has made of a lease. On the database's thread.
+/// The transaction's result for a lease. On the database's thread.
 fn conclude(lease: &Lease, outcome: Result<Result<Vec<Granted>, Overdrawn>, DbError>) -> Result<(), Refused> {
     match outcome {
         Ok(Ok(granted)) => {

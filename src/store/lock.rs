@@ -42,7 +42,7 @@ impl StateLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // Who it is only helps to find it.
+                // The pid in the message only helps to find the process.
                 drop(file.take(20).read_to_string(&mut pid));
                 let who = pid.trim().parse::<u32>().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
                 return Err(LockError::Taken { dir: dir.to_owned(), who });

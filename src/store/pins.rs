@@ -1,10 +1,10 @@
-//! The book of pins: what was approved of each definition and launch, shared by everybody who lists or starts something.
+//! The pin registry: the approved text of each definition and launch, shared by all upstreams.
 //!
-//! In memory, and in the store where there is a state directory. Processes that share one agree: every step is taken in one
-//! operation from what is on disk at that moment, and what others wrote is read again when the number of changes differs.
-//! A pin that cannot be written is no pin: the item stays away.
+//! In memory, and in the store if there is a state directory. Processes that share one agree: every step is one
+//! operation on the records on disk, and a process reads the others' writes when the number of changes differs. An item
+//! whose pin cannot be written stays hidden.
 //!
-//! The lock guards the book, one operation at a time, never across an await.
+//! The lock guards the table of pins, one operation at a time, never across an await.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -39,17 +39,17 @@ const MAX_PINS: usize = 2000;
 #[derive(Clone, Debug)]
 pub(crate) struct PinChange {
     pub(crate) key: PinKey,
-    /// What was pinned and is not any more: consents that name this digest are over.
+    /// The digest that is no longer pinned: its grants end.
     pub(crate) over: Option<Digest>,
     pub(crate) state: PinState,
-    /// Of the text that is pinned or waits.
+    /// Digest of the pinned or waiting text.
     pub(crate) digest: Option<Digest>,
     /// Who, or which circumstance.
     pub(crate) by: Arc<str>,
 }
 
 impl PinChange {
-    /// What the audit log says of it.
+    /// The audit record of the change.
     pub(crate) fn entry(&self) -> Entry {
         let is_launch = self.key.kind == PinKind::Launch;
         Entry {
@@ -66,7 +66,7 @@ impl PinChange {
 /// Told of every change, outside of the lock.
 pub(crate) type PinHook = Box<dyn Fn(&PinChange) + Send + Sync>;
 
-/// Why an operator's word did not apply.
+/// Why an operator's decision did not apply.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PinError {
     #[error("no pin has the name {0:?}; `headend pins` lists them")]
@@ -79,14 +79,14 @@ pub(crate) enum PinError {
     Db(#[from] DbError),
 }
 
-/// How an upstream's definitions are taken.
+/// Trust in an upstream's definitions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tier {
     pub(crate) trust: Trust,
     pub(crate) on_change: OnChange,
 }
 
-/// Why an item is kept from clients.
+/// Why an item is hidden from clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Away {
     pub(crate) why: String,
@@ -94,7 +94,7 @@ pub(crate) struct Away {
     pub(crate) waits: bool,
 }
 
-/// The book. Clones are the same one.
+/// The pin registry. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Pins(Arc<Shared>);
 
@@ -112,12 +112,12 @@ impl std::fmt::Debug for Pins {
 }
 
 impl Pins {
-    /// A book that ends with the process.
+    /// A registry that ends with the process.
     pub(crate) fn memory() -> Self {
         Self::new(Book::default(), None)
     }
 
-    /// The book in the state directory. Blocks.
+    /// The registry in the state directory. Blocks.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -135,19 +135,19 @@ impl Pins {
         self.0.book.lock()
     }
 
-    /// Has someone told of changes; the first one stays.
+    /// Calls the hook for every change; the first hook stays.
     pub(crate) fn on_change(&self, hook: PinHook) {
         // A second one would be a mistake of the program's wiring, which is no reason to stop.
         drop(self.0.hook.set(hook));
     }
 
-    /// Counts changes, for whoever shows pins.
+    /// Counts changes, for views of pins.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// Judges what an upstream lists: none for an item that clients may see. New and changed items are written down before
-    /// this returns. `doubt` says what speaks against an item; it is asked where something is to be decided.
+    /// Judges the items that an upstream lists: `None` for one that clients may see. New and changed items are stored
+    /// before this returns. `doubt` names a reason against an item; it is called only for a decision.
     pub(crate) fn judge(
         &self,
         upstream: &UpstreamName,
@@ -192,8 +192,8 @@ impl Pins {
         judged.collect()
     }
 
-    /// Which pins of items that are gone give way to new ones, and of which kinds there are too many. Resources come and go;
-    /// pins of tools and prompts never give way, so that nobody can push one out to bring it back changed.
+    /// Drops pins of vanished items for new ones, and names the kinds with too many. Resources come and go; pins of
+    /// tools and prompts never give way, so that a server cannot push one out to bring it back changed.
     fn make_room(
         &self,
         upstream: &UpstreamName,
@@ -248,7 +248,7 @@ impl Pins {
         steps.into_iter().map(take).collect()
     }
 
-    /// Puts what was decided into the book and tells of it.
+    /// Stores the decisions and announces them.
     fn write_down(&self, stepped: &[Stepped], forget: &[PinKey]) {
         let mut news = Vec::new();
         {
@@ -272,7 +272,7 @@ impl Pins {
             any = true;
             log(key, old.as_ref(), new);
             let (was, pinned) = (old.as_ref().and_then(Record::visible), new.visible());
-            // What is taken at first sight is no news.
+            // Trust-on-first-use pins are not announced.
             let is_news = old.is_some() || new.pin.state() != PinState::Pinned;
             if let Some(hook) = self.0.hook.get().filter(|_| is_news) {
                 let over = was.filter(|was| pinned != Some(*was));
@@ -335,7 +335,7 @@ impl Pins {
         }
     }
 
-    /// Approves what was shown of it. The digest is that of what the operator saw: what changed since is not approved.
+    /// Approves the shown text. `digest` is that of the text that the operator saw: a later change is not approved.
     ///
     /// # Errors
     /// [`PinError`]; nothing changed then.
@@ -349,7 +349,7 @@ impl Pins {
         self.decide(name, kind, Step::Approve { shown, by: Arc::from(by) }).await
     }
 
-    /// Rejects what was shown of it; it stays away until it changes once more.
+    /// Rejects the shown text; the item stays hidden until it changes once more.
     ///
     /// # Errors
     /// [`PinError`]; nothing changed then.
@@ -407,7 +407,7 @@ fn away(key: &PinKey, record: &Record, trouble: Option<&DbError>) -> Away {
     let why = match (record.pin.state(), trouble) {
         (PinState::Changed, _) => format!("its definition changed; headend pins diff {name}"),
         (PinState::Quarantined, _) => format!("it waits for approval ({}); headend pins diff {name}", record.by),
-        (PinState::Rejected, _) => "it was rejected".to_owned(),
+        (PinState::Rejected, _) => format!("it was rejected; headend pins diff {name}"),
         // Its text is not the pinned one, and that could not be written down.
         (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
         (PinState::Pinned, None) => "its definition changed".to_owned(),
@@ -426,7 +426,7 @@ fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
         (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),
         (PinState::Rejected, _) => tracing::info!(item = %item, kind, waiting, why, "rejected"),
         (PinState::Changed, _) => tracing::warn!(item = %item, kind, approved, waiting, why, "changed and withheld"),
-        // The supervisor warns of what it withholds.
+        // The supervisor logs withheld items.
         (PinState::Quarantined, _) => tracing::debug!(item = %item, kind, waiting, why, "waits for approval"),
     }
 }

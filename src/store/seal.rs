@@ -1,4 +1,4 @@
-//! Values that lie on disk encrypted: a text, its place, and the key that is kept apart from them.
+//! Sealed values: a text, encrypted for its place on disk with a key that is kept elsewhere.
 //!
 //! A sealed value is `sealed:1:<key>:<bytes>`: the format, the id of the key in hexadecimal, and in base64url the nonce and what
 //! AES-256-GCM made of the text. The place (table, column, row) is authenticated with it, so that values cannot be exchanged. A
@@ -28,14 +28,14 @@ use crate::store::files::make_once;
 pub(crate) const KEY_FILE: &str = "secrets.key";
 /// Shorter texts in that file are no key.
 const MIN_KEY_BYTES: usize = 32;
-/// What each sealed value of this format begins with.
+/// Prefix of each sealed value of this format.
 const FORMAT: &str = "sealed:1:";
 const ID_BYTES: usize = 8;
 
 /// Where the key comes from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeySource {
-    /// That of the configuration. One in the state directory opens what was sealed before this one was given.
+    /// The key of the configuration. A key in the state directory still opens earlier values.
     pub(crate) given: Option<Secret>,
     /// Whether a key is made in the state directory where there is none.
     pub(crate) make: bool,
@@ -57,10 +57,10 @@ struct Key {
     aead: LessSafeKey,
 }
 
-/// What became of a value from the disk.
+/// The result of opening a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// It never was sealed.
+    /// The value was never sealed.
     Clear,
     Text {
         text: String,

@@ -1,4 +1,4 @@
-//! Prompts and grants of all processes that share a store: what the command line and the console show and answer.
+//! Open approvals and grants of all processes on one store, for the command line and the console.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,11 +74,11 @@ pub(crate) async fn answer(db: &Db, id: &str, wish: Wish, by: &str) -> Result<St
     Err("the process that asked did not take the answer; it may be gone, so nothing was granted".to_owned())
 }
 
-/// Revokes that grant of a store without a daemon, or all: what is to be recorded of each. Other processes notice within two
+/// Revokes one grant of a store without a daemon, or all, and returns their records. Other processes notice within two
 /// seconds. Blocks.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the store cannot be written.
 pub(crate) fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, DbError> {
     let revoked = db.revoke_grants(id.map(str::to_owned), clock::unix_seconds()).run_now()?;
     let by: Arc<str> = Arc::from(by);

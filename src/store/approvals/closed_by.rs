@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::policy::Evidence;
 use crate::policy::consent::Grant;
 
-/// Who closed a prompt, and over which channel.
+/// The person who closed a prompt, and the channel.
 #[derive(Clone, Debug)]
 pub(super) struct By {
     pub(super) evidence: Evidence,
     pub(super) who: Arc<str>,
-    /// What was granted.
+    /// The grant, if there is one.
     pub(super) grant: Option<Arc<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the audit log is told of prompts and grants.
+//! Audit records of approvals and grants.
 
 use std::sync::Arc;
 

@@ -77,7 +77,7 @@ impl Approvals {
         db.invalidate_grants(dead.clone(), now).then(move |outcome| {
             inner.drop_grants(|grant| dead.contains(grant.id()));
             if let Err(error) = outcome {
-                // They cover nothing all the same: definition and launch are compared at each use.
+                // They cover nothing all the same: each use compares definition and launch.
                 tracing::warn!(error = %error, "ended grants are still in the store");
             }
         });
@@ -108,7 +108,7 @@ impl Approvals {
         self.settle().await;
     }
 
-    /// Nobody is left who could take an answer.
+    /// No process is left to take an answer.
     fn close_all(&self) {
         let mut open = self.inner.lock();
         let closed = open.desk.supersede(|_| true);
@@ -153,7 +153,7 @@ impl Approvals {
         }
     }
 
-    /// Ends what is over, and writes uses and the time.
+    /// Ends expired grants, and writes uses and the time.
     pub(super) async fn settle(&self) {
         let now = self.wall();
         let grants = self.grants();
@@ -198,7 +198,7 @@ impl Inner {
         }
     }
 
-    /// What it was given for changed while it was written.
+    /// The item changed while the grant was written.
     fn undo(&self, grant: &Grant) {
         let (dead, now) = (vec![Arc::clone(grant.id())], self.clock.now());
         if let Some(db) = &self.db {

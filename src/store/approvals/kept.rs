@@ -1,4 +1,4 @@
-//! What the store is told of approvals, beside grants: open prompts, answers to them, uses of grants.
+//! Rows of the store about approvals: open prompts, answers to them, uses of grants.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The clock that grants go by: it never goes back, also not over restarts.
+//! The clock of grants: it never goes back, not even over restarts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::config::{duration_text, parse_duration};
 use crate::policy::consent::{Answer, Lifetime, Wall};
 
-/// Longest time that a grant is given for; beyond it `always` is meant.
+/// Longest time of a grant; beyond it `always` is meant.
 const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// What an operator wishes. A time begins to run when the answer counts.
+/// An operator's answer. A time starts when the answer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Deny,

@@ -26,10 +26,10 @@ impl Journal {
         Ok(Self { audit, runtime: runtime.map_err(|error| error.to_string())? })
     }
 
-    /// Records what was done; on disk when this returns.
+    /// Writes the records; they are on disk when this returns.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why they are not.
     pub(crate) fn write(&self, entries: impl IntoIterator<Item = Entry>) -> Result<(), String> {
         let records: Vec<_> = entries.into_iter().map(|entry| self.audit.record(entry, true)).collect();
         self.runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Where a log goes on after a restart.
+//! Recovery of the audit log after a restart.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -19,11 +19,11 @@ pub(super) struct Start {
     pub(super) file: File,
     /// Bytes in the segment.
     pub(super) length: u64,
-    /// What the log has to say about itself.
+    /// Records of the log about itself.
     pub(super) notes: Vec<Entry>,
 }
 
-/// What one segment ends with.
+/// End of one segment.
 #[derive(Debug)]
 struct Scan {
     /// Its last record, as long as everything before it in the tail is sound.

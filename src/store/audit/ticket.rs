@@ -1,4 +1,4 @@
-//! What the log and its writer have in common: how it is kept, and records on their way.
+//! Shared by the log and its writer: settings, and records in flight.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -10,7 +10,7 @@ use crate::policy::Entry;
 /// Records that may wait for the writer.
 pub(super) const QUEUE: usize = 1024;
 
-/// A record could not be written; what it was about must not happen.
+/// A record could not be written; its action must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the audit log takes no records")]
 pub(crate) struct Unrecorded;
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     pub(crate) max_segment: u64,
 }
 
-/// What handles and the writer have in common.
+/// Shared by handles and the writer.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Whether the last attempt to write succeeded.
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub(super) given_up: AtomicU64,
 }
 
-/// What the writer is handed.
+/// A message to the writer.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,

@@ -39,7 +39,7 @@ impl From<Kept> for Anchor {
     }
 }
 
-/// What was found out about one chain.
+/// The result for one chain.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) chain: String,
@@ -67,7 +67,7 @@ pub(crate) fn verify(folder: &Folder, anchors: &[Anchor], archived: bool) -> io:
             anchors.iter().filter(|anchor| anchor.chain == chain).map(|anchor| anchor.head).collect();
         let mut report = one(folder, &chain, &segments, known.clone(), archived)?;
         if report.verdict.is_err() {
-            // A write, or what a failed one is taken back by, may have been in the middle: what is wrong stays wrong.
+            // The log may have been read in the middle of a write or of its undoing; a real defect stays.
             let segments = folder.chains()?.remove(&chain).unwrap_or_default();
             report = one(folder, &chain, &segments, known, archived)?;
         }

@@ -20,13 +20,13 @@ use crate::telemetry::metrics::AuditMetrics;
 
 /// How long a plain record may be on its way to the disk, and the head behind it.
 const LAG: Duration = Duration::from_secs(1);
-/// How long the writer rests after a batch that nobody waited for, so that a busy gateway wakes it a hundred times a second and
-/// not for each record.
+/// How long the writer rests after a batch without waiters, so that a busy gateway wakes it a hundred times a second
+/// and not for each record.
 const REST: Duration = Duration::from_millis(10);
 /// The journal is told the head each time so many records are on disk.
 const ANCHOR_EVERY: u64 = 1000;
 
-/// What a writer works with.
+/// Settings of a writer.
 pub(super) struct Setting {
     pub(super) folder: Folder,
     pub(super) options: Options,
@@ -61,7 +61,7 @@ pub(super) struct Writer {
     must_cut: bool,
     /// Records that could not be written; the next one that can says how many.
     lost: u64,
-    /// When what is written has to be synced and its head kept.
+    /// When written records have to be synced and the head kept.
     due: Option<Instant>,
     /// Whether the store's refusal was logged.
     refused: bool,
@@ -135,7 +135,7 @@ impl Writer {
         if !flushes.is_empty() {
             self.flush();
         }
-        // Whoever does not wait any more does not need the answer.
+        // A task that no longer waits does not need the answer.
         flushes.into_iter().for_each(|done| done.send(()).unwrap_or_default());
     }
 
@@ -156,7 +156,7 @@ impl Writer {
             }
         };
         for waiting in tickets.into_iter().filter_map(|ticket| ticket.answer) {
-            // Whoever does not wait any more does not need the answer.
+            // A task that no longer waits does not need the answer.
             drop(waiting.send(answer.clone()));
         }
         if self.due.is_none() {
@@ -215,7 +215,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Brings all that was written to the disk. When that fails nobody knows what is there, so the log goes back to what was.
+    /// Syncs all written records. If that fails, the content of the disk is unknown, so the log goes back to the last
+    /// known state.
     fn sync(&mut self) -> io::Result<()> {
         if self.written.chain.head() == self.synced.chain.head() {
             return Ok(());
@@ -239,7 +240,7 @@ impl Writer {
         let number = self.segment.number + 1;
         let segment = Segment { chain: self.segment.chain.clone(), number };
         let file = match self.setting.folder.create(&segment) {
-            // Left from an attempt that failed half-way, and empty. Whose else it would be is nobody's.
+            // An empty file left by a failed attempt; no other process can own it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.segment.number = number;
                 return Err(error);
@@ -252,7 +253,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs what nobody waited for, and keeps the head.
+    /// Syncs records without waiters, and keeps the head.
     fn settle(&mut self) {
         self.due = None;
         let unsynced = self.written.chain.head().seq - self.synced.chain.head().seq;

@@ -11,7 +11,8 @@ use crate::store::approvals::{Answered, Used};
 pub(crate) type Changed = (i64, Vec<GrantRow>, Vec<Answered>);
 
 impl Db {
-    /// Ends what is over, seals prompts with the key of now, and returns the live grants with the latest time that was seen. Blocks.
+    /// Ends expired grants, seals prompts with the current key, and returns the live grants with the latest time seen.
+    /// Blocks.
     ///
     /// # Errors
     /// When the database cannot be read or written.
@@ -39,8 +40,8 @@ impl Db {
         })
     }
 
-    /// Where another process has changed the store since `version`: its version now, the live grants, and the answers to prompts of
-    /// the process `owner`.
+    /// If another process has changed the store since `version`: its version, the live grants, and the answers to
+    /// prompts of the process `owner`.
     pub(crate) fn approvals_changed(
         &self,
         owner: String,
@@ -55,7 +56,7 @@ impl Db {
         })
     }
 
-    /// The work of each minute: uses are added, what is over ends, what is old goes.
+    /// The work of each minute: adds uses, ends expired grants, drops old ones.
     pub(crate) fn settle_approvals(
         &self,
         used: Vec<Used>,

@@ -14,7 +14,7 @@ impl Db {
         self.read(|connection| {
             let mut query = connection.prepare("SELECT chain, seq, hash, segment FROM audit_heads ORDER BY chain")?;
             let rows = query.query_map([], |row| {
-                // What is no digest or number fits no record, so that verification fails instead of being left out.
+                // A malformed digest or number fits no record, so that verification fails instead of skipping the head.
                 let hash = Digest::from_bytes(&row.get::<_, Vec<u8>>(2)?).unwrap_or_else(|| Digest::of(b""));
                 let seq = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(u64::MAX);
                 Ok(Kept { chain: row.get(0)?, head: Head { seq, hash }, segment: row.get(3)? })

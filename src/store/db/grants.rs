@@ -1,5 +1,5 @@
-//! Remembered consents: the table `grants`. Every process enters and ends grants. Which of several processes has the one use of a
-//! once-grant is decided here, so finding it live and ending it must not be parted.
+//! Grants: the table `grants`. Every process enters and ends grants. This file decides which of several processes has
+//! the one use of a once-grant, so finding it live and ending it must be one operation.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime, ONCE_LIFE, Wa
 use crate::policy::{Digest, Evidence};
 use crate::store::approvals::Used;
 
-/// How long grants that cover nothing any more are kept to be looked at, in seconds.
+/// How long ended grants are kept for inspection, in seconds.
 const KEPT: Wall = 90 * 24 * 3600;
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
                        lifetime, until, evidence, by, granted_at, last_used, uses";
 
 impl Db {
-    /// All live grants. A row that says nothing sensible covers nothing.
+    /// All live grants. A malformed row covers nothing.
     pub(crate) fn grants(&self) -> Operation<'_, impl Work<Out = Vec<GrantRow>>> {
         self.read(live)
     }
@@ -44,7 +44,7 @@ impl Db {
         })
     }
 
-    /// Ends grants whose definition or launch is no more.
+    /// Ends grants whose definition or launch has changed.
     pub(crate) fn invalidate_grants(&self, ids: Vec<Arc<str>>, now: Wall) -> Operation<'_, impl Work<Out = ()>> {
         self.write(move |connection| {
             let sql = "UPDATE grants SET state = 'invalidated', ended_at = ?2 WHERE state = 'live' AND id = ?1";
@@ -130,7 +130,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     }))
 }
 
-/// Adds uses, ends what is over, removes what is old.
+/// Adds uses, ends expired grants, removes old ones.
 pub(super) fn settle(connection: &Connection, used: &[Used], unused: Wall, now: Wall) -> rusqlite::Result<()> {
     let sql = "UPDATE grants SET uses = uses + ?2, last_used = max(last_used, ?3) WHERE id = ?1 AND state = 'live'";
     let mut statement = connection.prepare_cached(sql)?;

@@ -1,5 +1,5 @@
-//! What is used of limits: the table `limits`, a bound for each bucket. Every process writes bounds; each that it writes takes in what
-//! the others have drawn, so reading and writing one must not be parted.
+//! Limits: the table `limits`, a bound for each bucket. Every process writes bounds, and each written bound includes
+//! the draws of the others, so reading and writing one must be one operation.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Db {
         })
     }
 
-    /// Writes what is used to the call. Where another process has drawn as well, its bound stays.
+    /// Writes the exact use. If another process has drawn as well, its bound stays.
     pub(crate) fn keep_used(&self, used: Vec<Used>, now: Duration) -> Operation<'_, impl Work<Out = ()>> {
         self.write(move |connection| {
             let sql = "UPDATE limits SET day = ?3, state = ?4 \

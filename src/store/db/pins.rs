@@ -39,7 +39,7 @@ impl Db {
         Ok(table)
     }
 
-    /// All pins, where their number of changes is not `known`.
+    /// All pins, if their number of changes is not `known`.
     pub(crate) fn pins_changed(&self, known: u64) -> Operation<'_, impl Work<Out = Option<PinTable>>> {
         let seals = self.seals.clone();
         self.read(
@@ -49,8 +49,8 @@ impl Db {
         )
     }
 
-    /// Removes pins, then takes steps from what is on disk at this moment, which another process may have changed. What became of
-    /// each is told in their order.
+    /// Removes pins, then takes steps from the records on disk, which another process may have changed. Returns the
+    /// results in order.
     pub(crate) fn take_steps(
         &self,
         steps: Vec<(PinKey, Step)>,
@@ -62,8 +62,8 @@ impl Db {
     }
 }
 
-/// A row that this program cannot have written is an error: left out, its item would count as never seen and be taken at first
-/// sight.
+/// A row that this program cannot have written is an error: without it, its item would count as never seen and be
+/// accepted at first sight.
 fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<PinTable> {
     let epoch = meta::number(connection, EPOCH)?;
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM pins"))?;
@@ -84,7 +84,7 @@ fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
     ["pins", upstream, digest]
 }
 
-/// A text as it is kept.
+/// A text in its stored form.
 fn stored(
     seals: &Seals,
     key: &PinKey,
@@ -98,7 +98,7 @@ fn stored(
     seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
 }
 
-/// A text as it was; none where it does not open.
+/// A stored text; `None` where it does not open.
 fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
     let (text, digest) = text.zip(digest)?;
     if key.kind != PinKind::Launch {
@@ -158,8 +158,8 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
     Ok((key, record))
 }
 
-/// Keeps a record. A text that was sealed with a key which is not here does not open; what is kept of it stays while its digest
-/// does, so that a command without the key loses nothing.
+/// Stores a record. A text sealed with a missing key does not open; its stored value stays while its digest does, so
+/// that a command without the key loses nothing.
 fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -> rusqlite::Result<()> {
     let kept = |column: &str| {
         format!(

@@ -11,7 +11,7 @@ use crate::policy::consent::Wall;
 use crate::store::approvals::{Answered, PromptRow};
 use crate::store::seal::{Opened, Seals};
 
-/// Answers that nobody took are kept for so long, in seconds.
+/// How long unclaimed answers are kept, in seconds.
 const KEPT: Wall = 3600;
 
 impl Db {
@@ -21,12 +21,12 @@ impl Db {
         self.write(move |connection| insert(connection, &owner, &row, &seals))
     }
 
-    /// The prompt is closed.
+    /// Removes a closed prompt.
     pub(crate) fn remove_prompt(&self, id: String) -> Operation<'_, impl Work<Out = ()>> {
         self.write(move |connection| delete(connection, &id))
     }
 
-    /// The open prompts of all processes, the oldest first. One whose message does not open is as if it were not there.
+    /// The open prompts of all processes, oldest first. One whose message does not open is left out.
     pub(crate) fn prompts(&self, now: Wall) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
@@ -52,7 +52,7 @@ impl Db {
         })
     }
 
-    /// What the owner of the prompt made of an answer, once it has.
+    /// The owner's verdict about an answer, once there is one.
     pub(crate) fn outcome(&self, prompt: String) -> Operation<'_, impl Work<Out = Option<String>>> {
         self.read(move |connection| {
             let sql = "SELECT outcome FROM answers WHERE prompt = ?1";
@@ -60,7 +60,7 @@ impl Db {
         })
     }
 
-    /// Tells the process that left an answer what came of it.
+    /// Reports the outcome to the process that left an answer.
     pub(crate) fn tell_outcome(&self, prompt: String, outcome: String) -> Operation<'_, impl Work<Out = ()>> {
         let sql = "UPDATE answers SET outcome = ?2 WHERE prompt = ?1";
         self.write(move |connection| connection.execute(sql, [prompt, outcome]).map(drop))
@@ -155,7 +155,7 @@ pub(super) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<
     statement.query_map([owner], read)?.collect()
 }
 
-/// Drops what is over, also of processes that did not live to do it.
+/// Drops expired rows, also those of processes that ended without doing so.
 pub(super) fn sweep(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM prompts WHERE until <= ?1", [signed(now)])?;
     connection.execute("DELETE FROM answers WHERE at <= ?1", [signed(now.saturating_sub(KEPT))]).map(|_| ())

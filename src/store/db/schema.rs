@@ -75,7 +75,7 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
 /// such a file.
 const SEALED: &str = "";
 
-/// What stands in the way of using a file.
+/// Reasons not to use a file.
 #[derive(Debug)]
 pub(super) enum Obstacle {
     /// Made by a newer program.

@@ -1,4 +1,4 @@
-//! What is known of each definition and launch, and how a step of the state machine changes its record.
+//! Records of definitions and launches, and their changes by a step of the state machine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
 use crate::mcp::method::List;
 use crate::policy::{Digest, OnChange, Pin, PinState, Trust, Undecided};
 
-/// What is pinned.
+/// Subject of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum PinKind {
@@ -36,7 +36,7 @@ impl PinKind {
     }
 }
 
-/// Whose pin.
+/// Key of a pin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PinKey {
     pub(crate) upstream: UpstreamName,
@@ -50,7 +50,7 @@ impl PinKey {
         Self { upstream: upstream.clone(), kind: PinKind::Launch, name: String::new() }
     }
 
-    /// What people call it: the canonical name, or the upstream's for a launch.
+    /// Its name for people: the canonical name, or the upstream's for a launch.
     pub(crate) fn canonical(&self) -> String {
         match self.kind {
             PinKind::Tool | PinKind::Prompt => canonical(&self.upstream, &self.name),
@@ -60,7 +60,7 @@ impl PinKey {
     }
 }
 
-/// A pin, the texts that its digests are of, and what brought it there.
+/// A pin, the texts of its digests, and the reason for its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) pin: Pin,
@@ -108,17 +108,17 @@ pub(crate) enum Step {
 /// All pins of a store, with the number of changes that are in them.
 pub(crate) type PinTable = (u64, Vec<(PinKey, Record)>);
 
-/// What came of one step.
+/// The result of one step.
 pub(crate) type Stepped = (PinKey, Result<Record, Undecided>);
 
 impl Record {
-    /// Whether the text of each digest is here. Those that are kept sealed are not where their key is lost.
+    /// Whether the text of each digest could be read. A sealed text without its key cannot.
     fn has_texts(&self) -> bool {
         self.pin.approved().is_some() == self.approved.is_some()
             && self.pin.waiting().is_some() == self.waiting.is_some()
     }
 
-    /// Whether there is something to be written down.
+    /// Whether the records differ, so that the later one has to be stored.
     pub(crate) fn differs(&self, after: &Self) -> bool {
         self.pin != after.pin
             || self.approved.is_some() != after.approved.is_some()
@@ -130,7 +130,7 @@ impl Record {
         self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
     }
 
-    /// What becomes of a record.
+    /// The next record.
     ///
     /// # Errors
     /// [`Undecided`]; the record stays.
@@ -157,7 +157,7 @@ impl Record {
         };
         let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
         Ok(match before.filter(|before| before.pin == pin) {
-            // Texts that did not open, and are here again.
+            // Texts that did not open earlier and do now.
             Some(before) => Self { approved, waiting, ..before.clone() },
             None => Self { pin, approved, waiting, by, at: now },
         })
@@ -211,7 +211,7 @@ fn started(before: Option<&Record>, digest: Digest, words: &str, trust: Trust) -
     (before.pin.named(digest, trust), Arc::from("the configuration changed"))
 }
 
-/// Everything that is known, by key.
+/// All records, by key.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     records: HashMap<UpstreamName, HashMap<PinKind, HashMap<String, Record>>>,

@@ -1,4 +1,4 @@
-//! Which program or address an upstream is, as it was approved, and the gate that each start passes.
+//! Approved launches of upstreams, and the gate before each start.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::config::{Target, Upstream};
 use crate::policy::{Digest, PinState};
 use crate::store::db::DbError;
 
-/// The program that a command's first word leads to, absolute and not through symbolic links: package managers move what is
-/// behind them. `None` when no directory of the search path has it.
+/// The program for a command's first word, absolute and without following symbolic links, since package managers move
+/// their targets. `None` when no directory of the search path has it.
 fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
     if word.contains('/') {
         return Some(base.join(word));
@@ -35,10 +35,10 @@ fn program_of(spec: &Upstream) -> Option<PathBuf> {
     resolve(command.first()?, given.or(own.as_deref()), &base)
 }
 
-/// What the last start found.
+/// The finding of the last start.
 #[derive(Clone, Debug)]
 enum Door {
-    /// Not asked yet, or the program is not there.
+    /// Not looked up yet, or the program does not exist.
     Unknown,
     Open {
         program: Option<PathBuf>,
@@ -48,7 +48,7 @@ enum Door {
     },
 }
 
-/// Stands before every start of one upstream: what is started is what was approved.
+/// Stands before every start of one upstream: only approved launches start.
 #[derive(Debug)]
 pub(crate) struct LaunchGate {
     pins: Pins,
@@ -68,11 +68,11 @@ impl LaunchGate {
         Self { pins, door, digest: ArcSwap::from_pointee(digest), denied, reviewed: Notify::new() }
     }
 
-    /// The approved program to start, none for a server behind HTTP. Once approved, it is not looked up again for as long as
+    /// The approved program to start; `None` for a server behind HTTP. An approved program is not looked up again while
     /// this gate stands.
     ///
     /// # Errors
-    /// Why it is not started, for the operator.
+    /// Why the upstream is not started, for the operator.
     pub(crate) fn pass(&self, spec: &Upstream) -> Result<Option<PathBuf>, String> {
         if let Door::Open { program } = &**self.door.load() {
             return Ok(program.clone());
@@ -102,12 +102,12 @@ impl LaunchGate {
         passed
     }
 
-    /// Whether what was started may not be any more: its launch was rejected since.
+    /// Whether a running upstream's launch was rejected since.
     pub(crate) fn is_revoked(&self, upstream: &UpstreamName) -> bool {
         matches!(&**self.door.load(), Door::Open { .. }) && !self.pins.allows(upstream, self.digest())
     }
 
-    /// Why nothing is started and nothing listed, where that is so.
+    /// Why nothing is started and listed, if that is so.
     pub(crate) fn shut(&self) -> Option<String> {
         match &**self.door.load() {
             Door::Shut { why } => Some(why.clone()),
@@ -115,20 +115,20 @@ impl LaunchGate {
         }
     }
 
-    /// Of what is started, or would be.
+    /// Digest of the launch.
     pub(crate) fn digest(&self) -> Digest {
         **self.digest.load()
     }
 }
 
 impl Pins {
-    /// Whether the book still has that launch approved.
+    /// Whether that launch is still approved.
     fn allows(&self, upstream: &UpstreamName, launch: Digest) -> bool {
         self.book().get(upstream, PinKind::Launch, "").is_some_and(|record| record.pin.shows(launch))
     }
 
-    /// Judges launches that are new with one wait for the disk, so that nothing is left to write when each is judged at its gate.
-    /// Blocks where there is a disk.
+    /// Judges all new launches with one wait for the disk, so that their gates have nothing left to write. Blocks if
+    /// there is a disk.
     pub(crate) fn pin_new_launches<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
         let unknown = |spec: &'a Upstream| {
             let program = program_of(spec);
@@ -138,12 +138,12 @@ impl Pins {
         };
         let steps: Vec<_> = specs.filter_map(unknown).collect();
         if !steps.is_empty() {
-            // What cannot be written down is judged once more at its gate, which says why.
+            // A launch that cannot be stored is judged again at its gate, which gives the reason.
             drop(self.take_now(steps, &[]));
         }
     }
 
-    /// Judges the launch of an upstream; a reason when it is not to be started. Blocks where there is a disk.
+    /// Judges the launch of an upstream; the reason when it must not start. Blocks if there is a disk.
     fn start(&self, spec: &Upstream, launch: &str) -> Result<Option<String>, DbError> {
         let digest = Digest::of(launch.as_bytes());
         let stepped = self.take_now(vec![started(spec, launch)], &[])?;

@@ -6,7 +6,7 @@ use crate::config::{Target, Upstream};
 use crate::wire::canonical::canonical;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// What a launch is, as a canonical text: the words of the configuration, and the program that they lead to.
+/// A launch as a canonical text: the words of the configuration, and the program that they lead to.
 pub(super) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
     let mut out = RawObject::default();
     match &spec.target {

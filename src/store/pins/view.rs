@@ -1,4 +1,4 @@
-//! Pins as people see them.
+//! Pins for people.
 
 use super::book::{PinKey, PinKind, Record};
 use crate::policy::{Digest, PinState};
@@ -18,7 +18,7 @@ pub(crate) struct PinView {
     /// The canonical text that waits or was rejected, and its digest.
     pub(crate) waiting: Option<String>,
     pub(crate) waiting_digest: Option<Digest>,
-    /// Who or what brought it there.
+    /// Reason for the state.
     pub(crate) by: String,
     /// Since when, in seconds since 1970.
     pub(crate) since: u64,
@@ -41,12 +41,12 @@ impl PinView {
     }
 
     #[cfg(test)]
-    /// The digest that an answer to what is shown here carries.
+    /// The digest for a decision about the shown text.
     pub(crate) fn shown(&self) -> Option<Digest> {
         self.waiting_digest.or(self.approved_digest)
     }
 
-    /// As the admin socket gives it; texts only where they are asked for.
+    /// JSON for the admin socket; with texts on request.
     pub(crate) fn to_json(&self, texts: bool) -> RawJson {
         let mut out = RawObject::of_strings(&[
             ("name", &self.name),
