@@ -29,9 +29,10 @@ pub(crate) const LIMITED: i64 = 1002;
 /// Our own: a person has to agree first.
 pub(crate) const AWAITING_APPROVAL: i64 = 1003;
 
-/// What an upstream's error code becomes towards a client: reserved codes without a defined meaning are never passed on.
+/// The code that a client gets for an upstream's error: reserved codes without a defined meaning never pass.
 ///
-/// Source: MCP 2026-07-28, basic, "Error codes": -32000..-32019 carry no meaning, undefined ones up to -32099 must not be sent.
+/// Source: MCP 2026-07-28, basic, "Error codes": -32000..-32019 carry no meaning, undefined ones up to -32099 must not
+/// be sent.
 pub(crate) fn outward(code: i64) -> i64 {
     match code {
         PARSE_ERROR | INVALID_REQUEST | METHOD_NOT_FOUND | INVALID_PARAMS | INTERNAL => code,

@@ -13,7 +13,7 @@ use crate::wire::raw::RawJson;
 pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of bytes that have one spelling.
+    /// The digest of bytes that have one spelling.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut out = [0; 32];
         for (to, from) in out.iter_mut().zip(digest(&SHA256, bytes).as_ref()) {
@@ -22,7 +22,7 @@ impl Digest {
         Self(out)
     }
 
-    /// Of parts one after the other, as if they were one text.
+    /// The digest of several parts, as if they were one text.
     pub(crate) fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Context::new(&SHA256);
         parts.iter().for_each(|part| hash.update(part));
@@ -33,13 +33,14 @@ impl Digest {
         Self(out)
     }
 
-    /// Of a JSON value, however it is spelled. Text that is not JSON has a digest of its own bytes, which equals nothing else.
+    /// The digest of a JSON value, in any spelling. Text that is not JSON has the digest of its bytes, which equals no
+    /// other.
     pub(crate) fn of_json(value: &RawJson) -> Self {
         canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
     }
 
-    /// Of the arguments of a call; none and `{}` are the same. Arguments in another order are the same, a number or text that is
-    /// spelled otherwise is not: servers may tell `1` from `1.0`.
+    /// The digest of a call's arguments; none and `{}` are the same. The order of members does not matter, but the
+    /// spelling of numbers and texts does: servers may distinguish `1` from `1.0`.
     pub(crate) fn of_arguments(arguments: Option<&RawJson>) -> Self {
         arguments.map_or_else(
             || Self::of(b"{}"),
@@ -56,7 +57,7 @@ impl Digest {
         bytes.try_into().ok().map(Self)
     }
 
-    /// All of it, 64 hexadecimal digits; what is kept.
+    /// All 64 hexadecimal digits, for storage.
     pub(crate) fn hex(&self) -> String {
         HEXLOWER.encode(&self.0)
     }

@@ -22,7 +22,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// What clients may send unless the configuration says otherwise.
+    /// The default bounds for messages of clients.
     pub(crate) const CLIENT: Self = Self { depth: 64, nodes: 100_000 };
 }
 
@@ -89,7 +89,7 @@ impl Frame {
         if is_object && scanned.is_ok() {
             return Ok(());
         }
-        // What the scan says of text that is not JSON means nothing.
+        // The scan's verdict means nothing for text that is not JSON.
         match serde_json::from_slice::<IgnoredAny>(&self.0) {
             Err(error) if !error.to_string().starts_with("recursion limit") => Err(FrameError::Syntax),
             Err(_) | Ok(_) => scanned,

@@ -1,4 +1,4 @@
-//! What has to hold for any bytes in the layer of messages.
+//! Properties of the message layer for any bytes.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use std::collections::HashSet;
@@ -75,7 +75,7 @@ pub(crate) fn frames(data: &[u8]) {
     }
 }
 
-/// Reads a message; what it says stands in its encoding too.
+/// Reads a message; its encoding contains the same parts.
 fn reads(frame: &Frame) -> bool {
     let Ok(message) = Message::parse(frame) else { return false };
     let encoded = match &message {

@@ -1,4 +1,4 @@
-//! The start of a message whose rest was not kept: whose answer it was, or what it asked.
+//! The start of a message whose rest was dropped: the id that it answers, or its method.
 
 use crate::wire::tokens::{Kind, Tokens, unquoted};
 

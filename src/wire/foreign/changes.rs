@@ -1,4 +1,4 @@
-//! What changed between two foreign texts, word by word, with what is hidden in them spelled out.
+//! Changes between two foreign texts, word by word, with hidden characters spelled out.
 
 use similar::{ChangeTag, TextDiff};
 

@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// What the decoder should say, written for the whole input at once.
+/// The expected output for the whole input at once.
 fn model(input: &[u8], limit: usize) -> (Vec<Line>, Option<usize>) {
     let mut parts: Vec<_> = input.split(|byte| *byte == b'\n').collect();
     let partial = parts.pop().unwrap_or_default();
