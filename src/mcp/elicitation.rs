@@ -1,5 +1,4 @@
-//! What a server may ask a person, and how it reaches the person: the address that it wants opened, the form that it wants
-//! filled in, and the text around both.
+//! Elicitations of servers: the address to open, the form to fill in, and the text around both.
 //!
 //! A question names its server first and last. What passes for one of ours, asks for a secret or leads to an address that
 //! people should not open is declined: the server is told that the person said no, and the operator why.

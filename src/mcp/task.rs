@@ -1,4 +1,4 @@
-//! Tasks of both generations: a call that its server goes on with after it has answered.
+//! Tasks of both generations: a call that its server continues after its answer.
 //!
 //! The extension of 2026-07-28 ([`super::extension`]) passes to clients that declare it. The core feature of 2025-11-25 is only ever used towards
 //! servers, for tools that cannot be called without it. Sources: MCP extension `io.modelcontextprotocol/tasks`; MCP 2025-11-25,

@@ -1,4 +1,4 @@
-//! The addresses that a server may have a person open.
+//! Addresses that a server may ask a person to open.
 
 use url::{Host, Url};
 

@@ -1,4 +1,4 @@
-//! The form of a server: what it asks for, and the text in it.
+//! The form of an elicitation: its fields and their texts.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The hosts whose pages a server may have opened, as an operator writes them.
+//! Patterns of `elicit-hosts`: hosts whose pages a server may ask to open.
 
 use url::Host;
 

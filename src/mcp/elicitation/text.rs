@@ -1,4 +1,4 @@
-//! Foreign text in a question: what is hidden is spelled out, and there is no more of it than fits on a screen.
+//! Foreign text in a question: hidden characters are spelled out, and its length is bounded to a screen.
 
 use crate::wire::foreign;
 

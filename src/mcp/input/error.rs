@@ -1,9 +1,9 @@
-//! Why a server's request for input is not passed on.
+//! Reasons to refuse a server's request for input.
 
 /// Why a request for input cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InputError {
-    #[error("The server asked for input in a way that the protocol does not know.")]
+    #[error("The server's request for input is malformed.")]
     Malformed,
     #[error("The server asked for input that the client did not offer.")]
     NotOffered,
@@ -13,7 +13,7 @@ pub(crate) enum InputError {
     Secret,
     #[error("The server asked with text that cannot be shown as it is.")]
     Unreadable,
-    #[error("The server asked to open an address that is not opened: {0}.")]
+    #[error("The server asked to open an address that headend refuses: {0}.")]
     Address(BadAddress),
 }
 

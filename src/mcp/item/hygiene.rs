@@ -1,4 +1,4 @@
-//! What a definition may not contain: text that people do not see, references into the network, endless schemas, pictures
+//! Hygiene of definitions: no text that people do not see, references into the network, endless schemas, pictures
 //! from anywhere. Titles and descriptions are cleaned, pictures are dropped, hidden text elsewhere makes the item wait for
 //! approval, the rest costs the item.
 
