@@ -1,4 +1,4 @@
-//! Upstreams as the rest of the program sees them: a handle that takes calls, whatever is behind it.
+//! Upstreams for the layers above: a handle that takes calls, on any transport.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): an upstream's sessions ([`session`]), a legacy
 //! HTTP session's calls ([`http`]), watched resources ([`updates`]), parked calls ([`parks`]).

@@ -50,7 +50,7 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
     }
 }
 
-/// Runs a lane of an owner's own, once: until it fails, or nobody needs it any more.
+/// Runs a session of a client's own, once: until it fails, or no client needs it.
 async fn run_owned(context: Context) {
     let (lane, stop) = (&context.lane, context.spawner.stop.clone());
     let mut serving = Box::pin(serve(&context, EraHint::Legacy));

@@ -1,4 +1,4 @@
-//! The messages of one HTTP response of an upstream, JSON or SSE, and what can come instead of them.
+//! The messages of one HTTP response of an upstream, JSON or SSE, and the failures in place of them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::wire::frame::Frame;
 use crate::wire::message::{Message, MessageError, Response as Answer};
 use crate::wire::sse::{SseDecoder, SseError};
 
-/// What came instead of a usable answer, for the upstream's own life: probing, lists, streams.
+/// The failure of an exchange with an upstream outside of calls: probing, lists, streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HttpError {
     /// No connection: nothing was sent.
@@ -60,7 +60,7 @@ pub(crate) struct Gauge {
     pub(crate) ear: Ear,
     pub(crate) metrics: UpstreamMetrics,
     pub(crate) intake: Intake,
-    /// What was agreed; nothing before the handshake.
+    /// The agreed revision; `None` before the handshake.
     pub(crate) revision: Option<Revision>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Reader {
     /// The status is an error's, so the body may be anything.
     is_refusal: bool,
     gauge: Gauge,
-    /// Of a batch, what has not been handed out yet.
+    /// The remaining messages of a batch.
     rest: VecDeque<Message>,
     /// For the message that is being read.
     room: Room,
@@ -194,7 +194,7 @@ impl Reader {
             self.room.set(decoder.held());
         }
         let gauge = &self.gauge;
-        // What is no message under an error status is no message that breaks the protocol.
+        // An unreadable body with an error status is not a protocol violation.
         let wrong = |(fault, why): (Fault, String)| match self.is_refusal {
             true => HttpError::Protocol(why),
             false => gauge.wrong(fault, why),
@@ -287,7 +287,7 @@ impl Gauge {
     }
 }
 
-/// Why the body of a response is not what it is without its codings. None was asked for, and what it would grow to is not known.
+/// Why the coding of a response's body is refused. The gateway asked for none, and the decoded size is unknown.
 pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
     if !coding::is_plain_transfer(headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes)) {
         return Some("the answer has a transfer coding other than chunked");
@@ -301,7 +301,7 @@ pub(crate) fn is_event_stream(response: &Response<Incoming>) -> bool {
     value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// What a transport error means for a call. The upstream's status never becomes ours.
+/// The failure of a call for a transport error. The upstream's status never becomes ours.
 pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
     let failure = match error {
         HttpError::Connect(_) => {

@@ -15,7 +15,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const IDLE_TIME: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 128;
-/// What a connection reads ahead of the call that it answers, in bytes.
+/// Bytes that a connection reads ahead of its call.
 const READ_AHEAD: usize = 128 * 1024;
 
 type Pool<C> = Client<C, Full<Bytes>>;

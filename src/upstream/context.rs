@@ -1,4 +1,4 @@
-//! What an upstream's actor works with, whatever its transport, and what it tells of it.
+//! The context of an upstream's actor, for any transport, and its reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::upstream::link::Link;
 use crate::upstream::session::Lane;
 use crate::upstream::spawner::Spawner;
 
-/// What an actor tells the supervisor.
+/// A report of an actor to the supervisor.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) upstream: UpstreamName,
@@ -36,10 +36,10 @@ pub(crate) enum News {
 pub(crate) struct Context {
     pub(crate) handle: Arc<Handle>,
     pub(crate) lane: Arc<Lane>,
-    /// For the main lane, whose news are the upstream's.
+    /// For the main session, whose notifications are the upstream's.
     pub(crate) reports: Option<mpsc::Sender<Report>>,
     pub(crate) spawner: Spawner,
-    /// What the last run of this program learnt of the upstream's era.
+    /// The era that the last run of this program learnt.
     pub(crate) remembered: Option<EraHint>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Run {
     pub(crate) served: Option<Duration>,
 }
 
-/// Says that a lane is open.
+/// Announces that a session is open.
 pub(crate) fn ready(context: &Context, agreed: &Agreed) {
     let (upstream, revision) = (&context.handle.name, agreed.revision);
     if context.lane.is_main() {
@@ -80,7 +80,7 @@ pub(crate) fn ready(context: &Context, agreed: &Agreed) {
     }
 }
 
-/// Has a server that was started anew told what is watched there.
+/// Subscribes again at a restarted server.
 pub(crate) fn restore(context: &Context, link: Link) {
     let (handle, lane) = (Arc::clone(&context.handle), Arc::clone(&context.lane));
     context.spawner.tasks.spawn("restore", async move { lane.news.updates.restore(&handle, &link).await });

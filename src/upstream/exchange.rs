@@ -1,4 +1,4 @@
-//! The upstream half of a client's call, whatever it has become. Cancel-safe, movable; dropping it cancels.
+//! The upstream half of a client's call: sent, parked or a task. Cancel-safe, movable; dropping it cancels.
 
 use crate::engine::ask::ClientAnswer;
 use crate::engine::event::ExchangeEvent;
@@ -14,7 +14,7 @@ pub(crate) enum Exchange {
     Sent(Sent),
     /// The call is parked; this is a view of it.
     Held(HeldExchange),
-    /// The call may become a task of its server, which is asked after until it ends.
+    /// The call may become a task of its server, which the gateway polls until it ends.
     Task(Box<TaskExchange>),
 }
 

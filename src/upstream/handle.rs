@@ -95,7 +95,7 @@ impl Handle {
         }
     }
 
-    /// What consents are bound to besides the definition: the program or address that answers.
+    /// The digest of the program or address that answers; grants are bound to it and to the definition.
     pub(crate) fn launch(&self) -> Digest {
         self.spawner.gate.digest()
     }
@@ -105,7 +105,7 @@ impl Handle {
         let (before, now) = (self.spec.load().max_in_flight, spec.max_in_flight);
         if now > before {
             let more = now - before;
-            // What was owed is forgiven first. The update always happens.
+            // New slots first pay off the deficit of an earlier shrink. `fetch_update` cannot fail here.
             let owed =
                 self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| Some(owed.saturating_sub(more)));
             self.slots.add_permits(more.saturating_sub(owed.unwrap_or_default()));
@@ -150,7 +150,7 @@ impl Handle {
         Ok((lane, link))
     }
 
-    /// A call slot, where one is free and nobody waits for it.
+    /// A call slot, if one is free and no call waits for it.
     pub(crate) fn free_slot(self: &Arc<Self>) -> Option<Slot> {
         Arc::clone(&self.slots).try_acquire_owned().ok().map(|permit| self.taken(permit))
     }
@@ -179,8 +179,8 @@ impl Handle {
         Slot { handle: Arc::clone(self), permit: Some(permit) }
     }
 
-    /// Has a legacy server log at least from this level on, where it does not yet. Its level is its session's, so it stays;
-    /// each client is shown only what it wants.
+    /// Asks a legacy server for log messages of at least this level, if it has not been asked yet. The level is the
+    /// session's, so it stays; each client gets only its own level.
     pub(crate) async fn ask_for_logs(&self, link: &Link, permit: &Permit, wanted: LogLevel) {
         let agreed = link.agreed();
         if agreed.revision.era() == Era::Modern || !agreed.offers.logging || !link.logs().lower(wanted) {

@@ -1,4 +1,5 @@
-//! What operators are shown of an upstream: its state, whether it takes the gateway's credentials, and its last error.
+//! The health of an upstream for operators: its state, whether it accepts the gateway's credentials, and its last
+//! error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

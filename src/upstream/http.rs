@@ -58,7 +58,7 @@ pub(crate) struct HttpLink {
     ids: AtomicU64,
     hop: HopMeta,
     parts: LinkParts,
-    /// Of legacy sessions: calls in flight, and what the server has asked in the middle of them.
+    /// For legacy sessions: calls in flight, and the server's questions in the middle of them.
     desk: Mutex<Desk>,
 }
 
@@ -150,7 +150,7 @@ impl HttpLink {
         let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.string(m));
         let bytes = message::encode_request(&raw_id, outgoing.method.as_str(), Some(&body));
         drop(body);
-        // It is kept until the call has ended.
+        // The message is kept until the call has ended.
         let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
             let mut post = Post::start(Arc::clone(link), id, Bytes::new(), Request::default());
             post.stage = Stage::NoRoom;
@@ -334,14 +334,14 @@ impl HttpLink {
         Ok(())
     }
 
-    /// A new session knows nothing of what was watched in the old one.
+    /// A new session knows none of the old one's subscriptions.
     fn resubscribe(self: Arc<Self>) -> BoxFuture<'static, ()> {
         let again = async move {
             let updates = &self.parts.news.updates;
             for uri in updates.uris() {
                 let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
                 if self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err() {
-                    tracing::warn!(upstream.name = %self.parts.upstream, "a resource is not watched in the new session");
+                    tracing::warn!(upstream.name = %self.parts.upstream, "a resource subscription was lost in the new session");
                 }
                 updates.updated(&uri);
             }
@@ -366,7 +366,7 @@ enum Stage {
     /// The upstream has forgotten the session: open another one, then ask once more.
     Renew(BoxFuture<'static, Result<(), HttpError>>),
     Body(Box<Reader>),
-    /// The stream has ended early. It is asked for again when the server wants it; what was wrong with it is kept.
+    /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
     Resume(ResponseFuture, String),
     /// There is no room to send it.
@@ -377,7 +377,7 @@ enum Stage {
 enum Step {
     Event(ExchangeEvent),
     Answer(message::Response),
-    /// What went wrong, and the wait that the upstream asked for.
+    /// The error, and the wait that the upstream asked for.
     Failed(HttpError, Option<Duration>),
 }
 
@@ -385,11 +385,11 @@ enum Step {
 #[derive(Debug)]
 pub(crate) struct HttpExchange {
     post: Post,
-    /// What came on the session's own stream for this call.
+    /// Messages for this call on the session's own stream.
     side: Option<mpsc::Receiver<ExchangeEvent>>,
 }
 
-/// One POST and what comes back on it.
+/// One POST and its response.
 struct Post {
     link: Arc<HttpLink>,
     id: u64,
@@ -436,7 +436,7 @@ impl HttpExchange {
             step = post.step() => step,
         };
         if !matches!(step, Step::Event(_)) {
-            // Nothing more can be asked for it, however long somebody keeps its outcome.
+            // The call's questions end here, however long its outcome is kept.
             self.leave();
         }
         match step {
@@ -446,7 +446,7 @@ impl HttpExchange {
         }
     }
 
-    /// Ends the call's place in its session, and what is asked for it.
+    /// Removes the call and its questions from the session.
     fn leave(&mut self) {
         if self.side.take().is_none() {
             return;

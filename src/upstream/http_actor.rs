@@ -144,7 +144,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify) -> Str
                 }
             }
             if let Some(mut news) = lists.news() {
-                // The gateway's own want of room says nothing about the upstream; what is known of it stays.
+                // The gateway's own lack of room says nothing about the upstream; its inventory stays.
                 if read_for_askers(context, link, &mut news).await.is_err() {
                     break false;
                 }

@@ -1,4 +1,4 @@
-//! What every request to one HTTP upstream is made of.
+//! Common parts of all requests to one HTTP upstream.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::wire::headers::encode_value;
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// What a link is made of besides its era.
+/// The parts of a link besides its era.
 #[derive(Clone)]
 pub(crate) struct LinkParts {
     pub(crate) remote: Arc<Remote>,
     pub(crate) tasks: TaskGroup,
     pub(crate) gauge: Gauge,
     pub(crate) upstream: UpstreamName,
-    /// What a legacy server is told that its client can do.
+    /// The client capabilities that a legacy server learns.
     pub(crate) declared: Declared,
     /// Where what the server says outside of calls goes.
     pub(crate) news: SessionNews,

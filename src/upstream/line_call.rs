@@ -21,7 +21,7 @@ pub(crate) struct Command {
     pub(crate) port: Port,
 }
 
-/// What a call's holder tells the actor after the call was sent.
+/// Messages of a call's holder to the actor after the call was sent.
 #[derive(Debug)]
 pub(crate) enum Signal {
     Cancel(u64),

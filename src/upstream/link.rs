@@ -1,4 +1,4 @@
-//! The way to a running upstream, and what it is doing where there is none.
+//! The link to a running upstream, or its state without one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use crate::mcp::log::LogSwitch;
 use crate::upstream::http::HttpLink;
 use crate::upstream::stdio::StdioLink;
 
-/// What an upstream is doing.
+/// State of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkState {
     /// Configured as lazy and not asked for yet.

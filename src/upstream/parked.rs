@@ -8,7 +8,7 @@ use crate::engine::event::ExchangeEvent;
 use crate::engine::question::park::ParkId;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// What requests tell the keeper of a parked call.
+/// Messages of requests to the task of a parked call.
 #[derive(Debug)]
 pub(super) enum Order {
     /// Another request of the client is here, with its answers by key.
@@ -38,7 +38,7 @@ impl HeldExchange {
     }
 
     pub(crate) fn reply(&self, key: &RawJson, answer: ClientAnswer) {
-        // As many places as there can be open questions; a call that has ended wants no answer.
+        // As many slots as there can be open questions; an ended call needs no answer.
         drop(self.orders.try_send(Order::Reply { key: key.clone(), answer }));
     }
 

@@ -1,4 +1,4 @@
-//! The tasks that hold parked calls: what becomes of one is decided by [`crate::engine::question::park`].
+//! The tasks that hold parked calls; [`crate::engine::question::park`] decides what happens to a call.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Until the time is over or nobody can come any more.
+    /// Until the time is over or no request can come any more.
     async fn run(&mut self, mut inbox: mpsc::Receiver<Order>) {
         loop {
             let left = async {
@@ -139,7 +139,7 @@ impl Keeper {
                 },
                 event = next(&mut self.exchange) => self.hear(event),
                 () = left => self.leave(),
-                // Nobody can come any more.
+                // No request can come any more.
                 () = self.draining.cancelled(), if self.viewer.is_none() => return,
                 () = clock::sleep_until(self.park.due()) => return,
             }
@@ -165,7 +165,7 @@ impl Keeper {
         let act = self.park.hear(event, clock::now());
         self.act(act);
         if is_over {
-            // The server is done with it, whoever still wants to know the outcome.
+            // The server is done, whether or not a client still wants the outcome.
             (self.exchange, self.permit) = (None, None);
             self.table.lock().ended(&self.id, clock::now());
         }
@@ -190,12 +190,12 @@ impl Keeper {
             return;
         };
         if viewer.try_send(event).is_err() {
-            // Whoever comes next is told from the start.
+            // The next request gets everything from the start.
             self.leave();
         }
     }
 
-    /// Nobody answers any more; dropping the exchange tells the server that the call is off.
+    /// No answer comes any more; dropping the exchange tells the server that the call is cancelled.
     fn end(mut self) {
         self.table.lock().remove(&self.id);
         let acts: Vec<Act> = self.park.end().collect();

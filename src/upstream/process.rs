@@ -1,5 +1,5 @@
-//! A child process: cleared environment, own process group, no new privileges, stopped politely and then firmly, always as a whole
-//! group.
+//! A child process: cleared environment, own process group, no new privileges, stopped by SIGTERM and then SIGKILL,
+//! always as a whole group.
 //!
 //! That no program gives it more privileges than it has is a property of the thread that starts it, so each child is started by a
 //! thread of its own. The umask is one of the whole process: a child that is to have another one is started through this very
@@ -26,14 +26,14 @@ use crate::config::Confinement;
 use crate::config::secret::Secret;
 use crate::wire::lines::{Line, LineDecoder};
 
-/// What a child inherits of our environment; everything else must be named in the configuration.
+/// Variables that a child inherits from us; every other must be named in the configuration.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 /// How long a child may take to end after its stdin closed, and after SIGTERM.
 const POLITE: Duration = Duration::from_secs(2);
 const FIRM: Duration = Duration::from_secs(3);
 const STDERR_LINES: usize = 64;
 const STDERR_LINE_BYTES: usize = 4096;
-/// Log lines of one child in a second; what is over it is counted.
+/// Log lines of one child in a second; further lines are counted.
 const STDERR_LINES_PER_SECOND: u32 = 50;
 
 /// Why a child could not be started.
@@ -82,7 +82,7 @@ pub(crate) struct Process {
     pub(crate) stderr: ChildStderr,
 }
 
-/// What ends a child once its pipes are in other hands.
+/// Ends a child whose pipes are in other hands.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     child: Child,

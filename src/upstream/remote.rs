@@ -1,5 +1,5 @@
-//! The configured address of an HTTP upstream: what every request there is made of, the credentials that go with it, and the
-//! answers that refuse them.
+//! The configured address of an HTTP upstream: the common parts of its requests, its credentials, and the answers that
+//! refuse them.
 
 use std::sync::Arc;
 

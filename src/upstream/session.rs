@@ -34,26 +34,26 @@ use crate::upstream::session_news::{ClientTag, SessionNews};
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
 const MAX_PROCESSES: usize = 32;
-/// How long a lane that nobody uses is kept.
+/// How long an unused session is kept.
 const IDLE: Duration = Duration::from_secs(900);
 
-/// Whose a lane is.
+/// Owner of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Caller(Arc<str>),
     Client(u64),
 }
 
-/// Who asks for a lane.
+/// The client of a call that needs a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Wants {
     pub(crate) caller: Arc<str>,
     pub(crate) client: Option<Arc<ClientTag>>,
-    /// What this client can be asked for.
+    /// Input that this client can give.
     pub(crate) offered: Kinds,
 }
 
-/// Whose a lane is, and what that client can be asked for.
+/// Owner of a session, and the input that its client can give.
 type Key = (Owner, Kinds);
 
 /// A lane's place in the table, and the client whose end is its end.
@@ -67,7 +67,7 @@ struct Owned {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) news: SessionNews,
-    /// What the server is told that its client can do.
+    /// The client capabilities that the server learns.
     pub(crate) declared: Declared,
     /// For lanes besides the main one.
     owner: Option<Owned>,
@@ -84,7 +84,7 @@ pub(crate) struct Lane {
     last_used: AtomicU64,
 }
 
-/// A lane that somebody uses, which keeps it open.
+/// A session in use, which keeps it open.
 #[derive(Debug)]
 pub(crate) struct LaneUse(Arc<Lane>);
 
@@ -215,7 +215,7 @@ impl Lane {
         self.last_used.store(clock::uptime().as_secs(), Ordering::Relaxed);
     }
 
-    /// Whether its owner is gone, or nobody has used it for long.
+    /// Whether its owner is gone, or it was unused for long.
     fn is_over(&self) -> bool {
         if self.users.load(Ordering::Relaxed) > 0 {
             return false;
@@ -226,7 +226,7 @@ impl Lane {
         gone || idle > IDLE
     }
 
-    /// Waits until the lane is of no use any more.
+    /// Waits until the session is of no use any more.
     pub(crate) async fn over(&self) {
         let mut clock = tokio::time::interval(Duration::from_secs(2));
         loop {
@@ -238,7 +238,7 @@ impl Lane {
     }
 }
 
-/// Whose lane a call takes.
+/// The kind of session that a call uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sharing {
     Everybody,
@@ -278,7 +278,7 @@ pub(crate) struct Lanes(Mutex<HashMap<Key, Arc<Lane>>>);
 pub(crate) enum Choice {
     Main,
     Owned(LaneUse),
-    /// A new one, which somebody has to open.
+    /// A new session, which the caller has to open.
     New(Arc<Lane>, LaneUse),
 }
 
@@ -326,7 +326,7 @@ impl Lanes {
         Self::remove(&mut self.lock(), lane);
     }
 
-    /// Ends a lane that nobody uses; `false` where somebody has come meanwhile.
+    /// Ends an unused session; `false` if a call uses it meanwhile.
     pub(crate) fn close_unused(&self, lane: &Arc<Lane>) -> bool {
         let mut table = self.lock();
         // Users come through the table, so none can come now.
@@ -342,7 +342,7 @@ impl Lanes {
         if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
             table.remove(key);
         }
-        // Whoever waits for it must not wait any longer.
+        // A call that waits for it must not wait any longer.
         lane.set_state(LinkState::Stopped);
     }
 }

@@ -1,4 +1,4 @@
-//! What a server says in one session outside of any call, and whom it is for.
+//! Notifications of a server outside of calls, and the clients that get them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const MAX_NOTICES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct ClientTag {
     number: u64,
-    /// What servers say on lanes of this client's own outside of its calls, and which server.
+    /// Notifications of servers on this client's own sessions outside of its calls, with the server.
     notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
     noticed: Notify,
 }

@@ -1,4 +1,4 @@
-//! What it takes to start an upstream and to open sessions with it.
+//! Starts upstreams and opens sessions with them.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Intake {
     }
 }
 
-/// What it takes to open a lane.
+/// The parts needed to open a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Spawner {
     /// Ends with the upstream.
@@ -48,7 +48,7 @@ pub(crate) struct Spawner {
 }
 
 impl Spawner {
-    /// What a server is told on the main lane. A process that everybody shares may only ask where everybody is one person.
+    /// The client capabilities of the main session. A shared process may only ask if there can be only one caller.
     pub(crate) fn declared(&self, spec: &Upstream) -> Declared {
         let shared = matches!(spec.target, Target::Stdio { .. })
             && matches!(spec.instance, Instance::Auto | Instance::Shared)

@@ -33,8 +33,8 @@ use crate::wire::sse::{SseDecoder, SseError, SseEvent};
 const PIPE_BYTES: usize = 64 * 1024;
 /// How long the upstream may take to accept a notification, for which everything after it waits: `initialized` comes first.
 const POST_TIME: Duration = Duration::from_secs(30);
-/// How long what comes after a request waits for its POST, so that a cancellation finds its call. Some servers answer the POST
-/// when they have handled the request, and other calls must not wait for that.
+/// How long messages after a request wait for its POST, so that a cancellation finds its call. Some servers answer the
+/// POST only after handling the request, and other calls must not wait for that.
 const GRACE: Duration = Duration::from_millis(20);
 /// POSTs without an answer at once; with more the protocol's side waits.
 const MAX_POSTS: usize = 1024;
@@ -169,7 +169,7 @@ impl Events {
                 };
             }
             let arrived = self.next.as_ref().map_or(0, Bytes::len);
-            // Of an event that is given up the start is wanted, which says whose answer it was.
+            // The start of a dropped event is needed, since it names the call that it answers.
             let begun = self.decoder.held() > 0;
             let room = if begun { self.room.grow_to(self.decoder.held() + arrived).await } else { Ok(()) };
             if let Some(data) = self.next.take() {
@@ -189,7 +189,7 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
     loop {
         let written = match events.next().await {
             Err(why) => return why,
-            // Later endpoints and what has other names are none of ours.
+            // Later endpoints and events of other names are ignored.
             Ok(Ok(event)) if event.name.as_deref().is_some_and(|name| name != "message") || event.data.is_empty() => {
                 Ok(())
             }

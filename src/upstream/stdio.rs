@@ -58,7 +58,7 @@ impl StdioLink {
     }
 }
 
-/// What the task tells the lifecycle around it.
+/// Messages of the task to the lifecycle around it.
 #[derive(Debug)]
 pub(crate) enum StdioNews {
     Ready(StdioLink),
@@ -187,7 +187,7 @@ pub(crate) async fn run(
     connection.peer.handle_closed(&ended.why);
     calls.close();
     while let Ok(command) = calls.try_recv() {
-        // Never written: these may be sent again by whoever asked.
+        // Never written: their callers may send them again.
         command.port.done(Outcome::Failed(Failure::down()));
     }
     ended

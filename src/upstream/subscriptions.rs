@@ -66,7 +66,7 @@ impl Drop for Watching {
     }
 }
 
-/// What is to be watched.
+/// The resource of a subscription.
 pub(crate) struct Target {
     /// As the server knows it, and as the client does.
     pub(crate) original: String,
@@ -130,7 +130,7 @@ impl Updates {
         Ok(watching)
     }
 
-    /// Nobody watches this resource any more.
+    /// No client subscribes to this resource any more.
     async fn end(
         &self,
         handle: &Arc<Handle>,
@@ -140,7 +140,7 @@ impl Updates {
         tasks: TaskGroup,
     ) {
         let mut upstream = self.upstream.lock().await;
-        // Somebody may have begun meanwhile.
+        // Another client may have subscribed meanwhile.
         if self.lock().contains_key(&original) {
             return;
         }
@@ -186,7 +186,7 @@ impl Updates {
         Ok(honoured)
     }
 
-    /// The lane was opened anew: a legacy server has forgotten what is watched.
+    /// The session was opened anew: a legacy server has forgotten its subscriptions.
     pub(crate) async fn restore(&self, handle: &Arc<Handle>, link: &Link) {
         if link.agreed().revision.era() == Era::Modern {
             return;
@@ -200,7 +200,7 @@ impl Updates {
         for (uri, permit) in &watched {
             let outcome = ask(handle, link, permit, Method::ResourcesSubscribe, uri);
             if !matches!(tokio::time::timeout(CONFIRM, outcome).await, Ok(Outcome::Result { .. })) {
-                tracing::warn!(upstream.name = %handle.name, "a resource is not watched any more after a new start");
+                tracing::warn!(upstream.name = %handle.name, "a resource subscription was lost after a restart");
             }
         }
         if !watched.is_empty() {
@@ -260,7 +260,7 @@ async fn open_stream(
     Ok((exchange, uris))
 }
 
-/// Passes updates on for as long as anybody watches; a stream that ends is opened again.
+/// Passes updates on while a client subscribes; opens an ended stream again.
 async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Sent) {
     loop {
         match exchange.next().await {

@@ -1,8 +1,7 @@
-//! A call that its server goes on with as a task, for a client that knows nothing of tasks: the client's request stays open, and
-//! the task is asked after until it ends, as [`crate::engine::task`] says.
+//! A call that its server continues as a task, for a client without the extension: the client's request stays open, and the gateway
+//! polls the task until it ends, as [`crate::engine::task`] decides.
 //!
-//! To everybody else this is one call upstream: it brings questions, signs of life and one outcome, and dropping it cancels the
-//! task.
+//! For other code this is one call upstream: it yields questions, progress and one outcome, and dropping it cancels the task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// How long a cancellation, or the answer to an abandoned call, is waited for.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a call has to do with tasks of its server.
+/// The relation of a call to tasks of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Nothing, or its client deals with them.
@@ -98,7 +97,7 @@ impl Errands {
         drop(tokio::time::timeout(FAREWELL, outcome(&mut exchange)).await);
     }
 
-    /// Cancels what a call becomes that nobody waits for any more.
+    /// Cancels the rest of a call that no client waits for.
     async fn abandon(&self, mut call: Sent, era: Era) {
         let answered = tokio::time::timeout(FAREWELL, outcome(&mut call)).await;
         if let Ok(Outcome::Result { raw, .. }) = answered
@@ -109,7 +108,7 @@ impl Errands {
     }
 }
 
-/// Tells the server of a client's own task that these questions are declined. The client asks after the task again in any case.
+/// Declines these questions of a client's own task. The client polls the task again in any case.
 pub(crate) fn decline_questions<'k>(way: Way, call: &Outgoing, id: &str, keys: impl Iterator<Item = &'k str>) {
     let mut responses = RawObject::default();
     for key in keys {

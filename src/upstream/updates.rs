@@ -1,4 +1,4 @@
-//! Resources that are watched in one session, and by whom. The lock guards the table, one operation at a time.
+//! Resource subscriptions of one session, and their clients. The lock guards the table, one operation at a time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -40,7 +40,7 @@ impl Watcher {
     }
 }
 
-/// One client's interest in one resource.
+/// One client's subscription to one resource.
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) id: u64,
@@ -49,7 +49,7 @@ pub(super) struct Watch {
     pub(super) permit: Arc<Permit>,
 }
 
-/// The table of one lane.
+/// The subscriptions of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
     /// By the URI as its server knows it.
@@ -63,7 +63,7 @@ impl Updates {
         self.watched.lock()
     }
 
-    /// What is watched, as the server knows it.
+    /// The subscribed URIs, as the server knows them.
     pub(crate) fn uris(&self) -> Vec<String> {
         let mut uris: Vec<String> = self.lock().keys().cloned().collect();
         uris.sort_unstable();
