@@ -1,4 +1,4 @@
-//! What a legacy server asks of its client in the middle of a call, and whose call that is.
+//! Attribution of a legacy server's requests (elicitation, sampling, roots) to the call that they belong to.
 //!
 //! A request is tied to a call only where there is no doubt: it came on the call's own stream, or the call is the only one on
 //! its connection. Everything else is refused; nothing is guessed and nothing is sent to several clients.
@@ -24,10 +24,10 @@ pub(crate) struct ServerRequest {
     pub(crate) params: Option<RawJson>,
 }
 
-/// What a client answers: a result or an error object.
+/// A client's answer: a result or an error object.
 pub(crate) type ClientAnswer = Result<RawJson, RawJson>;
 
-/// What was declared to a server as its client's capabilities.
+/// The client capabilities that were declared to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Declared {
     pub(crate) kinds: Kinds,
@@ -64,7 +64,7 @@ impl Candidates {
     }
 }
 
-/// What becomes of a request.
+/// The verdict about a request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     /// Answered at once, as it should be.
@@ -76,7 +76,7 @@ pub(crate) enum Verdict {
     Tied(u64),
 }
 
-/// Judges a server's request by what it was told and by the calls that run on its connection.
+/// Judges a server's request by the declared capabilities and by the calls in flight on its connection.
 pub(crate) fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> Verdict {
     let is_declared = match request.method.as_str() {
         "elicitation/create" => declared.kinds.form || declared.kinds.url,

@@ -1,4 +1,4 @@
-//! One call on its way: what goes upstream, what comes back, when it has taken too long.
+//! One call at an upstream: the request, its progress, its outcome, its time-outs.
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,10 @@ pub(crate) struct Outgoing {
     pub(crate) meta: Meta,
     /// The client wants to hear of progress.
     pub(crate) wants_progress: bool,
-    /// It goes on with a call that asked for input: to an upstream that knows nothing of that it would be a second call.
+    /// It continues a call that asked for input: an upstream that does not know that call would take it for a second
+    /// one.
     pub(crate) resumed: bool,
-    /// What the client can be asked for during this call.
+    /// The client's capabilities for input during this call.
     pub(crate) capabilities: Option<RawJson>,
     /// Whether a legacy server's questions can reach the client.
     pub(crate) can_be_asked: bool,
@@ -48,7 +49,7 @@ impl Outgoing {
         }
     }
 
-    /// What is of interest besides the answer.
+    /// The events that the caller wants besides the outcome.
     pub(crate) fn wants(&self) -> Wants {
         let notices = self.wants_progress || self.log_level.is_some() || self.method == Method::Listen;
         Wants { notices, requests: self.can_be_asked }
@@ -78,7 +79,7 @@ impl std::fmt::Debug for Outgoing {
     }
 }
 
-/// What a caller wants to hear of besides the outcome.
+/// The events that a caller wants besides the outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
     pub(crate) notices: bool,
@@ -164,7 +165,7 @@ impl Outcome {
         }
     }
 
-    /// What was wrong with the response.
+    /// The fault of the response, if it had one.
     pub(crate) fn fault(&self) -> Option<Fault> {
         let is_malformed = matches!(self, Self::Failed(failure) if failure.reason == Reason::UpstreamProtocol);
         is_malformed.then_some(Fault::MalformedReply)

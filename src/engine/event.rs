@@ -1,11 +1,11 @@
-//! What comes back of a call: progress and questions, then exactly one outcome.
+//! Events of a call: progress and questions, then exactly one outcome.
 
 use crate::engine::ask::ServerRequest;
 use crate::engine::call::Outcome;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
-/// What comes back of a call.
+/// An event of a call.
 #[derive(Debug)]
 pub(crate) enum ExchangeEvent {
     /// `params` of a progress notification of the upstream.
@@ -16,7 +16,7 @@ pub(crate) enum ExchangeEvent {
     Ask(ServerRequest),
     /// A notification of a stream that was asked for as a whole.
     Notice(Notification),
-    /// It does not want to know any more; the id of its request.
+    /// The server withdraws this request; its id.
     Withdrawn(RawJson),
     /// The server still works on it, so it has not fallen silent.
     Alive,

@@ -1,4 +1,4 @@
-//! How an upstream can misbehave without the gateway failing: one variant each, counted and logged by the shell.
+//! Protocol faults of upstreams that the gateway survives: one variant each, counted and logged by the shell.
 
 use crate::mcp::input::InputError;
 

@@ -1,4 +1,4 @@
-//! Which era an upstream speaks and what it offers: the questions in their order and what follows from the answers, for every
+//! The handshake with an upstream: its era and its capabilities, by questions in order and their answers, for every
 //! transport.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.
 pub(crate) const PROBE_TIME: Duration = Duration::from_secs(10);
 
-/// What is known of an upstream's era before it is asked.
+/// Knowledge of an upstream's era before the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EraHint {
     /// Ask `server/discover`, then `initialize`.
@@ -27,7 +27,7 @@ pub(crate) enum EraHint {
     Modern,
 }
 
-/// What an upstream agreed to.
+/// The agreement with an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) revision: Revision,
@@ -219,7 +219,7 @@ enum Discovered {
     Modern(Agreed),
     /// Not modern, or not in a revision that both know: ask `initialize`.
     Legacy,
-    /// It refused the version that it was asked in and speaks this one: ask once more.
+    /// The server refused the requested version and speaks this one: ask once more.
     Again(Revision),
     /// Modern, but in revisions that this gateway does not speak.
     Unspeakable,

@@ -1,4 +1,5 @@
-//! The lists of one upstream: which page to ask for, what was read, and when to read again. For every transport.
+//! The lists of one upstream: the page to ask for, the items read so far, and the time to read again. For every
+//! transport.
 
 use std::time::Instant;
 

@@ -43,7 +43,7 @@ pub(crate) trait CallPort {
     fn log(&mut self, params: RawJson);
     /// A notification of a stream that was asked for as a whole.
     fn notice(&mut self, notification: Notification);
-    /// A request of the server that can only be this call's; `false` when nobody there can be asked.
+    /// A request of the server that belongs to this call for certain; `false` when its client cannot be asked.
     fn ask(&mut self, request: ServerRequest) -> bool;
     /// The server does not want an answer to that request any more.
     fn withdrawn(&mut self, id: &RawJson);
@@ -53,12 +53,12 @@ pub(crate) trait CallPort {
 /// How a connection is opened and what it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerOptions {
-    /// Who is at the other end.
+    /// Reads the upstream's messages.
     pub(crate) ear: Ear,
     pub(crate) hint: EraHint,
     pub(crate) times: PeerTimes,
     pub(crate) bounds: ListBounds,
-    /// What a legacy server may ask for.
+    /// Capabilities declared to a legacy server.
     pub(crate) declared: Declared,
     /// Whether the server's lists are read here.
     pub(crate) lists: bool,
@@ -73,7 +73,7 @@ pub(crate) struct PeerTimes {
     pub(crate) start: Duration,
 }
 
-/// What the connection tells its owner.
+/// Events of the connection for its owner.
 #[derive(Debug)]
 pub(crate) enum PeerEvent {
     /// The handshake succeeded; calls can be sent.
@@ -160,7 +160,7 @@ impl<P: CallPort> Peer<P> {
         &mut self.out
     }
 
-    /// What it said in the gateway's voice since this was asked last.
+    /// The gateway words that it used since the last look.
     pub(crate) fn taken(&mut self) -> Taken {
         std::mem::take(&mut self.taken)
     }
@@ -234,7 +234,7 @@ impl<P: CallPort> Peer<P> {
         put_line(&mut self.out, &message::encode_answer(id, answer));
     }
 
-    /// The call has ended; nobody is left to ask.
+    /// The call has ended, so its questions end too.
     fn end_requests_of(&mut self, call: u64) {
         for request in self.asked.of_call(call) {
             self.reply(&request.id, &declined(&request.method));

@@ -4,7 +4,7 @@ use slab::Slab;
 
 use crate::wire::id::WireId;
 
-/// What is waited for, by [`WireId`].
+/// Waiting requests, by [`WireId`].
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
     slots: Slab<(u64, T)>,
@@ -16,9 +16,9 @@ pub(crate) struct Pending<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<T> {
     Found(T),
-    /// It was ours and has ended.
+    /// One of our ids, whose request has ended.
     Late,
-    /// It was never ours.
+    /// Not one of our ids.
     Unknown,
 }
 

@@ -1,4 +1,5 @@
-//! Questions to a client in the middle of its call, whoever asks: a server, its task, or the gateway ([`approval`]).
+//! Questions to a client in the middle of its call (elicitation, sampling, roots): from a server, its task, or the
+//! gateway ([`approval`]).
 //!
 //! [`crate::mcp::input`] decides, on the terms of the call, whether a client may be asked. A server may ask only for input that the
 //! caller declared for this very call. The client's era decides how it is asked:

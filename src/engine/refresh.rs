@@ -1,4 +1,4 @@
-//! How often a list is read again: a server that reports change after change is asked once a second.
+//! The rate of list reads: a server that reports change after change is asked once a second.
 
 use std::time::{Duration, Instant};
 

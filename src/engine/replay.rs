@@ -1,5 +1,5 @@
-//! What was said on one event stream, kept for a legacy client that comes back: which events stay, and from where on they can be
-//! read again.
+//! Resumption: the recording of one event stream for a legacy client that comes back, which events it keeps, and from where it
+//! can be read again.
 //!
 //! A recording has one writer and at most one reader. A client that resumes becomes the reader, and the one before ends without
 //! another event. Notices give way when there is no room; questions and the answer do not while somebody reads. Without a reader

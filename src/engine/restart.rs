@@ -1,4 +1,4 @@
-//! When a dead upstream is started again.
+//! Back-off: the time of an upstream's next start.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct Backoff {
     step: u32,
 }
 
-/// What a death leads to.
+/// The consequence of a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Start again after this wait.

@@ -1,4 +1,4 @@
-//! Where a request goes: to one upstream under that upstream's own name, or nowhere.
+//! Routing: from a client's request to one upstream and its original name, or to an error.
 
 use crate::catalog::merge::Catalog;
 use crate::engine::call::Outgoing;
@@ -21,7 +21,7 @@ pub(crate) struct Routed {
     pub(crate) resume: Option<Resume>,
 }
 
-/// What a client sends to go on with a call.
+/// The parts of a request that continues a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Resume {
     /// The state that it was given; not checked yet.
@@ -45,7 +45,7 @@ impl Resume {
     }
 }
 
-/// Why a request goes nowhere; becomes -32602 with one and the same text for what is unknown and what is hidden.
+/// Why a request has no target; becomes -32602 with one and the same text for unknown and hidden items.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RouteError {
     #[error("params must be an object")]
@@ -81,7 +81,7 @@ pub(crate) fn params_object(params: Option<&RawJson>) -> Result<RawObject, Route
     params.map_or_else(|| Ok(RawObject::default()), |raw| RawObject::parse(raw).map_err(|_| RouteError::Params))
 }
 
-/// The parameters of a request, read once for everybody who looks into them.
+/// The parameters of a request, parsed once for all readers.
 #[derive(Default)]
 pub(crate) struct Params {
     pub(crate) object: RawObject,
@@ -181,7 +181,7 @@ fn by_uri(
     Ok((at, canonical))
 }
 
-/// Who owns a URI: the catalog's exact entry, else the one template that it matches.
+/// The owner of a URI: the catalog's exact entry, else the one template that it matches.
 fn owner(catalog: &Catalog, uri: &str) -> Option<usize> {
     catalog.find(List::Resources, uri).or_else(|| catalog.find_template(uri))
 }
@@ -201,7 +201,7 @@ fn originally(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>
 /// A place that no catalog has.
 const NOWHERE: usize = usize::MAX;
 
-/// What was found, if the caller may reach it.
+/// The found entry, if the caller may reach it.
 fn reached(found: Option<usize>, visible: impl Fn(usize) -> bool) -> Option<usize> {
     let at = found.unwrap_or(NOWHERE);
     visible(at).then_some(at).filter(|at| *at != NOWHERE)

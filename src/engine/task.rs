@@ -1,5 +1,5 @@
-//! Following the task that a server makes of a call, for a client that knows nothing of tasks: when it is asked after, which of
-//! its questions are new, and what its state means for the call.
+//! Follows the task that a server makes of a call, for a client without the extension: when to poll it, which of its questions
+//! are new, and what its state means for the call.
 //!
 //! Questions of a task of 2026-07-28 look like requests of a legacy server, so they reach every client on the same ways.
 
@@ -122,7 +122,7 @@ impl Following {
             Some(response) => self.answers.set(&key, response),
             None => {
                 self.events.clear();
-                return self.end(broken("The client refused what the server asked for."));
+                return self.end(broken("The client refused the server's request for input."));
             }
         }
         if self.open.is_empty() && matches!(self.doing, Doing::Rest(_)) {
@@ -197,7 +197,7 @@ impl Following {
                 Err(Outcome::Error { raw })
             }
             (Errand::Get | Errand::Update(_), Outcome::Error { .. }) => {
-                Err(broken("The server knows nothing of the task any more that it made of this call."))
+                Err(broken("The server no longer knows the task of this call."))
             }
             (Errand::Get | Errand::Update(_) | Errand::Result, Outcome::Failed(failure)) => {
                 // A request that never reached the server is made again; the task does not know of it.
@@ -219,7 +219,7 @@ impl Following {
         task.status.is_terminal().then_some(Errand::Get)
     }
 
-    /// What follows the state of the task.
+    /// The next step after the state of the task.
     fn look_at(&mut self, task: &Task) -> Result<Option<Errand>, Outcome> {
         (self.missed, self.poll) = (0, task.poll);
         match task.status {

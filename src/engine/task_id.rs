@@ -1,4 +1,4 @@
-//! Task ids: what a client calls a task of an upstream.
+//! Sealed task ids, under which clients know the tasks of upstreams.
 //!
 //! The upstream's own id travels inside ours, encrypted and bound to the caller: an upstream sees one credential for all our
 //! callers and takes whoever knows an id for its owner. The item is in it too, so that rules on the tool hold for its tasks.
@@ -29,7 +29,7 @@ pub(crate) struct TaskName {
     pub(crate) upstream: String,
     /// Canonical name of the tool whose call became the task.
     pub(crate) item: String,
-    /// What the upstream calls it.
+    /// The upstream's id.
     pub(crate) id: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a server says without being asked, notifications and requests, and whom it is for. For every transport.
+//! Unasked messages of a server, notifications and requests, and the clients that get them. For every transport.
 
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, judge, unable};
 use crate::engine::fault::Fault;

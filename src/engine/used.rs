@@ -1,4 +1,4 @@
-//! States that were used: each lets a call go on once.
+//! Used request states: each continues a call once.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Used {
 impl Used {
     /// Whether a state is used for the first time. `now` is the time since the process started.
     ///
-    /// A state that is used again is no proof of a permit: otherwise one permit would be good for any number of calls.
+    /// A reused state proves no permit: otherwise one permit would allow any number of calls.
     pub(crate) fn first(&mut self, id: StateId, now: Duration) -> bool {
         while let Some((until, old)) = self.order.front().copied()
             && until <= now

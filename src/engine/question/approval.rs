@@ -1,4 +1,4 @@
-//! The gateway's own question: whether somebody agrees to a call.
+//! The gateway's own question to a client: the approval of a call.
 
 use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
 use crate::mcp::input::InputRequest;
@@ -37,7 +37,7 @@ fn elicitation(params: String) -> InputRequest {
     InputRequest { method: "elicitation/create".to_owned(), params: Some(RawJson::trusted(params)) }
 }
 
-/// What a client's answer to our form says. Whatever is not clearly a yes is a no.
+/// Reads a client's answer to our form. Every answer that is not clearly a yes is a no.
 pub(crate) fn read(result: &RawJson) -> Answer {
     let Ok(result) = RawObject::parse(result) else { return Answer::Dismiss };
     let decision = || RawObject::parse(result.get("content")?).ok()?.string(DECISION);

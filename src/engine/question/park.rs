@@ -1,6 +1,7 @@
-//! Calls that wait for a modern client, which is asked by the result of its request and answers with the next one.
+//! Parked calls: calls that wait for a modern client, which gets a question as the result of its request and answers with the
+//! next one.
 //!
-//! The call upstream outlives the request that began it. Requests attach to it and see what comes of it. One that is sent again
+//! The call upstream outlives the request that began it. Requests attach to it and see its events. A request that is sent again
 //! because its response was lost attaches once more: no answer goes upstream twice.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Whose question it is: clients and a server that asks on one shared connection, in any order.
+//! Attribution in the simulated world: clients and a server that asks on one shared connection, in any order.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

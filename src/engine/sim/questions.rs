@@ -1,4 +1,5 @@
-//! Questions on their way: clients of both eras and a legacy server that asks, in any order, until somebody goes away.
+//! Questions in the simulated world: clients of both eras and a legacy server that asks, in any order, until one of
+//! them goes away.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
