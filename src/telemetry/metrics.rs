@@ -2,15 +2,17 @@
 //!
 //! Label values come from the configuration and from closed sets, never from clients or upstreams. A call touches only
 //! handles that were resolved before: its path has no look-up by label.
+//!
+//! Long, and one file on purpose: a metric is declared, registered, counted and forgotten here.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use strum::VariantArray as _;
 
 use prometheus::{
     Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry, TextEncoder,
 };
+use strum::VariantArray as _;
 
 mod label;
 

@@ -84,7 +84,7 @@ fn what_a_task_comes_to_is_what_the_call_comes_to() {
         ("cancelled", state("cancelled", ""), "cancelled this call", false),
         ("no result", state("completed", ""), "UpstreamProtocol", false),
         ("another task", result(Era::Modern, r#"{"taskId":"u","status":"working"}"#), "UpstreamProtocol", true),
-        ("unknown to its server", Outcome::Error { raw: RawJson::EMPTY_OBJECT }, "knows nothing of the task", true),
+        ("unknown to its server", Outcome::Error { raw: RawJson::EMPTY_OBJECT }, "no longer knows the task", true),
         (
             "not offered",
             state("input_required", r#","inputRequests":{"k":{"method":"roots/list"}}"#),
