@@ -13,7 +13,7 @@ use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::{Annotations, Decision, Facts, ItemRules, Kind, Limiter, Policy, decide_again};
+use crate::policy::{ItemRules, Kind, Limiter, Policy};
 use crate::upstream::handle::Handle;
 
 /// How many rendered lists one view keeps; more callers than that cost rendering, not memory.
@@ -46,16 +46,14 @@ pub(crate) struct Snapshot {
 /// The rules about what one upstream may ask clients for in the middle of a call.
 #[derive(Debug)]
 pub(crate) struct InputRules {
-    upstream: Box<str>,
     /// With the name of the capability.
-    rules: [(Kind, &'static str, ItemRules); 2],
+    rules: [(&'static str, ItemRules); 2],
 }
 
 impl InputRules {
     pub(crate) fn new(policy: &Policy, upstream: &str) -> Self {
-        let of = |kind| policy.item_rules(kind, upstream, upstream);
-        let rules = [(Kind::Elicitation, "elicitation"), (Kind::Sampling, "sampling")];
-        Self { upstream: Box::from(upstream), rules: rules.map(|(kind, name)| (kind, name, of(kind))) }
+        let rules = [("elicitation", Kind::Elicitation), ("sampling", Kind::Sampling)];
+        Self { rules: rules.map(|(name, kind)| (name, policy.item_rules(kind, upstream, upstream))) }
     }
 
     /// The capabilities that this caller's calls are made without.
@@ -65,12 +63,8 @@ impl InputRules {
         caller: &'a str,
         profile: &'a str,
     ) -> impl Iterator<Item = &'static str> + 'a {
-        let denied = move |kind: Kind, rules: &ItemRules| {
-            let (upstream, annotations) = (&*self.upstream, Annotations::default());
-            let facts = Facts { caller, profile, upstream, canonical: upstream, kind, annotations, arguments: None };
-            !matches!(decide_again(policy, rules, &facts), Decision::Allow(_))
-        };
-        self.rules.iter().filter(move |(kind, _, rules)| denied(*kind, rules)).map(|(_, name, _)| *name)
+        let is_denied = move |rules: &ItemRules| policy.forbidding(rules, caller, profile).is_some();
+        self.rules.iter().filter(move |(_, rules)| is_denied(rules)).map(|(name, _)| *name)
     }
 }
 

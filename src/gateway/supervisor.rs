@@ -19,8 +19,7 @@ use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Upstream};
 use crate::gateway::snapshot::{Snapshot, View};
 use crate::mcp::version::Revision;
-use crate::policy::LOCAL;
-use crate::policy::{Annotations, Annotator, Decision, Facts, Kind, Limiter, Policy, decide_again};
+use crate::policy::{Annotator, Kind, LOCAL, Limiter, Policy};
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, Pins};
@@ -368,20 +367,8 @@ impl Supervisor {
 
 /// Why a rule forbids the launch of an upstream. What the configuration names is launched unless a rule denies that.
 fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
-    let name = upstream.as_str();
-    let facts = Facts {
-        caller: LOCAL,
-        profile: "",
-        upstream: name,
-        canonical: name,
-        kind: Kind::Launch,
-        annotations: Annotations::default(),
-        arguments: None,
-    };
-    match decide_again(policy, &policy.item_rules(Kind::Launch, name, name), &facts) {
-        Decision::Deny { rule, .. } => Some(format!("the rule `{rule}` forbids its launch")),
-        Decision::Allow(_) | Decision::Ask { .. } | Decision::Limit { .. } => None,
-    }
+    let rules = policy.item_rules(Kind::Launch, upstream.as_str(), upstream.as_str());
+    policy.forbidding(&rules, LOCAL, "").map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
 fn filters(spec: &Upstream) -> Result<Filters, String> {

@@ -77,12 +77,10 @@ pub(crate) fn decide(
 /// Decides a continuation of a call that was permitted, or a request about its task. What denies today holds; who allowed it
 /// does not matter any more, and limits count calls, which this is not.
 pub(crate) fn decide_again(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> Decision {
-    let who = Who::of(facts);
     if !fits(policy, item, facts) {
         return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
     }
-    let arguments = Arguments::new(facts.kind, facts.arguments);
-    match item.deny.iter().find(|rule| rule.fires(&who, &arguments)) {
+    match denying(item, &Who::of(facts), &Arguments::new(facts.kind, facts.arguments)) {
         Some(rule) => Decision::Deny { rule: Arc::clone(&rule.id), hidden: rule.conditions.is_none() },
         None => Decision::Allow(Permit::mint(Arc::clone(&policy.again_id), None)),
     }
@@ -170,7 +168,7 @@ pub(super) enum Verdict<'p> {
 
 fn fits(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> bool {
     let named = item.kind == facts.kind && *item.upstream == *facts.upstream && *item.canonical == *facts.canonical;
-    named && item.sound && policy.stamp.is(&item.stamp) && !facts.caller.is_empty()
+    named && policy.made(item, facts.caller)
 }
 
 /// Asks the rules; consents and limits play no part.
@@ -184,7 +182,7 @@ pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'
     }
     let arguments = Arguments::new(facts.kind, facts.arguments);
     let fires = |rule: &&Arc<Rule>| rule.fires(&who, &arguments);
-    if let Some(rule) = item.deny.iter().find(fires) {
+    if let Some(rule) = denying(item, &who, &arguments) {
         return Verdict::Deny { rule: &rule.id, hidden: false };
     }
     let least = least_evidence(facts);
@@ -202,6 +200,11 @@ pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'
         Effect::Ask => Verdict::Ask { rule, need: least },
         Effect::Allow => Verdict::Allow(rule),
     }
+}
+
+/// The rule that denies these arguments.
+fn denying<'p>(item: &'p ItemRules, who: &Who<'_>, arguments: &Arguments<'_>) -> Option<&'p Rule> {
+    item.deny.iter().map(|rule| &**rule).find(|rule| rule.fires(who, arguments))
 }
 
 /// The least evidence of a consent, whatever a rule says: that of the console for what is known to destroy.
@@ -225,6 +228,20 @@ impl Policy {
         closed(self, item, &Who { caller, profile, annotations })
     }
 
+    /// The rule that forbids what is about a whole upstream and allowed otherwise: its launch, or what it asks clients for.
+    pub(crate) fn forbidding<'p>(&'p self, item: &'p ItemRules, caller: &str, profile: &str) -> Option<&'p Arc<str>> {
+        if !self.made(item, caller) {
+            return Some(&self.doubt_id);
+        }
+        let who = Who { caller, profile, annotations: Annotations::default() };
+        denying(item, &who, &Arguments::new(item.kind, None)).map(|rule| &rule.id)
+    }
+
+    /// Whether the rules of an item are this policy's and say something about a caller.
+    fn made(&self, item: &ItemRules, caller: &str) -> bool {
+        item.sound && self.stamp.is(&item.stamp) && !caller.is_empty()
+    }
+
     /// What the rules say about an item before any limit, as long as no rule about arguments fires; for displays.
     pub(crate) fn effect(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> Effect {
         usual(self, item, &Who { caller, profile, annotations })
@@ -233,7 +250,7 @@ impl Policy {
 
 /// Which rule denies the item whatever its arguments are, if one does.
 fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<&'p Arc<str>> {
-    if !item.sound || !policy.stamp.is(&item.stamp) || who.caller.is_empty() {
+    if !policy.made(item, who.caller) {
         return Some(&policy.doubt_id);
     }
     let about = |rule: &&Arc<Rule>| rule.is_about(who);

@@ -152,6 +152,12 @@ fn rules_are_about_servers_only_where_they_say_so() {
         assert_eq!(told(&outcome(&policy, &facts)), "allow default", "{kind:?}");
         let stated = compile(&spec(vec![RuleSpec { kinds: vec![kind], ..rule("stated", Effect::Deny) }]));
         assert_eq!(told(&outcome(&stated, &facts)), "deny stated", "{kind:?}");
+        for (policy, caller, want) in
+            [(&policy, "p", None), (&stated, "p", Some("stated")), (&policy, "", Some("doubt"))]
+        {
+            let item = policy.item_rules(kind, "a", "a");
+            assert_eq!(policy.forbidding(&item, caller, "").map(|rule| &**rule), want, "{kind:?} {caller:?}");
+        }
         assert_eq!(told(&outcome(&stated, &FACTS)), "allow default", "{kind:?}");
     }
 }
