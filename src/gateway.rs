@@ -10,6 +10,7 @@ pub(crate) mod awaiting_approval;
 pub(crate) mod call;
 pub(crate) mod client;
 pub(crate) mod dry_run;
+pub(crate) mod found;
 pub(crate) mod gate;
 pub(crate) mod question;
 pub(crate) mod quota;

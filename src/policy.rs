@@ -4,7 +4,7 @@
 //! All deny rules are asked first, then all ask rules, then all allow rules, then the default; the
 //! order of the rules and how specific they are mean nothing. Limits come last, so a refused call
 //! burns nothing. Every doubt denies: a rule that *may* match fires when it denies or asks and does not
-//! when it allows, and facts that do not fit together are refused.
+//! when it allows, and an action and rules that do not fit together are refused.
 //!
 //! | kind | an ask rule | the default, where no rule matches |
 //! |---|---|---|
@@ -19,6 +19,7 @@
 
 pub(crate) mod consent;
 
+mod action;
 mod annotations;
 mod arguments;
 pub(crate) mod chain;
@@ -26,7 +27,6 @@ mod compiled;
 mod decide;
 mod effect;
 mod evidence;
-mod facts;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod kind;
@@ -44,13 +44,13 @@ mod spec;
 mod truth;
 mod uri;
 
+pub(crate) use self::action::{Action, LOCAL};
 pub(crate) use self::annotations::{Annotator, Trust};
 pub(crate) use self::arguments::{ArgumentSpec, MatcherSpec, Scalar};
 pub(crate) use self::compiled::{ItemRules, Policy, Table};
 pub(crate) use self::decide::{Considered, Decision, considered, decide, decide_again, may_ask, still_allowed};
 pub(crate) use self::effect::{AGAIN_RULE, Effect};
 pub(crate) use self::evidence::Evidence;
-pub(crate) use self::facts::{Facts, LOCAL};
 pub(crate) use self::kind::Kind;
 pub(crate) use self::limit::{
     CallerLimiter, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used, day_of,

@@ -9,7 +9,7 @@ use super::source;
 use crate::gateway::dry_run::{DryRun, Verdict, decide_once};
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;
-use crate::policy::LOCAL;
+use crate::policy::{Action, Decision, Kind, LOCAL};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -70,8 +70,8 @@ pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
         repeat: args.repeat,
     };
     let verdict = decide_once(&loaded.config, store.as_ref(), &dry_run).map_err(|text| Failure::new(USAGE, text))?;
-    print(&if args.json { json(&dry_run, &verdict) } else { text(&dry_run, &verdict) })?;
-    Ok(if verdict.decision == "allow" { OK } else { NO })
+    print(&if args.json { json(&verdict) } else { text(&verdict) })?;
+    Ok(if matches!(verdict.decision, Decision::Allow(_)) { OK } else { NO })
 }
 
 fn arguments(text: &str) -> Result<RawJson, Failure> {
@@ -84,11 +84,11 @@ fn arguments(text: &str) -> Result<RawJson, Failure> {
 
 /// Why the decision is so.
 fn why(verdict: &Verdict) -> String {
-    if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &*verdict.rule) {
+    let deciding = verdict.decision.rule();
+    if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &**deciding) {
         return (*why).to_owned();
     }
-    let deciding = verdict.rules.iter().find(|rule| rule.id == verdict.rule);
-    match deciding.map(|rule| rule.matches) {
+    match verdict.rules.iter().find(|rule| rule.id == *deciding).map(|rule| rule.matches) {
         Some("unknown") => "the rule may match: programs read these arguments differently".to_owned(),
         _ => "the rule matches".to_owned(),
     }
@@ -105,29 +105,34 @@ fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
     ]
 }
 
-fn text(dry_run: &DryRun<'_>, verdict: &Verdict) -> String {
+/// The least evidence of a consent.
+fn need(verdict: &Verdict) -> Option<&'static str> {
+    if let Decision::Ask { need, .. } = verdict.decision { Some(need.into_str()) } else { None }
+}
+
+/// Denied whatever the arguments are, and not listed.
+fn is_hidden(verdict: &Verdict) -> bool {
+    matches!(verdict.decision, Decision::Deny { hidden: true, .. })
+}
+
+fn text(verdict: &Verdict) -> String {
+    let Action { caller, profile, kind, upstream, canonical, annotations, .. } = &verdict.action;
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", foreign::line(value)));
-    line("decision", verdict.decision);
-    line("rule", &verdict.rule);
+    line("decision", verdict.decision.as_str());
+    line("rule", verdict.decision.rule());
     line("why", &why(verdict));
-    if let Some(need) = verdict.need {
+    if let Some(need) = need(verdict) {
         line("evidence", &format!("{need} or better"));
     }
-    if verdict.hidden {
+    if is_hidden(verdict) {
         line("hidden", "the item is not listed, and answered like one that does not exist");
     }
     let seen = if verdict.known { "" } else { ", which no earlier run has seen" };
-    line("item", &format!("{} ({} of {}){seen}", verdict.canonical, verdict.kind, verdict.upstream));
-    line(
-        "caller",
-        &dry_run
-            .profile
-            .map_or_else(|| dry_run.caller.to_owned(), |name| format!("{} by profile {name}", dry_run.caller)),
-    );
-    if dry_run.list == List::Tools {
-        let held: Vec<&str> =
-            hints(&verdict.annotations).into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
+    line("item", &format!("{canonical} ({} of {upstream}){seen}", kind.into_str()));
+    line("caller", &profile.as_ref().map_or_else(|| caller.to_string(), |name| format!("{caller} by profile {name}")));
+    if *kind == Kind::Tool {
+        let held: Vec<&str> = hints(annotations).into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
         line("held to be", if held.is_empty() { "nothing in particular".to_owned() } else { held.join(", ") }.as_str());
     }
     for (at, rule) in verdict.rules.iter().enumerate() {
@@ -140,25 +145,26 @@ fn text(dry_run: &DryRun<'_>, verdict: &Verdict) -> String {
     out
 }
 
-fn json(dry_run: &DryRun<'_>, verdict: &Verdict) -> String {
+fn json(verdict: &Verdict) -> String {
+    let Action { caller, kind, upstream, canonical, annotations, .. } = &verdict.action;
     let rules = verdict
         .rules
         .iter()
         .map(|rule| serde_json::json!({ "id": &*rule.id, "effect": rule.effect.into_str(), "matches": rule.matches }));
     let annotations: serde_json::Map<String, serde_json::Value> =
-        hints(&verdict.annotations).into_iter().map(|(name, is)| (name.to_owned(), is.into())).collect();
+        hints(annotations).into_iter().map(|(name, is)| (name.to_owned(), is.into())).collect();
     let mut value = serde_json::json!({
-        "decision": verdict.decision,
-        "rule": &*verdict.rule,
+        "decision": verdict.decision.as_str(),
+        "rule": &**verdict.decision.rule(),
         "why": why(verdict),
-        "evidence": verdict.need,
-        "hidden": verdict.hidden,
-        "kind": verdict.kind,
-        "item": verdict.canonical,
-        "upstream": verdict.upstream,
+        "evidence": need(verdict),
+        "hidden": is_hidden(verdict),
+        "kind": kind.into_str(),
+        "item": &**canonical,
+        "upstream": &**upstream,
         "known": verdict.known,
-        "caller": dry_run.caller,
-        "profile": dry_run.profile,
+        "caller": &**caller,
+        "profile": verdict.action.profile.as_deref(),
         "annotations": annotations,
         "rules": rules.collect::<Vec<_>>(),
     });

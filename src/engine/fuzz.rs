@@ -19,6 +19,7 @@ use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::voice::Ear;
+use crate::policy::Action;
 use crate::wire::digest::Digest;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::fuzz::{assert_json, halves, spliced, value};
@@ -31,16 +32,8 @@ const NOW: Duration = Duration::from_secs(100);
 pub(crate) fn states(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let arguments = value(data);
-    let scope = StateScope {
-        caller: "ci",
-        profile: "",
-        upstream: "git",
-        method: Method::ToolsCall,
-        item: "git__push",
-        arguments: arguments.as_ref(),
-        definition: Digest::of(b"d"),
-        launch: Digest::of(b"l"),
-    };
+    let push = Action { arguments, ..Action::stand_in("ci", "git", "git__push") };
+    let scope = StateScope { method: Method::ToolsCall, action: &push };
     // Of this input alone: what an earlier one made opens nothing.
     let secret = Digest::of(data);
     let key = StateKey::new(secret.bytes()).unwrap();
@@ -54,10 +47,10 @@ pub(crate) fn states(data: &[u8]) {
         assert_eq!(open(&scope, &sealed), Some(state.clone()));
         let forged = spliced(&sealed, &text);
         assert_eq!(open(&scope, &forged).is_some(), forged == sealed, "{forged}");
-        assert_eq!(open(&StateScope { caller: &text, ..scope.clone() }, &sealed).is_some(), text == "ci");
-        assert_eq!(open(&StateScope { item: &text, ..scope.clone() }, &sealed).is_some(), text == "git__push");
-        let foreign = StateScope { caller: "cig", upstream: "it", ..scope.clone() };
-        assert_eq!(open(&foreign, &sealed), None);
+        let opens = |other: Action| open(&StateScope { action: &other, ..scope }, &sealed).is_some();
+        assert_eq!(opens(Action { caller: (&*text).into(), ..push.clone() }), text == "ci");
+        assert_eq!(opens(Action { canonical: (&*text).into(), ..push.clone() }), text == "git__push");
+        assert!(!opens(Action { caller: "cig".into(), upstream: "it".into(), ..push.clone() }));
     }
     tasks(&text, &secret);
 }

@@ -25,7 +25,7 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::Ear;
 use crate::policy::{
-    Annotations, Annotator, Decision, Effect, Facts, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
+    Action, Annotations, Annotator, Decision, Digest, Effect, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
 };
 use crate::wire::frame::Bounds;
 use crate::wire::message::Notification;
@@ -313,17 +313,11 @@ impl World {
         let visible = |at: usize| !self.policy.hidden(&rules[at], caller, "", Annotations::ASSUMED);
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
-        let facts = Facts {
-            caller,
-            profile: "",
-            upstream: entry.upstream_name.as_str(),
-            canonical: &entry.canonical,
-            kind: Kind::Tool,
-            annotations: entry.annotations,
-            arguments: routed.outgoing.body.get("arguments"),
-        };
+        let arguments = routed.outgoing.body.get("arguments").cloned();
+        let action = Action::on(entry, Kind::Tool, Digest::of(b""), Arc::from(caller), None, 0);
+        let action = Action { arguments, ..action };
         let nobody = |_: &Arc<str>, _| None;
-        let decision = decide(&self.policy, &rules[routed.entry], &facts, &nobody, &self.limiter, Duration::ZERO);
+        let decision = decide(&self.policy, &rules[routed.entry], &action, &nobody, &self.limiter, Duration::ZERO);
         let Decision::Allow(_permit) = decision else { panic!("visible and denied: {decision:?}") };
         self.calls += 1;
         let key = self.calls;

@@ -10,8 +10,8 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use data_encoding::BASE64URL_NOPAD;
 
 use crate::mcp::method::Method;
+use crate::policy::Action;
 use crate::wire::digest::Digest;
-use crate::wire::raw::RawJson;
 
 /// How long a client may take for one round.
 pub(crate) const LIFE: Duration = Duration::from_secs(600);
@@ -29,33 +29,24 @@ impl std::fmt::Debug for StateKey {
     }
 }
 
-/// What a state is bound to.
-#[derive(Clone, Debug)]
+/// What a state is bound to: one action, of one method.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct StateScope<'a> {
-    pub(crate) caller: &'a str,
-    /// Empty where the client uses none.
-    pub(crate) profile: &'a str,
-    pub(crate) upstream: &'a str,
     pub(crate) method: Method,
-    /// Canonical name.
-    pub(crate) item: &'a str,
-    pub(crate) arguments: Option<&'a RawJson>,
-    /// Of the item's definition: what a person agreed to and what a server asks about are about this one.
-    pub(crate) definition: Digest,
-    /// Of the program or address that answers.
-    pub(crate) launch: Digest,
+    pub(crate) action: &'a Action,
 }
 
 impl StateScope<'_> {
     /// Everything, with separators that none of the parts can contain.
     fn bytes(&self) -> Vec<u8> {
+        let Action { caller, upstream, canonical, definition, launch, arguments, .. } = self.action;
         let mut bytes = Vec::new();
-        for part in [self.caller, self.profile, self.upstream, self.method.as_str(), self.item] {
+        for part in [&**caller, self.action.profile(), &**upstream, self.method.as_str(), &**canonical] {
             bytes.extend_from_slice(&part.len().to_be_bytes());
             bytes.extend_from_slice(part.as_bytes());
         }
         // Clients may write the same arguments differently the second time.
-        for digest in [Digest::of_arguments(self.arguments), self.definition, self.launch] {
+        for digest in [&Digest::of_arguments(arguments.as_ref()), definition, launch] {
             bytes.extend_from_slice(digest.bytes());
         }
         bytes
@@ -138,6 +129,19 @@ impl StateKey {
         (sealed.len() <= MAX_BYTES).then_some(sealed)
     }
 
+    /// Seals the state for the round after `round`; `None` where there have been too many.
+    pub(crate) fn next(
+        &self,
+        scope: &StateScope<'_>,
+        round: u8,
+        carried: Carried,
+        now: Duration,
+        nonce: [u8; NONCE_LEN],
+    ) -> Option<String> {
+        let round = round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
+        self.seal(scope, &Opened { round, carried }, now, nonce)
+    }
+
     /// Opens a state; `None` when it was not sealed here for exactly this scope, or is too old. Which of these is not told.
     pub(crate) fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<(Opened, StateId)> {
         if sealed.len() > MAX_BYTES {
@@ -160,6 +164,7 @@ impl StateKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::raw::RawJson;
 
     const NOW: Duration = Duration::from_secs(100);
 
@@ -176,37 +181,34 @@ mod tests {
 
     #[test]
     fn a_state_opens_only_where_it_was_sealed() {
-        let arguments = RawJson::trusted(r#"{"a":1,"b":2}"#);
-        let scope = StateScope {
-            caller: "ci",
-            profile: "work",
-            upstream: "git",
-            method: Method::ToolsCall,
-            item: "git__push",
-            arguments: Some(&arguments),
-            definition: Digest::of(b"d"),
-            launch: Digest::of(b"l"),
+        let of = |text: &'static str| Some(RawJson::trusted(text));
+        let push = Action {
+            profile: Some("work".into()),
+            arguments: of(r#"{"a":1,"b":2}"#),
+            ..Action::stand_in("ci", "git", "git__push")
         };
+        let scope = StateScope { method: Method::ToolsCall, action: &push };
         let (key, text) = sealed(&scope, Carried::Upstream("theirs".to_owned()));
         let opened = Opened { round: 2, carried: Carried::Upstream("theirs".to_owned()) };
         assert_eq!(open(&key, &scope, &text), Some(opened.clone()));
-        let rewritten = RawJson::trusted(r#"{ "b":2, "a":1 }"#);
-        let same = StateScope { arguments: Some(&rewritten), ..scope.clone() };
+        let rewritten = Action { arguments: of(r#"{ "b":2, "a":1 }"#), ..push.clone() };
+        let same = StateScope { action: &rewritten, ..scope };
         assert_eq!(open(&key, &same, &text), Some(opened), "the same arguments written differently");
-        let other = RawJson::trusted(r#"{"a":1,"b":3}"#);
-        for (label, foreign) in [
-            ("caller", StateScope { caller: "dev", ..scope.clone() }),
-            ("profile", StateScope { profile: "", ..scope.clone() }),
-            ("upstream", StateScope { upstream: "hub", ..scope.clone() }),
-            ("method", StateScope { method: Method::PromptsGet, ..scope.clone() }),
-            ("item", StateScope { item: "git__pull", ..scope.clone() }),
-            ("arguments", StateScope { arguments: Some(&other), ..scope.clone() }),
-            ("no arguments", StateScope { arguments: None, ..scope.clone() }),
-            ("launch", StateScope { launch: Digest::of(b"m"), ..scope.clone() }),
-            ("definition", StateScope { definition: Digest::of(b"e"), ..scope.clone() }),
+        for (label, other) in [
+            ("caller", Action { caller: "dev".into(), ..push.clone() }),
+            ("profile", Action { profile: None, ..push.clone() }),
+            ("upstream", Action { upstream: "hub".into(), ..push.clone() }),
+            ("item", Action { canonical: "git__pull".into(), ..push.clone() }),
+            ("arguments", Action { arguments: of(r#"{"a":1,"b":3}"#), ..push.clone() }),
+            ("no arguments", Action { arguments: None, ..push.clone() }),
+            ("launch", Action { launch: Digest::of(b"m"), ..push.clone() }),
+            ("definition", Action { definition: Digest::of(b"e"), ..push.clone() }),
         ] {
+            let foreign = StateScope { action: &other, ..scope };
             assert_eq!(key.open(&foreign, &text, NOW), None, "another {label}");
         }
+        let foreign = StateScope { method: Method::PromptsGet, ..scope };
+        assert_eq!(key.open(&foreign, &text, NOW), None, "another method");
         assert_eq!(key.open(&scope, &text, NOW + LIFE), None, "too late");
         assert_eq!(StateKey::new(&[8; 32]).unwrap().open(&scope, &text, NOW), None, "another process");
     }
@@ -215,34 +217,18 @@ mod tests {
     fn arguments_that_are_no_text_are_told_apart() {
         // A lone surrogate passes through a gateway that keeps bytes, and no string can hold it.
         let [one, two] = [r#"{"x":"\ud800","path":"/tmp/a"}"#, r#"{"x":"\ud800","path":"/etc/shadow"}"#];
-        let (one, two) = (RawJson::trusted(one), RawJson::trusted(two));
-        let scope = StateScope {
-            caller: "c",
-            profile: "",
-            upstream: "u",
-            method: Method::ToolsCall,
-            item: "u__t",
-            arguments: Some(&one),
-            definition: Digest::of(b"d"),
-            launch: Digest::of(b"l"),
-        };
+        let [one, two] = [one, two]
+            .map(|text| Action { arguments: Some(RawJson::trusted(text)), ..Action::stand_in("c", "u", "u__t") });
+        let scope = StateScope { method: Method::ToolsCall, action: &one };
         let (key, text) = sealed(&scope, Carried::Nothing);
         assert!(open(&key, &scope, &text).is_some());
-        assert!(open(&key, &StateScope { arguments: Some(&two), ..scope }, &text).is_none());
+        assert!(open(&key, &StateScope { action: &two, ..scope }, &text).is_none());
     }
 
     #[test]
     fn every_changed_byte_is_noticed() {
-        let scope = StateScope {
-            caller: "c",
-            profile: "",
-            upstream: "u",
-            method: Method::PromptsGet,
-            item: "u__p",
-            arguments: None,
-            definition: Digest::of(b"d"),
-            launch: Digest::of(b"l"),
-        };
+        let action = Action::stand_in("c", "u", "u__p");
+        let scope = StateScope { method: Method::PromptsGet, action: &action };
         for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned()), Carried::Consent([3; 16])] {
             let (key, text) = sealed(&scope, carried.clone());
             assert_eq!(open(&key, &scope, &text), Some(Opened { round: 2, carried }));

@@ -15,7 +15,7 @@ use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
 use crate::engine::question::park::ParkId;
 use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
-use crate::engine::state::{Carried, MAX_ROUNDS, Opened, StateScope};
+use crate::engine::state::{Carried, MAX_ROUNDS, StateScope};
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::gate::Gate;
 use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
@@ -27,12 +27,11 @@ use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::method::Method;
 use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{Entry, Event, Kind, Permit};
+use crate::policy::{Action, Entry, Event, Permit};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::session::{LaneUse, Wants};
-use crate::wire::digest::Digest;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
@@ -72,6 +71,8 @@ pub(crate) struct Call {
     /// What has to be on disk before the call is sent.
     gate: Option<Gate>,
     action: Action,
+    /// The snapshot that the action was decided in.
+    generation: u64,
     waiting: Option<Outgoing>,
     running: Option<Running>,
     /// A legacy client is asked what a modern server wants to know; nothing is in flight upstream meanwhile.
@@ -116,32 +117,13 @@ pub(crate) struct Permitted {
     pub(crate) share: Place,
     pub(crate) input: Option<Box<InputContext>>,
     pub(crate) action: Action,
-}
-
-/// What was decided about, to decide about it again.
-#[derive(Debug)]
-pub(crate) struct Action {
-    pub(crate) kind: Kind,
-    /// As rules know it.
-    pub(crate) canonical: Arc<str>,
-    pub(crate) definition: Digest,
-    pub(crate) arguments: Option<RawJson>,
-    /// The snapshot that it was decided in.
+    /// The snapshot that the action was decided in.
     pub(crate) generation: u64,
 }
 
 /// What it takes to pass a server's request for input on, and to recognise the call when it goes on.
 #[derive(Debug)]
 pub(crate) struct InputContext {
-    pub(crate) caller: Arc<str>,
-    pub(crate) profile: Option<Arc<str>>,
-    /// Canonical name.
-    pub(crate) item: Arc<str>,
-    pub(crate) arguments: Option<RawJson>,
-    /// Of the item's definition.
-    pub(crate) definition: Digest,
-    /// Of the upstream's launch.
-    pub(crate) launch: Digest,
     pub(crate) offered: Kinds,
     /// The client is on this machine.
     pub(crate) is_here: bool,
@@ -153,14 +135,6 @@ pub(crate) struct InputContext {
     pub(crate) parked: Option<(ParkId, Option<RawJson>)>,
     /// For clients that know tasks.
     pub(crate) task: Option<TaskWay>,
-}
-
-impl InputContext {
-    pub(crate) fn scope<'a>(&'a self, method: Method, upstream: &'a str) -> StateScope<'a> {
-        let (caller, profile, item) = (&*self.caller, self.profile.as_deref().unwrap_or_default(), &*self.item);
-        let (arguments, definition, launch) = (self.arguments.as_ref(), self.definition, self.launch);
-        StateScope { caller, profile, upstream, method, item, arguments, definition, launch }
-    }
 }
 
 /// A call's place among all calls in flight, or its turn to get one. Held, not read.
@@ -210,6 +184,7 @@ impl Call {
             share,
             input,
             action,
+            generation,
         } = permitted;
         Self {
             service,
@@ -220,6 +195,7 @@ impl Call {
             permit,
             gate,
             action,
+            generation,
             log_from: outgoing.log_level,
             // Whoever joins a call that is parked here must never make a second one of it.
             waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
@@ -403,15 +379,21 @@ impl Call {
 
     /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
     fn park(&mut self, question: ServerRequest) -> bool {
-        let (Some(running), Some(input)) = (self.running.take(), &self.input) else { return false };
+        let (Some(running), Some(_)) = (self.running.take(), &self.input) else { return false };
         let (lane, permit) = (running.lane.clone(), Some(self.permit.onward()));
-        let (exchange, parked) = match self.service.parks.park(&input.caller, running.exchange, lane, permit, question)
-        {
-            Ok(held) => (Exchange::Held(held), true),
-            Err(exchange) => (exchange, false),
-        };
+        let (exchange, parked) =
+            match self.service.parks.park(&self.action.caller, running.exchange, lane, permit, question) {
+                Ok(held) => (Exchange::Held(held), true),
+                Err(exchange) => (exchange, false),
+            };
         self.running = Some(Running { exchange, ..running });
         parked
+    }
+
+    /// The state that the client goes on with, good for this very call; `None` where there have been too many rounds.
+    fn sealed(&self, input: &InputContext, carried: Carried) -> Option<String> {
+        let scope = StateScope { method: self.labels.method, action: &self.action };
+        self.service.states.next(&scope, input.round, carried, clock::uptime(), clock::random())
     }
 
     /// Ends this request with the questions that have gathered; the call stays parked.
@@ -419,12 +401,7 @@ impl Call {
         let (Some(Running { exchange: Exchange::Held(held), .. }), Some(input)) = (&self.running, &self.input) else {
             return Some(self.misasked(InputError::NotOffered));
         };
-        let scope = input.scope(self.labels.method, self.handle.name.as_str());
-        let round = input.round.saturating_add(1);
-        let state = Opened { round, carried: Carried::Parked(held.id) };
-        let sealed = (round <= MAX_ROUNDS)
-            .then(|| self.service.states.seal(&scope, &state, clock::uptime(), clock::random()))
-            .flatten();
+        let sealed = self.sealed(input, Carried::Parked(held.id));
         let Some(sealed) = sealed else {
             held.give_up();
             return Some(self.misasked(InputError::Malformed));
@@ -545,7 +522,6 @@ impl Call {
 
     /// Passes a request for input on, bound to this caller and this call.
     fn ask(&mut self, raw: &RawJson) -> Option<ClientEvent> {
-        let method = self.labels.method;
         if self.input.as_ref().is_some_and(|input| input.client_requests.is_some()) {
             return match self.begin_round(raw) {
                 Ok(()) => None,
@@ -553,15 +529,7 @@ impl Call {
             };
         }
         let passed = self.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
-            let scope = input.scope(method, self.handle.name.as_str());
-            let round = input.round.saturating_add(1);
-            passed_on(raw, &self.terms(), |inner| {
-                let state = Opened { round, carried: inner.map_or(Carried::Nothing, Carried::Upstream) };
-                let nonce = clock::random();
-                (round <= MAX_ROUNDS)
-                    .then(|| self.service.states.seal(&scope, &state, clock::uptime(), nonce))
-                    .flatten()
-            })
+            passed_on(raw, &self.terms(), |inner| self.sealed(input, inner.map_or(Carried::Nothing, Carried::Upstream)))
         });
         match passed {
             Ok(result) => {
@@ -587,10 +555,7 @@ impl Call {
         let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
         let pages = wanted.as_ref().ok()?;
         let keys = pages.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(" ");
-        let scope = input.scope(self.labels.method, self.handle.name.as_str());
-        let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
-        let state = Opened { round, carried: Carried::Pages(keys) };
-        let sealed = self.service.states.seal(&scope, &state, clock::uptime(), clock::random())?;
+        let sealed = self.sealed(input, Carried::Pages(keys))?;
         Some(Answer::ok(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed)))
     }
 
@@ -631,7 +596,7 @@ impl Call {
         self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
         let entry = Entry {
             call: Some(self.labels.call),
-            caller: Some(Arc::clone(&self.wants.caller)),
+            caller: Some(Arc::clone(&self.action.caller)),
             kind: Some(self.action.kind),
             item: Some(Arc::clone(&self.action.canonical)),
             result: outcome.into_str(),

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::catalog::merge::Entry;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
 use crate::gateway::watched::Subscriptions;
 use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::version::Revision;
+use crate::policy::{Action, Kind};
 use crate::upstream::session_news::ClientTag;
+use crate::wire::digest::Digest;
 
 /// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
 pub(crate) const STATELESS: u64 = 0;
@@ -52,6 +55,11 @@ impl ClientContext {
     /// The number of its session or pipe.
     pub(crate) fn session(&self) -> u64 {
         self.tag.as_ref().map_or(STATELESS, |tag| tag.number())
+    }
+
+    /// What the client does with an item of the catalog, without arguments.
+    pub(crate) fn action(&self, entry: &Entry, kind: Kind, launch: Digest) -> Action {
+        Action::on(entry, kind, launch, Arc::clone(&self.caller), self.profile.clone(), self.session())
     }
 
     pub(crate) fn viewer(&self) -> Viewer<'_> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::merge::{Annotate as _, Catalog, Filters, NamingRules, Source, merge};
+use crate::catalog::merge::{Annotate as _, Catalog, Entry, Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
 use crate::config::{self, Config, Uris};
 use crate::mcp::method::List;
 use crate::policy::{
-    Annotations, Annotator, Considered, Decision, Facts, Hints, Kind, Limiter, Policy, considered, decide,
+    Action, Annotations, Annotator, Considered, Decision, Hints, Kind, Limiter, Policy, considered, decide,
 };
 use crate::store::directory::Store;
 use crate::wire::raw::RawJson;
@@ -33,31 +33,14 @@ pub(crate) struct DryRun<'a> {
 /// What became of it.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    pub(crate) kind: &'static str,
-    pub(crate) upstream: String,
-    pub(crate) canonical: String,
+    pub(crate) action: Action,
     /// An earlier run has seen the item.
     pub(crate) known: bool,
-    pub(crate) annotations: Annotations,
-    /// `allow`, `ask` or `deny`.
-    pub(crate) decision: &'static str,
-    pub(crate) rule: Arc<str>,
-    /// The least evidence of a consent.
-    pub(crate) need: Option<&'static str>,
-    /// Denied whatever the arguments are, and not listed.
-    pub(crate) hidden: bool,
+    pub(crate) decision: Decision,
     /// All rules about the item, caller and view, in the order in which they count.
     pub(crate) rules: Vec<Considered>,
     /// Median time of one decision, where several were made.
     pub(crate) took: Option<Duration>,
-}
-
-/// An item as far as it is known.
-struct Found {
-    upstream: String,
-    canonical: String,
-    annotations: Annotations,
-    known: bool,
 }
 
 /// Decides a call under a configuration; limits are taken for unused. `store` knows what the upstreams offered last.
@@ -67,44 +50,15 @@ struct Found {
 pub(crate) fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<Verdict, String> {
     let policy = Policy::build(&config.policy)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-    let found = find(config, store, dry_run)?;
-    let kind = crate::gateway::snapshot::kind(dry_run.list);
-    let rules = policy.item_rules(kind, &found.upstream, &found.canonical);
-    let facts = Facts {
-        caller: dry_run.caller,
-        profile: dry_run.profile.unwrap_or_default(),
-        upstream: &found.upstream,
-        canonical: &found.canonical,
-        kind,
-        annotations: found.annotations,
-        arguments: dry_run.arguments.as_ref().filter(|_| kind != Kind::Resource),
-    };
+    let (action, known) = find(config, store, dry_run)?;
+    let rules = policy.item_rules(action.kind, &action.upstream, &action.canonical);
     let now = clock::uptime();
-    let once = |limiter: &Limiter| decide(&policy, &rules, &facts, &|_, _| None, limiter, now);
+    let once = |limiter: &Limiter| decide(&policy, &rules, &action, &|_, _| None, limiter, now);
     let limiter = Limiter::new(&policy);
-    let (decision, rule, need, hidden) = match once(&limiter) {
-        Decision::Allow(permit) => ("allow", Arc::clone(permit.rule()), None, false),
-        Decision::Ask { rule, need } => ("ask", rule, Some(need), false),
-        Decision::Deny { rule, hidden } => ("deny", rule, None, hidden),
-        Decision::Limit { limit, .. } => ("limit", limit, None, false),
-    };
+    let decision = once(&limiter);
     let took = (dry_run.repeat > 0).then(|| median_time(dry_run.repeat, &|| drop(once(&limiter))));
-    let rules = considered(&policy, &rules, &facts);
-    let Found { upstream, canonical, annotations, known } = found;
-    let need = need.map(|need| need.into_str());
-    Ok(Verdict {
-        kind: kind.into_str(),
-        upstream,
-        canonical,
-        known,
-        annotations,
-        decision,
-        rule,
-        need,
-        hidden,
-        rules,
-        took,
-    })
+    let rules = considered(&policy, &rules, &action);
+    Ok(Verdict { action, known, decision, rules, took })
 }
 
 /// The median of so many runs, each timed in a batch that outweighs the clock.
@@ -121,7 +75,7 @@ fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<Found, String> {
+fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<(Action, bool), String> {
     let profile = dry_run.profile.map(|name| {
         let profile = config.profiles.iter().find(|profile| profile.name == name);
         profile.ok_or_else(|| format!("there is no profile `{name}`"))
@@ -136,27 +90,35 @@ fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<
     let named = catalog.entries().iter().filter(|entry| entry.list == dry_run.list);
     let exact = || named.clone().find(|entry| *entry.canonical == *dry_run.name);
     let by_name = || catalog.entry(catalog.find(dry_run.list, dry_run.name)?);
+    let known = |canonical: &str, entry: &Entry| {
+        Ok((action(dry_run, entry.upstream_name.as_str(), canonical, entry.annotations), true))
+    };
     if let Some(entry) = by_name().or_else(exact) {
-        return Ok(Found {
-            upstream: entry.upstream_name.to_string(),
-            canonical: entry.canonical.to_string(),
-            annotations: entry.annotations,
-            known: true,
-        });
+        return known(&entry.canonical, entry);
     }
     if dry_run.list == List::Resources
         && let Some(entry) = catalog.find_template(dry_run.name).and_then(|at| catalog.entry(at))
     {
-        let (upstream, annotations) = (entry.upstream_name.to_string(), entry.annotations);
-        let uri = dry_run.name.strip_prefix(&format!("{upstream}+")).unwrap_or(dry_run.name);
-        let canonical = format!("{upstream}+{uri}");
-        return Ok(Found { upstream, canonical, annotations, known: true });
+        let prefix = format!("{}+", entry.upstream_name);
+        let uri = dry_run.name.strip_prefix(&prefix).unwrap_or(dry_run.name);
+        return known(&format!("{prefix}{uri}"), entry);
     }
-    unseen(config, dry_run)
+    unseen(config, dry_run).map(|action| (action, false))
+}
+
+fn action(dry_run: &DryRun<'_>, upstream: &str, canonical: &str, annotations: Annotations) -> Action {
+    let kind = Kind::from(dry_run.list);
+    Action {
+        profile: dry_run.profile.map(Arc::from),
+        kind,
+        annotations,
+        arguments: dry_run.arguments.clone().filter(|_| kind != Kind::Resource),
+        ..Action::stand_in(dry_run.caller, upstream, canonical)
+    }
 }
 
 /// An item by its canonical name alone: its upstream has not been heard of, or did not offer it.
-fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Found, String> {
+fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
     let between = if dry_run.list == List::Resources { "+" } else { "__" };
     let owner = config.upstreams.iter().find_map(|upstream| {
         let rest = dry_run.name.strip_prefix(upstream.name.as_str())?.strip_prefix(between)?;
@@ -171,7 +133,7 @@ fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Found, String> {
     })?;
     let annotations = Annotator::build(upstream.trust, &upstream.annotations)?.annotate(original, &Hints::default());
     let annotations = if dry_run.list == List::Tools { annotations } else { Annotations::ASSUMED };
-    Ok(Found { upstream: upstream.name.to_string(), canonical: dry_run.name.to_owned(), annotations, known: false })
+    Ok(action(dry_run, upstream.name.as_str(), dry_run.name, annotations))
 }
 
 /// The catalog of a view, made of what the upstreams offered last.

@@ -13,7 +13,6 @@ use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::base::queue::Queue;
 use crate::base::task_group::TaskGroup;
-use crate::catalog::merge::Entry;
 use crate::catalog::page::{CursorKey, CursorScope};
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::state::StateKey;
@@ -28,7 +27,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
 use crate::mcp::elicitation::Own;
 use crate::mcp::method::List;
-use crate::policy::{self, Decision, Event, Facts, Permit, Record};
+use crate::policy::{self, Action, Decision, Permit, Record};
 use crate::store::approvals::Approvals;
 use crate::store::audit::Audit;
 use crate::store::leases::{Leases, limited};
@@ -137,13 +136,13 @@ impl Service {
             ($level:ident) => {
                 tracing::$level!(
                     target: "audit",
-                    decision = record.decision(),
-                    rule = &**record.rule(),
-                    caller = record.caller(),
-                    upstream.name = record.upstream(),
-                    item.kind = record.kind().into_str(),
-                    item.name = record.item(),
-                    why = record.why(),
+                    decision = record.decision.as_str(),
+                    rule = &**record.decision.rule(),
+                    caller = &*record.action.caller,
+                    upstream.name = &*record.action.upstream,
+                    item.kind = record.action.kind.into_str(),
+                    item.name = &*record.action.listed,
+                    why = record.why,
                     retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
                     call.id = call.map(|call| format!("{call:x}")),
                     "decision"
@@ -158,12 +157,12 @@ impl Service {
     }
 
     /// Records the first call in a while of an item that its caller cannot see. Nothing waits for it.
-    pub(crate) fn wrote_hidden(&self, record: &Record<'_>, written: policy::Entry) {
+    pub(crate) fn wrote_hidden(&self, record: &Record<'_>) {
         self.log_decision(record, None);
         if self.console.get().is_some() {
             self.recent.push(record, clock::unix_seconds());
         }
-        drop(self.audit.record(written, false));
+        drop(self.audit.record(record.entry(None), false));
     }
 
     /// Records a summary of such calls.
@@ -179,29 +178,16 @@ impl Service {
     pub(crate) fn judged(
         &self,
         decision: Decision,
-        facts: &Facts<'_>,
-        entry: &Entry,
-        client: &ClientContext,
+        action: &Action,
         call: u64,
     ) -> Result<(Permit, Option<Gate>), Refusal> {
-        let record = Record::new(facts, &entry.canonical, &decision);
+        let record = Record::new(action, &decision);
         self.log_decision(&record, Some(call));
-        self.metrics.decision(record.decision(), record.rule());
+        self.metrics.decision(decision.as_str(), decision.rule());
         if self.console.get().is_some() {
             self.recent.push(&record, clock::unix_seconds());
         }
-        let permit = match &decision {
-            Decision::Allow(permit) => Some(permit),
-            Decision::Ask { .. } | Decision::Deny { .. } | Decision::Limit { .. } => None,
-        };
-        let grant = permit.and_then(Permit::grant);
-        let written = policy::Entry {
-            grant: grant.map(|grant| Arc::clone(grant.id())),
-            evidence: grant.map(|grant| grant.evidence()),
-            by: grant.map(|grant| Arc::clone(grant.by())),
-            ..decided(&record, facts, entry, client, Some(call))
-        };
-        let recorded = self.audit.record(written, permit.is_some_and(|permit| permit.is_grave(facts.annotations)));
+        let recorded = self.audit.record(record.entry(Some(call)), record.is_grave());
         let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
         match decision {
             Decision::Allow(permit) => {
@@ -219,30 +205,6 @@ impl Service {
                 Err(Refusal::Told(limited(retry_after)))
             }
         }
-    }
-}
-
-/// A decision as an event of the audit log.
-pub(crate) fn decided(
-    record: &Record<'_>,
-    facts: &Facts<'_>,
-    entry: &Entry,
-    client: &ClientContext,
-    call: Option<u64>,
-) -> policy::Entry {
-    policy::Entry {
-        call,
-        caller: Some(Arc::clone(&client.caller)),
-        session: Some(client.session()),
-        upstream: Some(entry.upstream_name.shared()),
-        kind: Some(facts.kind),
-        item: Some(Arc::clone(&entry.canonical)),
-        definition: Some(entry.definition_digest),
-        arguments: facts.arguments.cloned(),
-        result: record.decision(),
-        rule: Some(Arc::clone(record.rule())),
-        why: record.why().into(),
-        ..policy::Entry::new(Event::Decision)
     }
 }
 

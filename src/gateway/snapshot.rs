@@ -98,20 +98,12 @@ impl std::fmt::Debug for View {
     }
 }
 
-pub(crate) fn kind(list: List) -> Kind {
-    match list {
-        List::Tools => Kind::Tool,
-        List::Prompts => Kind::Prompt,
-        List::Resources | List::Templates => Kind::Resource,
-    }
-}
-
 impl View {
     pub(crate) fn new(name: &str, catalog: Catalog, policy: &Policy) -> Self {
         let rules = catalog
             .entries()
             .iter()
-            .map(|e| policy.item_rules(kind(e.list), e.upstream_name.as_str(), &e.canonical))
+            .map(|e| policy.item_rules(e.list.into(), e.upstream_name.as_str(), &e.canonical))
             .collect();
         Self { name: name.to_owned(), catalog, rules, rendered: Mutex::default(), open: ArcSwap::default() }
     }

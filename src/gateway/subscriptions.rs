@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::call::Failure;
-use crate::engine::route::{RouteError, Routed, route};
+use crate::engine::route::{RouteError, Routed};
 use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
@@ -14,7 +14,7 @@ use crate::gateway::watched::MAX_WATCHED;
 use crate::mcp::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::policy::{Facts, Kind, decide};
+use crate::policy::{Kind, decide};
 use crate::upstream::handle::Handle;
 use crate::upstream::session::Wants;
 use crate::upstream::subscriptions::{Target, Unwatched, Watching};
@@ -107,41 +107,20 @@ impl Service {
     /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
     fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, Answer> {
         let snapshot = self.snapshots.load_full();
-        let inconsistent = || Answer::error(code::INTERNAL, "the catalog is inconsistent", None);
-        let Some(view) = snapshot.view(client.profile.as_deref()) else {
-            return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
-        };
-        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
-        let routed = route(&view.catalog, Method::ResourcesSubscribe, params, Meta::default(), visible);
-        let Routed { entry, canonical, outgoing, .. } = routed.map_err(|error| {
-            if error.is_unknown() {
-                self.turned_away.tell(&snapshot, client, Method::ResourcesSubscribe, params);
-            }
-            unroutable(&error, params, client.revision)
-        })?;
-        let (entry, _) = view.item(entry).ok_or_else(inconsistent)?;
-        let handle = snapshot.handles.get(entry.upstream).cloned().ok_or_else(inconsistent)?;
-        let upstream = entry.upstream_name.as_str();
-        let name = canonical.as_deref().unwrap_or(&entry.canonical);
-        let rules = snapshot.policy.item_rules(Kind::Subscription, upstream, name);
-        let facts = Facts {
-            caller: &client.caller,
-            profile: &view.name,
-            upstream,
-            canonical: name,
-            kind: Kind::Subscription,
-            annotations: entry.annotations,
-            arguments: None,
-        };
+        let method = Method::ResourcesSubscribe;
+        let (found, Routed { canonical, outgoing, .. }) =
+            self.find(&snapshot, client, method, params, Meta::default())?;
+        let action = found.action(client, Kind::Subscription, canonical);
+        let rules = snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let decision = decide(&snapshot.policy, &rules, &facts, &|_, _| None, &snapshot.limiter, clock::since_1970());
-        let judged = self.judged(decision, &facts, entry, client, call);
+        let decision = decide(&snapshot.policy, &rules, &action, &|_, _| None, &snapshot.limiter, clock::since_1970());
+        let judged = self.judged(decision, &action, call);
         let exposed = params.string("uri").unwrap_or_default();
         let (permit, gate) = judged.map_err(|refusal| match refusal {
             Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, client.revision),
             Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();
-        Ok((handle, Target { original, exposed, permit }, gate, call))
+        Ok((Arc::clone(found.handle), Target { original, exposed, permit }, gate, call))
     }
 }

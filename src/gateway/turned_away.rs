@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 
 use crate::catalog::merge::{Catalog, Entry};
 use crate::gateway::client::ClientContext;
-use crate::gateway::snapshot::{self, Snapshot};
+use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::{List, Method};
-use crate::policy::{Facts, Kind};
+use crate::policy::{Action, Digest, Kind};
 use crate::wire::raw::RawObject;
 
 /// Calls that may wait to be looked at; further ones are only counted.
@@ -84,36 +84,24 @@ impl Call {
         }
     }
 
-    /// The item, if it exists, and the rule that keeps it from the caller.
-    fn kept_back(&self) -> Option<(&Entry, Arc<str>)> {
+    /// What was tried, if the item exists, and the rule that keeps it from the caller.
+    fn kept_back(&self) -> Option<(Action, Arc<str>)> {
         let Self { snapshot, client, .. } = self;
         let view = snapshot.view(client.profile.as_deref())?;
         if let Some(at) = self.find(&view.catalog) {
             let (entry, rules) = view.item(at)?;
+            let action = self.action(entry);
             // Visible, but for clients that can be asked for input only: the protocol's rule, no decision.
-            let rule = snapshot.policy.hiding(rules, &self.facts(entry))?;
-            return Some((entry, Arc::clone(rule)));
+            let rule = Arc::clone(snapshot.policy.hiding(rules, &action)?);
+            return Some((action, rule));
         }
         let entry = snapshot.whole.catalog.entry(self.find(&snapshot.whole.catalog)?)?;
-        Some((entry, Arc::from(PROFILE)))
+        Some((self.action(entry), Arc::from(PROFILE)))
     }
 
-    fn facts<'c>(&'c self, entry: &'c Entry) -> Facts<'c> {
-        let kind = if self.method == Method::Complete {
-            Kind::Completion
-        } else if self.method == Method::ResourcesSubscribe {
-            Kind::Subscription
-        } else {
-            snapshot::kind(entry.list)
-        };
-        Facts {
-            caller: &self.client.caller,
-            profile: self.client.profile.as_deref().unwrap_or_default(),
-            upstream: entry.upstream_name.as_str(),
-            canonical: &entry.canonical,
-            kind,
-            annotations: entry.annotations,
-            arguments: None,
-        }
+    fn action(&self, entry: &Entry) -> Action {
+        let handle = self.snapshot.handles.get(entry.upstream);
+        let launch = handle.map_or_else(|| Digest::of(b""), |handle| handle.launch());
+        self.client.action(entry, Kind::of(self.method), launch)
     }
 }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
 
-use super::{Digest, Evidence, Kind};
+use super::{Action, Digest, Evidence, Kind};
 
 mod desk;
 mod fatigue;
@@ -72,6 +72,23 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// What a consent to an action would be about, where that rule asks.
+    pub(crate) fn new(action: &Action, rule: &Arc<str>, need: Evidence) -> Self {
+        Self {
+            caller: Arc::clone(&action.caller),
+            session: Some(action.session),
+            upstream: Arc::clone(&action.upstream),
+            kind: action.kind,
+            item: Arc::clone(&action.canonical),
+            definition: action.definition,
+            launch: action.launch,
+            arguments: Digest::of_arguments(action.arguments.as_ref()),
+            rule: Arc::clone(rule),
+            need,
+            destructive: action.annotations.known_destructive,
+        }
+    }
+
     /// One digest for everything that makes two requests the same action; session and need are no part of it.
     pub(crate) fn action(&self) -> Digest {
         let mut bytes = Vec::with_capacity(256);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::action::Action;
 use super::arguments::Arguments;
 use super::compiled::{ItemRules, Policy};
 use super::consent::Consented;
 use super::effect::Effect;
 use super::evidence::Evidence;
-use super::facts::Facts;
 use super::kind::Kind;
 use super::limit::{Limited, Limiter};
 use super::permit::Permit;
@@ -39,21 +39,41 @@ pub(crate) enum Decision {
     },
 }
 
+impl Decision {
+    /// In one word, also for metric labels.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Allow(_) => "allow",
+            Self::Ask { .. } => "ask",
+            Self::Deny { .. } => "deny",
+            Self::Limit { .. } => "limit",
+        }
+    }
+
+    /// The rule or limit that decided.
+    pub(crate) fn rule(&self) -> &Arc<str> {
+        match self {
+            Self::Allow(permit) => permit.rule(),
+            Self::Ask { rule, .. } | Self::Deny { rule, .. } | Self::Limit { limit: rule, .. } => rule,
+        }
+    }
+}
+
 /// Decides one call; draws from the limits if, and only if, it is allowed.
 ///
-/// `item` must be of this policy and of the item that `facts` name, and `limiter` of this policy,
+/// `item` must be of this policy and of the item that `action` names, and `limiter` of this policy,
 /// else the call is denied: a mixture of snapshots is not decided on. `consent` is asked for a live consent to what a rule asks
 /// about, with the rule and the evidence that is needed; one that a limit then refuses is dropped unspent. `now` is the time
 /// since 1970 on a clock that never goes back.
 pub(crate) fn decide(
     policy: &Policy,
     item: &ItemRules,
-    facts: &Facts<'_>,
+    action: &Action,
     consent: &dyn Fn(&Arc<str>, Evidence) -> Option<Consented>,
     limiter: &Limiter,
     now: Duration,
 ) -> Decision {
-    let (rule, consented) = match judge(policy, item, facts) {
+    let (rule, consented) = match judge(policy, item, action) {
         Verdict::Deny { rule, hidden } => return Decision::Deny { rule: Arc::clone(rule), hidden },
         Verdict::Allow(rule) => (rule, None),
         Verdict::Ask { rule, need } => match consent(rule, need) {
@@ -61,7 +81,7 @@ pub(crate) fn decide(
             None => return Decision::Ask { rule: Arc::clone(rule), need },
         },
     };
-    match limiter.take(policy, item, facts, now) {
+    match limiter.take(policy, item, action, now) {
         Ok(taken) => {
             let permit = match consented {
                 Some((consented, need)) => Permit::consented(Arc::clone(rule), consented.spend(), need),
@@ -76,11 +96,11 @@ pub(crate) fn decide(
 
 /// Decides a continuation of a call that was permitted, or a request about its task. What denies today holds; who allowed it
 /// does not matter any more, and limits count calls, which this is not.
-pub(crate) fn decide_again(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> Decision {
-    if !fits(policy, item, facts) {
+pub(crate) fn decide_again(policy: &Policy, item: &ItemRules, action: &Action) -> Decision {
+    if !fits(policy, item, action) {
         return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
     }
-    match denying(item, &Who::of(facts), &Arguments::new(facts.kind, facts.arguments)) {
+    match denying(item, &Who::of(action), &Arguments::new(action.kind, action.arguments.as_ref())) {
         Some(rule) => Decision::Deny { rule: Arc::clone(&rule.id), hidden: rule.conditions.is_none() },
         None => Decision::Allow(Permit::mint(Arc::clone(&policy.again_id), None)),
     }
@@ -88,8 +108,8 @@ pub(crate) fn decide_again(policy: &Policy, item: &ItemRules, facts: &Facts<'_>)
 
 /// Whether a call that was allowed and not sent yet would be allowed now. `consented` says that it has a consent that lives.
 /// Nothing is charged.
-pub(crate) fn still_allowed(policy: &Policy, item: &ItemRules, facts: &Facts<'_>, consented: bool) -> bool {
-    match judge(policy, item, facts) {
+pub(crate) fn still_allowed(policy: &Policy, item: &ItemRules, action: &Action, consented: bool) -> bool {
+    match judge(policy, item, action) {
         Verdict::Deny { .. } => false,
         Verdict::Ask { .. } => consented,
         Verdict::Allow(_) => true,
@@ -99,15 +119,15 @@ pub(crate) fn still_allowed(policy: &Policy, item: &ItemRules, facts: &Facts<'_>
 /// Which rule, or the default, asks about calls of an item whose arguments are not known, and the evidence that it needs; `None`
 /// where no arguments make a call need a consent.
 ///
-/// For what comes before a call and tells of the item. What cannot be told counts as asking: every ask rule about the item does,
-/// and no allow rule that looks at arguments is believed.
+/// For an action that comes before a call and tells of its item: the calls are of the kind that `item` has. What cannot be told
+/// counts as asking: every ask rule about the item does, and no allow rule that looks at arguments is believed.
 pub(crate) fn may_ask<'p>(
     policy: &'p Policy,
     item: &'p ItemRules,
-    facts: &Facts<'_>,
+    action: &Action,
 ) -> Option<(&'p Arc<str>, Evidence)> {
-    let (who, least) = (Who::of(facts), least_evidence(facts));
-    if !fits(policy, item, facts) {
+    let (who, least) = (Who::of(action), least_evidence(item.kind, action.annotations));
+    if !names(policy, item, action) {
         return Some((&policy.doubt_id, Evidence::Operator));
     }
     let strictest = strictest(item.ask.iter().filter(|rule| rule.is_about(&who)), least);
@@ -116,7 +136,7 @@ pub(crate) fn may_ask<'p>(
     }
     let mut allows = item.allow.iter().filter(|rule| rule.is_about(&who));
     let open = allows.any(|rule| rule.conditions.is_none());
-    let asks = !open && facts.kind.otherwise(policy.default) == Effect::Ask;
+    let asks = !open && item.kind.otherwise(policy.default) == Effect::Ask;
     asks.then_some((&policy.default_id, least))
 }
 
@@ -135,8 +155,8 @@ struct Who<'a> {
 }
 
 impl<'a> Who<'a> {
-    fn of(facts: &Facts<'a>) -> Self {
-        Self { caller: facts.caller, profile: facts.profile, annotations: facts.annotations }
+    fn of(action: &'a Action) -> Self {
+        Self { caller: &action.caller, profile: action.profile(), annotations: action.annotations }
     }
 }
 
@@ -166,27 +186,32 @@ pub(super) enum Verdict<'p> {
     Allow(&'p Arc<str>),
 }
 
-fn fits(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> bool {
-    let named = item.kind == facts.kind && *item.upstream == *facts.upstream && *item.canonical == *facts.canonical;
-    named && policy.made(item, facts.caller)
+fn fits(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
+    item.kind == action.kind && names(policy, item, action)
+}
+
+/// Whether the rules are this policy's, and those of the item that the action names.
+fn names(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
+    let same = *item.upstream == *action.upstream && *item.canonical == *action.canonical;
+    same && policy.made(item, &action.caller)
 }
 
 /// Asks the rules; consents and limits play no part.
-pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'_>) -> Verdict<'p> {
-    if !fits(policy, item, facts) {
+pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> Verdict<'p> {
+    if !fits(policy, item, action) {
         return Verdict::Deny { rule: &policy.doubt_id, hidden: true };
     }
-    let who = Who::of(facts);
+    let who = Who::of(action);
     if let Some(rule) = closed(policy, item, &who) {
         return Verdict::Deny { rule, hidden: true };
     }
-    let arguments = Arguments::new(facts.kind, facts.arguments);
+    let arguments = Arguments::new(action.kind, action.arguments.as_ref());
     let fires = |rule: &&Arc<Rule>| rule.fires(&who, &arguments);
     if let Some(rule) = denying(item, &who, &arguments) {
         return Verdict::Deny { rule: &rule.id, hidden: false };
     }
-    let least = least_evidence(facts);
-    if facts.kind.can_ask()
+    let least = least_evidence(action.kind, action.annotations);
+    if action.kind.can_ask()
         && let Some((rule, need)) = strictest(item.ask.iter().filter(fires), least)
     {
         return Verdict::Ask { rule, need };
@@ -195,7 +220,7 @@ pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, facts: &Facts<'
         return Verdict::Allow(&rule.id);
     }
     let rule = &policy.default_id;
-    match facts.kind.otherwise(policy.default) {
+    match action.kind.otherwise(policy.default) {
         Effect::Deny => Verdict::Deny { rule, hidden: false },
         Effect::Ask => Verdict::Ask { rule, need: least },
         Effect::Allow => Verdict::Allow(rule),
@@ -208,8 +233,8 @@ fn denying<'p>(item: &'p ItemRules, who: &Who<'_>, arguments: &Arguments<'_>) ->
 }
 
 /// The least evidence of a consent, whatever a rule says: that of the console for what is known to destroy.
-fn least_evidence(facts: &Facts<'_>) -> Evidence {
-    let destroys = facts.kind == Kind::Tool && facts.annotations.known_destructive;
+fn least_evidence(kind: Kind, annotations: Annotations) -> Evidence {
+    let destroys = kind == Kind::Tool && annotations.known_destructive;
     if destroys { Evidence::Page } else { Evidence::Client }
 }
 
@@ -223,9 +248,8 @@ impl Policy {
     }
 
     /// The rule that keeps an item from this caller, see [`Self::hidden`].
-    pub(crate) fn hiding<'p>(&'p self, item: &'p ItemRules, facts: &Facts<'_>) -> Option<&'p Arc<str>> {
-        let Facts { caller, profile, annotations, .. } = *facts;
-        closed(self, item, &Who { caller, profile, annotations })
+    pub(crate) fn hiding<'p>(&'p self, item: &'p ItemRules, action: &Action) -> Option<&'p Arc<str>> {
+        closed(self, item, &Who::of(action))
     }
 
     /// The rule that forbids what is about a whole upstream and allowed otherwise: its launch, or what it asks clients for.
@@ -291,11 +315,11 @@ pub(crate) struct Considered {
 }
 
 /// All rules that are about this item, caller, view and annotations, in the order in which they count; for displays.
-pub(crate) fn considered(policy: &Policy, item: &ItemRules, facts: &Facts<'_>) -> Vec<Considered> {
-    if !fits(policy, item, facts) {
+pub(crate) fn considered(policy: &Policy, item: &ItemRules, action: &Action) -> Vec<Considered> {
+    if !fits(policy, item, action) {
         return Vec::new();
     }
-    let (who, arguments) = (Who::of(facts), Arguments::new(facts.kind, facts.arguments));
+    let (who, arguments) = (Who::of(action), Arguments::new(action.kind, action.arguments.as_ref()));
     let rules = item.deny.iter().chain(&item.ask).chain(&item.allow).filter(|rule| rule.is_about(&who));
     let told = |rule: &Arc<Rule>| Considered {
         id: Arc::clone(&rule.id),

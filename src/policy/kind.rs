@@ -1,7 +1,7 @@
 //! What a decision is about: the kinds of actions.
 
 use super::effect::Effect;
-use crate::catalog::name::ItemKind;
+use crate::mcp::method::{List, Method};
 
 /// What is acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
@@ -42,14 +42,27 @@ impl Kind {
             | (Self::Sampling | Self::Elicitation | Self::Launch, _) => Effect::Allow,
         }
     }
+
+    /// What a method does with the item that it names.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only methods that name an item come here")]
+    pub(crate) fn of(method: Method) -> Self {
+        match method {
+            Method::ToolsCall => Self::Tool,
+            Method::PromptsGet => Self::Prompt,
+            Method::Complete => Self::Completion,
+            Method::ResourcesSubscribe => Self::Subscription,
+            _ => Self::Resource,
+        }
+    }
 }
 
-impl From<ItemKind> for Kind {
-    fn from(kind: ItemKind) -> Self {
-        match kind {
-            ItemKind::Tool => Self::Tool,
-            ItemKind::Prompt => Self::Prompt,
-            ItemKind::Resource | ItemKind::Template => Self::Resource,
+/// The kind of calls of an item.
+impl From<List> for Kind {
+    fn from(list: List) -> Self {
+        match list {
+            List::Tools => Self::Tool,
+            List::Prompts => Self::Prompt,
+            List::Resources | List::Templates => Self::Resource,
         }
     }
 }

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::facts::Facts;
+use super::action::Action;
 use super::kind::Kind;
 use super::problems::Problems;
 use super::rule::{Field, Patterns, Target};
@@ -155,16 +155,16 @@ impl Limit {
     }
 
     /// Which of the limit's buckets a call draws from; unused parts are empty.
-    fn bucket<'f>(&self, facts: &Facts<'f>) -> [&'f str; 3] {
+    fn bucket<'a>(&self, action: &'a Action) -> [&'a str; 3] {
         let mut parts = [""; 3];
         for (slot, part) in parts.iter_mut().zip([KeyPart::Caller, KeyPart::Upstream, KeyPart::Tool]) {
             if !self.key.contains(&part) {
                 continue;
             }
-            *slot = match (part, facts.kind) {
-                (KeyPart::Caller, _) => facts.caller,
-                (KeyPart::Tool, Kind::Tool | Kind::Prompt | Kind::Task) => facts.canonical,
-                (KeyPart::Upstream | KeyPart::Tool, _) => facts.upstream,
+            *slot = match (part, action.kind) {
+                (KeyPart::Caller, _) => &action.caller,
+                (KeyPart::Tool, Kind::Tool | Kind::Prompt | Kind::Task) => &action.canonical,
+                (KeyPart::Upstream | KeyPart::Tool, _) => &action.upstream,
             };
         }
         parts

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::action::Action;
 use super::decide::Decision;
 use super::effect::{DEFAULT_RULE, DOUBT_RULE};
-use super::facts::Facts;
-use super::kind::Kind;
 
 mod entry;
 
@@ -14,85 +13,65 @@ pub(crate) use self::entry::{Entry, Event};
 
 /// What there is to say about one decision: who, what, decision, rule, why.
 ///
-/// Gives no arguments, and of the client's text nothing at all.
+/// Of what the client wrote, the entry alone has the arguments, which the log digests.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    facts: &'a Facts<'a>,
-    item: &'a str,
-    outcome: Outcome,
-    rule: &'a Arc<str>,
-    retry_after: Option<Duration>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Allow,
-    Ask,
-    Deny,
-    Limit,
+    pub(crate) action: &'a Action,
+    pub(crate) decision: &'a Decision,
+    /// For the operator.
+    pub(crate) why: &'static str,
 }
 
 impl<'a> Record<'a> {
     /// Records a decision.
-    ///
-    /// `item` is the canonical name of what the catalog has. For a URI that is not listed that is
-    /// the template which it matched, or for a link the upstream's name: the URI itself is text of
-    /// the client.
-    pub(crate) fn new(facts: &'a Facts<'a>, item: &'a str, decision: &'a Decision) -> Self {
-        let (outcome, rule, retry_after) = match decision {
-            Decision::Allow(permit) => (Outcome::Allow, permit.rule(), None),
-            Decision::Ask { rule, .. } => (Outcome::Ask, rule, None),
-            Decision::Deny { rule, .. } => (Outcome::Deny, rule, None),
-            Decision::Limit { limit, retry_after } => (Outcome::Limit, limit, Some(*retry_after)),
-        };
-        Self { facts, item, outcome, rule, retry_after }
-    }
-
-    /// The decision in one word, also for metric labels.
-    pub(crate) const fn decision(&self) -> &'static str {
-        match self.outcome {
-            Outcome::Allow => "allow",
-            Outcome::Ask => "ask",
-            Outcome::Deny => "deny",
-            Outcome::Limit => "limit",
-        }
-    }
-
-    /// Why it was decided so, for the operator.
-    pub(crate) fn why(&self) -> &'static str {
-        match (self.outcome, &**self.rule) {
-            (Outcome::Limit, _) => "limit used up",
+    pub(crate) fn new(action: &'a Action, decision: &'a Decision) -> Self {
+        let why = match (decision, &**decision.rule()) {
+            (Decision::Limit { .. }, _) => "limit used up",
             (_, DOUBT_RULE) => "facts do not fit together",
             (_, DEFAULT_RULE) => "no rule matches",
-            (Outcome::Allow | Outcome::Ask | Outcome::Deny, _) => "rule matches",
-        }
-    }
-
-    /// The rule or limit that decided.
-    pub(crate) const fn rule(&self) -> &'a Arc<str> {
-        self.rule
-    }
-
-    /// The catalog's name of what was asked for.
-    pub(crate) const fn item(&self) -> &'a str {
-        self.item
-    }
-
-    pub(crate) const fn caller(&self) -> &'a str {
-        self.facts.caller
-    }
-
-    pub(crate) const fn upstream(&self) -> &'a str {
-        self.facts.upstream
-    }
-
-    pub(crate) const fn kind(&self) -> Kind {
-        self.facts.kind
+            (Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. }, _) => "rule matches",
+        };
+        Self { action, decision, why }
     }
 
     /// How long a limited call has to wait.
     pub(crate) const fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
+        match self.decision {
+            Decision::Limit { retry_after, .. } => Some(*retry_after),
+            Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. } => None,
+        }
+    }
+
+    /// Whether it has to be on disk before its call is sent.
+    pub(crate) fn is_grave(&self) -> bool {
+        matches!(self.decision, Decision::Allow(permit) if permit.is_grave(self.action.annotations))
+    }
+
+    /// The event of the audit log. `call` is the number of the call.
+    pub(crate) fn entry(&self, call: Option<u64>) -> Entry {
+        let Action { caller, session, kind, upstream, listed, definition, arguments, .. } = self.action;
+        let (grant, need) = match self.decision {
+            Decision::Allow(permit) => (permit.grant(), None),
+            Decision::Ask { need, .. } => (None, Some(*need)),
+            Decision::Deny { .. } | Decision::Limit { .. } => (None, None),
+        };
+        Entry {
+            call,
+            caller: Some(Arc::clone(caller)),
+            session: Some(*session),
+            upstream: Some(Arc::clone(upstream)),
+            kind: Some(*kind),
+            item: Some(Arc::clone(listed)),
+            definition: Some(*definition),
+            arguments: arguments.clone(),
+            result: self.decision.as_str(),
+            rule: Some(Arc::clone(self.decision.rule())),
+            grant: grant.map(|grant| Arc::clone(grant.id())),
+            evidence: grant.map(|grant| grant.evidence()).or(need),
+            by: grant.map(|grant| Arc::clone(grant.by())),
+            why: self.why.into(),
+            ..Entry::new(Event::Decision)
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 use super::consent::Consented;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::*;
@@ -160,16 +160,8 @@ pub(super) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// What a client with no profile asks of a tool that says nothing.
-pub(super) const FACTS: Facts<'static> = Facts {
-    caller: "local",
-    profile: "",
-    upstream: "a",
-    canonical: "a__x",
-    kind: Kind::Tool,
-    annotations: Annotations::ASSUMED,
-    arguments: None,
-};
+/// What a client with no profile does with a tool that says nothing.
+pub(super) static TOOL: LazyLock<Action> = LazyLock::new(|| Action::stand_in("local", "a", "a__x"));
 
 /// Nobody has consented to anything.
 pub(super) fn nobody(_: &Arc<str>, _: Evidence) -> Option<Consented> {

@@ -43,11 +43,12 @@ impl Recent {
         }
         let Some(place) = ring.get_mut(at) else { return };
         place.at = now;
-        place.decision = record.decision();
-        place.kind = record.kind().into_str();
-        place.why = record.why();
+        let Record { action, decision, why } = record;
+        place.decision = decision.as_str();
+        place.kind = action.kind.into_str();
+        place.why = *why;
         for (to, from) in
-            [(&mut place.caller, record.caller()), (&mut place.item, record.item()), (&mut place.rule, record.rule())]
+            [(&mut place.caller, &action.caller), (&mut place.item, &action.listed), (&mut place.rule, decision.rule())]
         {
             to.clear();
             to.push_str(from);

@@ -81,7 +81,7 @@ impl Call {
 
     /// Goes on with a parked call. Broken off, it is begun again: to attach twice does no harm.
     async fn rejoin(&mut self, id: &ParkId, answers: Option<&RawJson>, slot: Slot) -> Result<(), Failure> {
-        let caller = self.input.as_ref().map(|input| Arc::clone(&input.caller)).unwrap_or_default();
+        let caller = Arc::clone(&self.action.caller);
         // The call runs again, so it takes its turn again.
         let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
         let turn = lane.turn(self.handle.spec.load_full()).await?;

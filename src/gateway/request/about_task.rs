@@ -11,15 +11,16 @@ use crate::gateway::answer::CallLabels;
 use crate::gateway::answer::{Answer, label, refused};
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::call::{Action, Call, InputContext, Permitted, TaskWay};
+use crate::gateway::call::{Call, InputContext, Permitted, TaskWay};
 use crate::gateway::client::ClientContext;
+use crate::gateway::found::Found;
 use crate::gateway::quota::Good;
 use crate::gateway::service::{Refusal, Service};
 use crate::mcp::extension::TASKS;
-use crate::mcp::input::{Kinds, Roots};
+use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
-use crate::policy::{Facts, Kind, decide_again};
+use crate::policy::{Kind, decide_again};
 use crate::upstream::session::Wants;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
@@ -73,41 +74,26 @@ impl Service {
         let at = view.catalog.entries().iter().position(|entry| {
             entry.list == List::Tools && *entry.canonical == *name.item && entry.upstream_name.as_str() == name.upstream
         });
-        let item = at.and_then(|at| Some((at, view.item(at)?)));
-        let handle = item.and_then(|(_, (entry, _))| snapshot.handles.get(entry.upstream).cloned());
-        let (Some((at, (entry, _))), Some(handle)) = (item, handle) else { return Handled::Answer(unknown()) };
+        let found = at.and_then(|at| Found::new(&snapshot, view, at));
+        let Some(found) = found else { return Handled::Answer(unknown()) };
         let Some(share) = self.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let method = outgoing.method;
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
-        let facts = Facts {
-            caller: &client.caller,
-            profile: client.profile.as_deref().unwrap_or_default(),
-            upstream: entry.upstream_name.as_str(),
-            canonical: &entry.canonical,
-            kind: Kind::Task,
-            annotations: entry.annotations,
-            arguments: None,
-        };
+        let action = found.action(client, Kind::Task, None);
         // The catalog's rules are those of calls, of which some look at arguments.
-        let rules = snapshot.policy.item_rules(Kind::Task, facts.upstream, facts.canonical);
-        let decision = decide_again(&snapshot.policy, &rules, &facts);
-        let (permit, gate) = match self.judged(decision, &facts, entry, client, call) {
+        let rules = snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical);
+        let decision = decide_again(&snapshot.policy, &rules, &action);
+        let (permit, gate) = match self.judged(decision, &action, call) {
             Ok(permitted) => permitted,
             Err(Refusal::Hidden) => return Handled::Answer(unknown()),
             Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
         };
         let Some(place) = self.place() else { return Handled::Overloaded };
-        self.withhold(&mut outgoing, &snapshot, entry.upstream, client, handle.spec.load().roots == Roots::Client);
+        self.withhold(&mut outgoing, &found, client);
         let offered = Kinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {
-            caller: Arc::clone(&client.caller),
-            profile: client.profile.clone(),
-            item: Arc::clone(&entry.canonical),
-            arguments: None,
-            definition: entry.definition_digest,
-            launch: handle.launch(),
             offered,
             is_here: client.is_here,
             round: 0,
@@ -116,18 +102,11 @@ impl Service {
             task: Some(TaskWay::Named { theirs: name.id.clone(), ours }),
         });
         let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        let action = Action {
-            kind: Kind::Task,
-            canonical: Arc::clone(&entry.canonical),
-            definition: entry.definition_digest,
-            arguments: None,
-            generation: snapshot.generation,
-        };
         let permitted = Permitted {
-            handle,
+            handle: Arc::clone(found.handle),
             wants,
-            view: Arc::clone(view),
-            entry: at,
+            view: Arc::clone(found.view),
+            entry: found.at,
             permit,
             gate,
             outgoing,
@@ -138,6 +117,7 @@ impl Service {
             share,
             input: Some(input),
             action,
+            generation: snapshot.generation,
         };
         Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), permitted))))
     }

@@ -5,32 +5,26 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
-use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Outgoing, Progress, Reason};
 use crate::engine::question::approval;
-use crate::engine::route::{Resume, RouteError, Routed, route};
-use crate::engine::state::Carried;
-use crate::gateway::answer::CallLabels;
-use crate::gateway::answer::{Answer, label, no_completions, not_found, refused, unroutable};
-use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::awaiting_approval::{ClientCall, Request};
-use crate::gateway::call::{Action, Call, InFlight, InputContext, Permitted, TaskWay};
+use crate::engine::route::{Resume, RouteError, Routed};
+use crate::engine::state::{Carried, StateId, StateScope};
+use crate::gateway::answer::{Answer, CallLabels, label, no_completions, not_found, refused, unroutable};
+use crate::gateway::awaiting_approval::{ClientCall, Handled, Request};
+use crate::gateway::call::{Call, InFlight, InputContext, Permitted, TaskWay};
 use crate::gateway::client::ClientContext;
+use crate::gateway::found::Found;
 use crate::gateway::quota::Good;
-use crate::gateway::service::{Refusal, Service, decided};
-use crate::gateway::snapshot::Snapshot;
+use crate::gateway::service::{Refusal, Service};
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::{Kinds, Roots, all_accepted, without};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Shown};
-use crate::policy::{self, Decision, Evidence, Facts, Kind, Record, decide, decide_again};
+use crate::policy::{Action, Decision, Kind, Record, decide, decide_again};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::handle::Handle;
 use crate::upstream::session::Wants;
-use crate::wire::code;
-use crate::wire::digest::Digest;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// What a request has to do with an earlier one.
@@ -56,61 +50,38 @@ impl Service {
         arrived: Instant,
     ) -> Handled {
         let snapshot = self.snapshots.load_full();
-        let Some(view) = snapshot.view(client.profile.as_deref()).cloned() else {
-            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
-        };
         if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
             // Not declared at present, so it does not exist; a legacy client was told that it does.
             return Handled::Answer(not_found(method.as_str(), Era::Modern));
         }
-        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
-        let mut routed = match route(&view.catalog, method, params, meta, visible) {
-            Ok(routed) => routed,
-            Err(error) => {
-                if error.is_unknown() {
-                    self.turned_away.tell(&snapshot, client, method, params);
-                }
-                return Handled::Answer(unroutable(&error, params, client.revision));
-            }
+        let (found, mut routed) = match self.find(&snapshot, client, method, params, meta) {
+            Ok(found) => found,
+            Err(answer) => return Handled::Answer(answer),
         };
-        let inconsistent = || Handled::Answer(Answer::error(code::INTERNAL, "the catalog is inconsistent", None));
-        let Some((entry, item_rules)) = view.item(routed.entry) else { return inconsistent() };
-        let Some(handle) = snapshot.handles.get(entry.upstream).cloned() else { return inconsistent() };
+        let Found { entry, handle, .. } = found;
         if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
             return Handled::Answer(Answer::ok(no_completions(client.revision)));
         }
         let Some(share) = self.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = CallLabels { method, label: label(method), call, arrived };
-        let upstream = entry.upstream_name.as_str();
-        let kind = kind_of(method);
-        let name: Arc<str> = routed.canonical.as_deref().map_or_else(|| Arc::clone(&entry.canonical), Arc::from);
-        let canonical = &*name;
-        // The catalog's rules fit the catalog's items; a completion and a URI that a template covers have their own.
-        let own_rules = (routed.canonical.is_some() || kind == Kind::Completion)
-            .then(|| snapshot.policy.item_rules(kind, upstream, canonical));
-        let rules = own_rules.as_ref().unwrap_or(item_rules);
-        let arguments = routed.outgoing.body.get("arguments").cloned();
-        let facts = Facts {
-            caller: &client.caller,
-            profile: client.profile.as_deref().unwrap_or_default(),
-            upstream,
-            canonical,
-            kind,
-            annotations: entry.annotations,
-            arguments: arguments.as_ref(),
+        let action = Action {
+            arguments: routed.outgoing.body.get("arguments").cloned(),
+            ..found.action(client, Kind::of(method), routed.canonical.take())
         };
-        if kind == Kind::Completion
-            && let Some((rule, need)) =
-                self.keeps_completions(&snapshot, (item_rules, rules), &facts, entry, client, &handle)
+        let own_rules = found.own_rules(&action);
+        let rules = own_rules.as_ref().unwrap_or(found.rules);
+        if action.kind == Kind::Completion
+            && let Some(asks) = self.keeps_completions(&found, &action, rules)
         {
-            self.wrote_empty(rule, need, &facts, entry, client, call);
+            let why = "answered empty: no consent to calls of this item lasts";
+            self.wrote_ask(&Record { why, ..Record::new(&action, &asks) }, call);
             return Handled::Answer(Answer::ok(no_completions(client.revision)));
         }
-        let (own, mut input) = self.prepare(&mut routed.outgoing, &snapshot, client, entry, &handle, &facts, &name);
+        let (own, mut input) = self.prepare(&mut routed.outgoing, &found, client, &action);
         let going_on = match &routed.resume {
             None => GoingOn::Anew,
-            Some(resume) => match self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), upstream) {
+            Some(resume) => match self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), &action) {
                 Ok(going_on) => going_on,
                 Err(RouteError::PageDeclined) => {
                     let failure = Failure::new(Reason::Denied, Executed::No, RouteError::PageDeclined.to_string());
@@ -119,33 +90,18 @@ impl Service {
                 Err(error) => return Handled::Answer(unroutable(&error, params, client.revision)),
             },
         };
-        let asked = |rule: &Arc<str>, need: Evidence| Asked {
-            caller: Arc::clone(&client.caller),
-            session: Some(client.session()),
-            upstream: entry.upstream_name.shared(),
-            kind,
-            item: Arc::clone(&name),
-            definition: entry.definition_digest,
-            launch: handle.launch(),
-            arguments: Digest::of_arguments(arguments.as_ref()),
-            rule: Arc::clone(rule),
-            need,
-            destructive: entry.annotations.known_destructive,
-        };
         let decision = if matches!(going_on, GoingOn::Permitted) {
-            decide_again(&snapshot.policy, rules, &facts)
+            decide_again(&snapshot.policy, rules, &action)
         } else {
-            let consent =
-                |rule: &Arc<str>, need| self.approvals.grants().claim(&asked(rule, need), self.approvals.wall());
-            decide(&snapshot.policy, rules, &facts, &consent, &snapshot.limiter, clock::since_1970())
+            let consent = |rule: &Arc<str>, need| {
+                self.approvals.grants().claim(&Asked::new(&action, rule, need), self.approvals.wall())
+            };
+            decide(&snapshot.policy, rules, &action, &consent, &snapshot.limiter, clock::since_1970())
         };
         if let Decision::Ask { rule, need } = &decision {
-            let (asked, shown) = (asked(rule, *need), Shown::new(&entry.exposed, facts.annotations, facts.arguments));
+            let shown = Shown::new(&entry.exposed, action.annotations, action.arguments.as_ref());
             if !matches!(going_on, GoingOn::Consent { answer: Some(_), .. }) {
-                let record = Record::new(&facts, &entry.canonical, &decision);
-                let evidence = Some(*need);
-                let written = policy::Entry { evidence, ..decided(&record, &facts, entry, client, Some(call)) };
-                self.wrote_ask(&record, written);
+                self.wrote_ask(&Record::new(&action, &decision), call);
             }
             let mut params = params.clone();
             params.remove("requestState");
@@ -154,22 +110,22 @@ impl Service {
             let request =
                 Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
             let offered = if input.is_some() { own } else { Kinds::default() };
-            return self.ask(request, input.as_deref(), asked, shown, going_on, offered, share);
+            let question = (Asked::new(&action, rule, *need), shown);
+            return self.ask(request, input.as_deref(), &action, question, going_on, offered, share);
         }
-        let (permit, gate) = match self.judged(decision, &facts, entry, client, call) {
+        let (permit, gate) = match self.judged(decision, &action, call) {
             Ok(permitted) => permitted,
-            Err(refusal) => return refuse(&refusal, entry, &handle, client, &labels, params),
+            Err(refusal) => return refuse(&refusal, &found, client, &labels, params),
         };
         let Some(place) = self.place() else { return Handled::Overloaded };
         let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
         let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        let definition = entry.definition_digest;
-        let Routed { outgoing, token, entry, .. } = routed;
+        let Routed { outgoing, token, .. } = routed;
         let permitted = Permitted {
-            handle,
+            handle: Arc::clone(handle),
             wants,
-            view: Arc::clone(&view),
-            entry,
+            view: Arc::clone(found.view),
+            entry: found.at,
             permit,
             gate,
             outgoing,
@@ -179,46 +135,31 @@ impl Service {
             place,
             share,
             input,
-            action: Action {
-                kind,
-                canonical: Arc::clone(&name),
-                definition,
-                arguments,
-                generation: snapshot.generation,
-            },
+            action,
+            generation: snapshot.generation,
         };
         Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), permitted))))
     }
 
     /// Completes what goes upstream by what is known of the client. Returns what the client can be asked for by us, and what it
     /// takes to pass on what the upstream asks.
-    #[expect(clippy::too_many_arguments, reason = "called once, where all of them were found out")]
     fn prepare(
         &self,
         outgoing: &mut Outgoing,
-        snapshot: &Snapshot,
+        found: &Found<'_>,
         client: &ClientContext,
-        entry: &Entry,
-        handle: &Handle,
-        facts: &Facts<'_>,
-        name: &Arc<str>,
+        action: &Action,
     ) -> (Kinds, Option<Box<InputContext>>) {
         self.declare(outgoing, client);
         // What we ask for ourselves is no upstream's asking.
         let own = Kinds::of(outgoing.capabilities.as_ref());
-        let shows_roots = handle.spec.load().roots == Roots::Client;
-        self.withhold(outgoing, snapshot, entry.upstream, client, shows_roots);
-        let knows_tasks = facts.kind == Kind::Tool && snapshot.tasks.get(entry.upstream).copied().unwrap_or_default();
-        let passes_tasks = knows_tasks && outgoing.meta.declares(&TASKS);
+        self.withhold(outgoing, found, client);
+        let passes_tasks = action.kind == Kind::Tool
+            && found.snapshot.tasks.get(found.entry.upstream).copied().unwrap_or_default()
+            && outgoing.meta.declares(&TASKS);
         let can_ask = client.client_requests.is_some() || client.revision.era() == Era::Modern;
-        let input = (facts.kind != Kind::Completion && can_ask).then(|| {
+        let input = (action.kind != Kind::Completion && can_ask).then(|| {
             Box::new(InputContext {
-                caller: Arc::clone(&client.caller),
-                profile: client.profile.clone(),
-                item: Arc::clone(name),
-                arguments: facts.arguments.cloned(),
-                definition: entry.definition_digest,
-                launch: handle.launch(),
                 offered: Kinds::of(outgoing.capabilities.as_ref()),
                 is_here: client.is_here,
                 round: 0,
@@ -246,24 +187,17 @@ impl Service {
 
     /// Takes away what the upstream may not ask this caller for: roots unless the operator shows them, sampling and
     /// elicitation where a rule denies them.
-    pub(super) fn withhold(
-        &self,
-        outgoing: &mut Outgoing,
-        snapshot: &Snapshot,
-        upstream: usize,
-        client: &ClientContext,
-        shows_roots: bool,
-    ) {
+    pub(super) fn withhold(&self, outgoing: &mut Outgoing, found: &Found<'_>, client: &ClientContext) {
         if outgoing.capabilities.is_none() {
             return;
         }
         let mut names = Vec::new();
-        if !shows_roots {
+        if found.handle.spec.load().roots != Roots::Client {
             names.push("roots");
         }
-        if let Some(input) = snapshot.input.get(upstream) {
+        if let Some(input) = found.snapshot.input.get(found.entry.upstream) {
             let profile = client.profile.as_deref().unwrap_or_default();
-            names.extend(input.denied(&snapshot.policy, &client.caller, profile));
+            names.extend(input.denied(&found.snapshot.policy, &client.caller, profile));
         }
         if !names.is_empty() {
             outgoing.capabilities = outgoing.capabilities.take().as_ref().and_then(|raw| without(raw, &names));
@@ -284,11 +218,12 @@ impl Service {
         resume: &Resume,
         outgoing: &mut Outgoing,
         input: Option<&mut InputContext>,
-        upstream: &str,
+        action: &Action,
     ) -> Result<GoingOn, RouteError> {
         // Legacy clients were never given a state.
         let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
-        let opened = self.states.open(&input.scope(outgoing.method, upstream), &resume.state, clock::uptime());
+        let scope = StateScope { method: outgoing.method, action };
+        let opened = self.states.open(&scope, &resume.state, clock::uptime());
         let (opened, id) = opened.ok_or(RouteError::State)?;
         input.round = opened.round;
         match opened.carried {
@@ -318,20 +253,9 @@ impl Service {
     }
 
     /// A state proves a permit once. Sent again it is a call of its own, which is decided like any other.
-    fn continued(&self, id: crate::engine::state::StateId) -> GoingOn {
+    fn continued(&self, id: StateId) -> GoingOn {
         let mut used = self.used.lock();
         if used.first(id, clock::uptime()) { GoingOn::Permitted } else { GoingOn::Anew }
-    }
-}
-
-/// What a method calls, to the policy.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
-fn kind_of(method: Method) -> Kind {
-    match method {
-        Method::ToolsCall => Kind::Tool,
-        Method::PromptsGet => Kind::Prompt,
-        Method::Complete => Kind::Completion,
-        _ => Kind::Resource,
     }
 }
 
@@ -339,8 +263,7 @@ fn kind_of(method: Method) -> Kind {
 #[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
 fn refuse(
     refusal: &Refusal,
-    entry: &Entry,
-    handle: &Handle,
+    found: &Found<'_>,
     client: &ClientContext,
     labels: &CallLabels,
     params: &RawObject,
@@ -348,15 +271,15 @@ fn refuse(
     match refusal {
         Refusal::Hidden => {
             let unknown = match labels.method {
-                Method::ToolsCall => RouteError::UnknownTool(entry.exposed.to_string()),
-                Method::PromptsGet => RouteError::UnknownPrompt(entry.exposed.to_string()),
+                Method::ToolsCall => RouteError::UnknownTool(found.entry.exposed.to_string()),
+                Method::PromptsGet => RouteError::UnknownPrompt(found.entry.exposed.to_string()),
                 _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
             };
             Handled::Answer(unroutable(&unknown, params, client.revision))
         }
         Refusal::Told(failure) => {
             let outcome = if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
-            handle.metrics.count(labels.label, outcome);
+            found.handle.metrics.count(labels.label, outcome);
             Handled::Answer(refused(failure, labels, client.revision))
         }
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::question::approval::{self, form, page};
-use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
+use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::awaiting_approval::{Asking, Channel, ClientCall, Request};
@@ -31,7 +31,7 @@ use crate::gateway::service::Service;
 use crate::mcp::input::{InputRequest, Kinds, input_required, is_accepted};
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
-use crate::policy::{self, Evidence, Record};
+use crate::policy::{Action, Evidence, Record};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::RawJson;
 
@@ -53,13 +53,13 @@ impl Service {
         self: &Arc<Self>,
         request: Request,
         input: Option<&InputContext>,
-        asked: Asked,
-        shown: Shown,
+        action: &Action,
+        (asked, shown): (Asked, Shown),
         going_on: GoingOn,
         offered: Kinds,
         share: Place,
     ) -> Handled {
-        let (need, upstream) = (asked.need, Arc::clone(&asked.upstream));
+        let need = asked.need;
         let consent = self.snapshots.load().config.consent.clone();
         let era = request.client.revision.era();
         let life = match (offered.form && need == Evidence::Client, era) {
@@ -90,7 +90,7 @@ impl Service {
                     Way::Form | Way::None => form(&message, request.client.tag.is_some()),
                 };
                 let Some(again) =
-                    input.and_then(|input| self.consent_required(&request, input, &upstream, &prompt, &question))
+                    input.and_then(|input| self.consent_required(&request, input, action, &prompt, &question))
                 else {
                     return self.awaiting(&request, &prompt, &message, url);
                 };
@@ -113,12 +113,12 @@ impl Service {
     }
 
     /// Records that somebody has to agree. Nothing is sent upstream for it, so nothing waits for the record.
-    pub(super) fn wrote_ask(&self, record: &Record<'_>, written: policy::Entry) {
-        self.metrics.decision(record.decision(), record.rule());
+    pub(super) fn wrote_ask(&self, record: &Record<'_>, call: u64) {
+        self.metrics.decision(record.decision.as_str(), record.decision.rule());
         if self.console.get().is_some() {
             self.recent.push(record, clock::unix_seconds());
         }
-        drop(self.audit.record(written, false));
+        drop(self.audit.record(record.entry(Some(call)), false));
     }
 
     /// The result that asks a modern client our question. Its state names the prompt and is good for this very call.
@@ -126,14 +126,13 @@ impl Service {
         &self,
         request: &Request,
         input: &InputContext,
-        upstream: &str,
+        action: &Action,
         prompt: &PromptId,
         question: &InputRequest,
     ) -> Option<RawJson> {
-        let round = input.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
-        let state = Opened { round, carried: Carried::Consent(prompt.bytes()) };
-        let scope = input.scope(request.method, upstream);
-        let sealed = self.states.seal(&scope, &state, clock::uptime(), clock::random())?;
+        let scope = StateScope { method: request.method, action };
+        let carried = Carried::Consent(prompt.bytes());
+        let sealed = self.states.next(&scope, input.round, carried, clock::uptime(), clock::random())?;
         Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Call, QUEUE, TurnedAway};
 use crate::base::clock;
-use crate::gateway::service::{Service, decided};
+use crate::gateway::service::Service;
 use crate::policy::refusals::{EVERY, Refusals, Summary};
 use crate::policy::{self, Decision, Event, Record};
 
@@ -65,14 +65,12 @@ impl Watch {
             if call.name.is_none() {
                 self.missed.fetch_add(1, Ordering::Relaxed);
             }
-            let Some((entry, rule)) = call.kept_back() else { continue };
-            let facts = call.facts(entry);
-            let own = self.refusals.refused(&call.client.caller, &entry.canonical, clock::uptime());
+            let Some((action, rule)) = call.kept_back() else { continue };
+            let own = self.refusals.refused(&action.caller, &action.listed, clock::uptime());
             let decision = Decision::Deny { rule, hidden: true };
-            let record = Record::new(&facts, &entry.canonical, &decision);
-            service.metrics.decision(record.decision(), record.rule());
+            service.metrics.decision(decision.as_str(), decision.rule());
             if own {
-                service.wrote_hidden(&record, decided(&record, &facts, entry, &call.client, None));
+                service.wrote_hidden(&Record::new(&action, &decision));
             }
         }
     }

@@ -352,20 +352,8 @@ impl Consented {
     /// One for the tests of decisions, which do not look at what it is about.
     #[cfg(test)]
     pub(in crate::policy) fn stand_in(id: &str) -> Self {
-        let (text, none) = (Arc::<str>::from("x"), crate::policy::Digest::of(b""));
-        let asked = Asked {
-            caller: Arc::clone(&text),
-            session: None,
-            upstream: Arc::clone(&text),
-            kind: crate::policy::Kind::Tool,
-            item: Arc::clone(&text),
-            definition: none,
-            launch: none,
-            arguments: none,
-            rule: Arc::clone(&text),
-            need: Evidence::Client,
-            destructive: false,
-        };
+        let text = Arc::<str>::from("x");
+        let asked = Asked::new(&crate::policy::Action::stand_in("x", "x", "x"), &text, Evidence::Client);
         let grant = Grant::new(GrantRow {
             id: Arc::from(id),
             asked,

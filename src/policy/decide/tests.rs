@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use strum::VariantArray as _;
 
 use super::super::problems::Problems;
-use super::super::tests::{FACTS, SECOND, limit, nobody, rule, spec, strings};
+use super::super::tests::{SECOND, TOOL, limit, nobody, rule, spec, strings};
 use super::super::{PolicySpec, RuleSpec};
 use super::*;
 use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
@@ -27,14 +27,14 @@ fn deny_beats_ask_beats_allow_beats_the_default() {
     for (label, default, effects, expected) in rows {
         let rules = effects.iter().enumerate().map(|(i, effect)| rule(&i.to_string(), *effect));
         let policy = compile(&PolicySpec { default, ..spec(rules.collect()) });
-        assert_eq!(told(&outcome(&policy, &FACTS)), expected, "{label}");
+        assert_eq!(told(&outcome(&policy, &TOOL)), expected, "{label}");
     }
 }
 
 #[test]
 fn what_may_be_asked_about_is_told_without_arguments() {
     use Effect::{Allow, Ask, Deny};
-    let prompt = Facts { kind: Kind::Prompt, canonical: "a__x", ..FACTS };
+    let prompt = Action { kind: Kind::Prompt, canonical: "a__x".into(), ..TOOL.clone() };
     let looks = |id: &str, effect| {
         let matcher = ArgumentSpec { pointer: "/n".to_owned(), matcher: MatcherSpec::Eq(Scalar::Number(1.0)) };
         RuleSpec { prompts: strings(&["a__x"]), arguments: vec![matcher], ..rule(id, effect) }
@@ -53,10 +53,10 @@ fn what_may_be_asked_about_is_told_without_arguments() {
     ];
     for (label, default, rules, expected) in rows {
         let policy = compile(&PolicySpec { default, ..spec(rules) });
-        let item = policy.item_rules(prompt.kind, prompt.upstream, prompt.canonical);
+        let item = policy.item_rules(prompt.kind, &prompt.upstream, &prompt.canonical);
         let told = may_ask(&policy, &item, &prompt).map(|(rule, need)| (&**rule, need));
         assert_eq!(told, expected, "{label}");
-        let other = Facts { upstream: "b", ..prompt };
+        let other = Action { upstream: "b".into(), ..prompt.clone() };
         assert_eq!(may_ask(&policy, &item, &other).map(|(rule, _)| &**rule), Some("doubt"), "{label}");
     }
 }
@@ -64,35 +64,35 @@ fn what_may_be_asked_about_is_told_without_arguments() {
 #[test]
 fn facts_that_do_not_fit_are_denied() {
     let policy = compile(&spec(vec![rule("all", Effect::Allow)]));
-    let item = policy.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
+    let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     let limiter = Limiter::new(&policy);
     let rows = [
-        ("fits", FACTS, "allow all"),
-        ("no caller", Facts { caller: "", ..FACTS }, "deny doubt"),
-        ("another upstream", Facts { upstream: "b", ..FACTS }, "deny doubt"),
-        ("another item", Facts { canonical: "a__y", ..FACTS }, "deny doubt"),
-        ("another kind", Facts { kind: Kind::Prompt, ..FACTS }, "deny doubt"),
+        ("fits", TOOL.clone(), "allow all"),
+        ("no caller", Action { caller: "".into(), ..TOOL.clone() }, "deny doubt"),
+        ("another upstream", Action { upstream: "b".into(), ..TOOL.clone() }, "deny doubt"),
+        ("another item", Action { canonical: "a__y".into(), ..TOOL.clone() }, "deny doubt"),
+        ("another kind", Action { kind: Kind::Prompt, ..TOOL.clone() }, "deny doubt"),
     ];
-    for (label, facts, expected) in rows {
-        assert_eq!(told(&decide(&policy, &item, &facts, &nobody, &limiter, SECOND)), expected, "{label}");
+    for (label, action, expected) in rows {
+        assert_eq!(told(&decide(&policy, &item, &action, &nobody, &limiter, SECOND)), expected, "{label}");
     }
     let item = policy.item_rules(Kind::Tool, "a", "b__x");
-    let facts = Facts { canonical: "b__x", ..FACTS };
-    assert!(policy.hidden(&item, "local", "", FACTS.annotations));
-    assert_eq!(told(&decide(&policy, &item, &facts, &nobody, &limiter, SECOND)), "deny doubt");
+    let action = Action { canonical: "b__x".into(), ..TOOL.clone() };
+    assert!(policy.hidden(&item, "local", "", TOOL.annotations));
+    assert_eq!(told(&decide(&policy, &item, &action, &nobody, &limiter, SECOND)), "deny doubt");
 }
 
 #[test]
 fn parts_of_another_policy_are_denied() {
     let limited = PolicySpec { limits: vec![limit("l", 9)], ..spec(vec![]) };
     let (old, new) = (compile(&limited), compile(&limited));
-    let old_item = old.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
-    let new_item = new.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
+    let old_item = old.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
+    let new_item = new.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     let (old_limiter, new_limiter) = (Limiter::new(&old), Limiter::new(&new));
-    assert_eq!(told(&decide(&new, &new_item, &FACTS, &nobody, &new_limiter, SECOND)), "allow default");
-    assert_eq!(told(&decide(&new, &old_item, &FACTS, &nobody, &new_limiter, SECOND)), "deny doubt");
-    assert_eq!(told(&decide(&new, &new_item, &FACTS, &nobody, &old_limiter, SECOND)), "deny doubt");
-    assert_eq!(told(&decide(&new.clone(), &new_item, &FACTS, &nobody, &new_limiter, SECOND)), "allow default");
+    assert_eq!(told(&decide(&new, &new_item, &TOOL, &nobody, &new_limiter, SECOND)), "allow default");
+    assert_eq!(told(&decide(&new, &old_item, &TOOL, &nobody, &new_limiter, SECOND)), "deny doubt");
+    assert_eq!(told(&decide(&new, &new_item, &TOOL, &nobody, &old_limiter, SECOND)), "deny doubt");
+    assert_eq!(told(&decide(&new.clone(), &new_item, &TOOL, &nobody, &new_limiter, SECOND)), "allow default");
 }
 
 #[test]
@@ -101,22 +101,22 @@ fn a_refused_call_burns_no_quota() {
         let stop = RuleSpec { tools: strings(&["a__stop"]), ..rule("stop", effect) };
         let policy = compile(&PolicySpec { limits: vec![limit("l", 1)], ..spec(vec![stop]) });
         let limiter = Limiter::new(&policy);
-        let facts = Facts { canonical: "a__stop", ..FACTS };
-        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
+        let action = Action { canonical: "a__stop".into(), ..TOOL.clone() };
+        let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         for _ in 0..5 {
-            let refused = decide(&policy, &item, &facts, &nobody, &limiter, SECOND);
+            let refused = decide(&policy, &item, &action, &nobody, &limiter, SECOND);
             assert!(told(&refused).ends_with(" stop"), "{refused:?}");
         }
-        let item = policy.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
-        assert_eq!(told(&decide(&policy, &item, &FACTS, &nobody, &limiter, SECOND)), "allow default");
-        assert_eq!(told(&decide(&policy, &item, &FACTS, &nobody, &limiter, SECOND)), "limit l 1s");
+        let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
+        assert_eq!(told(&decide(&policy, &item, &TOOL, &nobody, &limiter, SECOND)), "allow default");
+        assert_eq!(told(&decide(&policy, &item, &TOOL, &nobody, &limiter, SECOND)), "limit l 1s");
     }
 }
 
 #[test]
 fn a_permit_names_the_rule_that_gave_it() {
     let policy = compile(&spec(vec![rule("yes", Effect::Allow)]));
-    let Decision::Allow(permit) = outcome(&policy, &FACTS) else { panic!("not allowed") };
+    let Decision::Allow(permit) = outcome(&policy, &TOOL) else { panic!("not allowed") };
     assert_eq!(&**permit.rule(), "yes");
 }
 
@@ -137,7 +137,7 @@ fn kinds_that_cannot_ask_never_ask() {
         let policy = compile(&PolicySpec { default, ..spec(effect.map(about_all).into_iter().collect()) });
         let found =
             [(Kind::Tool, "a__x"), (Kind::Completion, "a__x"), (Kind::Sampling, "a")].map(|(kind, canonical)| {
-                let told = told(&outcome(&policy, &Facts { kind, canonical, ..FACTS }));
+                let told = told(&outcome(&policy, &Action { kind, canonical: canonical.into(), ..TOOL.clone() }));
                 told.split(' ').next().unwrap().to_owned()
             });
         assert_eq!(found.join(" "), want, "{label}");
@@ -148,17 +148,17 @@ fn kinds_that_cannot_ask_never_ask() {
 fn rules_are_about_servers_only_where_they_say_so() {
     let policy = compile(&spec(vec![rule("all", Effect::Deny)]));
     for kind in [Kind::Sampling, Kind::Elicitation, Kind::Launch] {
-        let facts = Facts { kind, canonical: "a", ..FACTS };
-        assert_eq!(told(&outcome(&policy, &facts)), "allow default", "{kind:?}");
+        let action = Action { kind, canonical: "a".into(), ..TOOL.clone() };
+        assert_eq!(told(&outcome(&policy, &action)), "allow default", "{kind:?}");
         let stated = compile(&spec(vec![RuleSpec { kinds: vec![kind], ..rule("stated", Effect::Deny) }]));
-        assert_eq!(told(&outcome(&stated, &facts)), "deny stated", "{kind:?}");
+        assert_eq!(told(&outcome(&stated, &action)), "deny stated", "{kind:?}");
         for (policy, caller, want) in
             [(&policy, "p", None), (&stated, "p", Some("stated")), (&policy, "", Some("doubt"))]
         {
             let item = policy.item_rules(kind, "a", "a");
             assert_eq!(policy.forbidding(&item, caller, "").map(|rule| &**rule), want, "{kind:?} {caller:?}");
         }
-        assert_eq!(told(&outcome(&stated, &FACTS)), "allow default", "{kind:?}");
+        assert_eq!(told(&outcome(&stated, &TOOL)), "allow default", "{kind:?}");
     }
 }
 
@@ -167,15 +167,15 @@ fn the_evidence_is_the_most_that_anything_wants() {
     let ask = |id: &str, evidence| RuleSpec { min_evidence: evidence, ..rule(id, Effect::Ask) };
     let known = Annotations { known_destructive: true, ..Annotations::ASSUMED };
     for (label, rules, annotations, want) in [
-        ("nothing said", vec![ask("a", None)], FACTS.annotations, ("a", "L1")),
+        ("nothing said", vec![ask("a", None)], TOOL.annotations, ("a", "L1")),
         ("known to destroy", vec![ask("a", None)], known, ("a", "L2")),
         ("a rule wants less", vec![ask("a", Some(Evidence::Client))], known, ("a", "L2")),
         ("a rule wants more", vec![ask("a", Some(Evidence::Operator))], known, ("a", "L3")),
-        ("two rules", vec![ask("a", None), ask("b", Some(Evidence::Page))], FACTS.annotations, ("b", "L2")),
+        ("two rules", vec![ask("a", None), ask("b", Some(Evidence::Page))], TOOL.annotations, ("b", "L2")),
         ("the default", vec![], known, ("default", "L2")),
     ] {
         let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
-        let decision = outcome(&policy, &Facts { annotations, ..FACTS });
+        let decision = outcome(&policy, &Action { annotations, ..TOOL.clone() });
         let Decision::Ask { rule, need } = decision else { panic!("{label}: {decision:?}") };
         assert_eq!((&*rule, need.into_str()), want, "{label}");
     }
@@ -194,10 +194,10 @@ fn a_consent_allows_what_a_rule_asks_about_and_nothing_else() {
         asked.borrow_mut().push(format!("{rule} {}", need.into_str()));
         Some(Consented::stand_in("g"))
     };
-    let decided = |canonical| {
-        let facts = Facts { canonical, ..FACTS };
-        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-        decide(&policy, &item, &facts, &consent, &limiter, SECOND)
+    let decided = |canonical: &str| {
+        let action = Action { canonical: canonical.into(), ..TOOL.clone() };
+        let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
+        decide(&policy, &item, &action, &consent, &limiter, SECOND)
     };
     assert_eq!(told(&decided("a__no")), "deny no");
     assert!(asked.borrow().is_empty(), "nobody is asked about what is denied");
@@ -215,20 +215,20 @@ fn what_goes_on_is_asked_of_deny_rules_alone() {
         ..rule("p", effect)
     };
     let raw = RawJson::trusted(r#"{"p":1}"#);
-    let call = Facts { arguments: Some(&raw), ..FACTS };
-    let task = Facts { kind: Kind::Task, ..FACTS };
-    for (label, default, rules, facts, want) in [
-        ("a default that denies", Effect::Deny, vec![], FACTS, "allow again"),
-        ("a rule that asks", Effect::Allow, vec![rule("r", Effect::Ask)], FACTS, "allow again"),
-        ("a rule that denies", Effect::Allow, vec![rule("r", Effect::Deny)], FACTS, "deny r"),
+    let call = Action { arguments: Some(raw.clone()), ..TOOL.clone() };
+    let task = Action { kind: Kind::Task, ..TOOL.clone() };
+    for (label, default, rules, action, want) in [
+        ("a default that denies", Effect::Deny, vec![], TOOL.clone(), "allow again"),
+        ("a rule that asks", Effect::Allow, vec![rule("r", Effect::Ask)], TOOL.clone(), "allow again"),
+        ("a rule that denies", Effect::Allow, vec![rule("r", Effect::Deny)], TOOL.clone(), "deny r"),
         ("a rule that denies its arguments", Effect::Allow, vec![path(Effect::Deny)], call, "deny p"),
-        ("a task of a denied tool", Effect::Allow, vec![rule("r", Effect::Deny)], task, "deny r"),
+        ("a task of a denied tool", Effect::Allow, vec![rule("r", Effect::Deny)], task.clone(), "deny r"),
         ("a task, which has no arguments", Effect::Allow, vec![path(Effect::Deny)], task, "allow again"),
-        ("nobody's", Effect::Allow, vec![], Facts { caller: "", ..FACTS }, "deny doubt"),
+        ("nobody's", Effect::Allow, vec![], Action { caller: "".into(), ..TOOL.clone() }, "deny doubt"),
     ] {
         let policy = compile(&PolicySpec { default, ..spec(rules) });
-        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-        assert_eq!(told(&decide_again(&policy, &item, &facts)), want, "{label}");
+        let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
+        assert_eq!(told(&decide_again(&policy, &item, &action)), want, "{label}");
     }
 }
 
@@ -239,18 +239,18 @@ fn a_denial_by_arguments_leaves_the_item_listed() {
         ..rule("p", effect)
     };
     let raw = RawJson::trusted(r#"{"p":1}"#);
-    let call = Facts { arguments: Some(&raw), ..FACTS };
-    for (label, default, effect, facts, want) in [
-        ("denied by argument", Effect::Allow, Effect::Deny, call, (Effect::Deny, false, false)),
-        ("another argument", Effect::Allow, Effect::Deny, FACTS, (Effect::Allow, false, false)),
-        ("allowed by argument", Effect::Deny, Effect::Allow, call, (Effect::Allow, false, false)),
-        ("not allowed by argument", Effect::Deny, Effect::Allow, FACTS, (Effect::Deny, false, false)),
+    let call = Action { arguments: Some(raw.clone()), ..TOOL.clone() };
+    for (label, default, effect, action, want) in [
+        ("denied by argument", Effect::Allow, Effect::Deny, call.clone(), (Effect::Deny, false, false)),
+        ("another argument", Effect::Allow, Effect::Deny, TOOL.clone(), (Effect::Allow, false, false)),
+        ("allowed by argument", Effect::Deny, Effect::Allow, call.clone(), (Effect::Allow, false, false)),
+        ("not allowed by argument", Effect::Deny, Effect::Allow, TOOL.clone(), (Effect::Deny, false, false)),
         ("denied whatever it is", Effect::Deny, Effect::Deny, call, (Effect::Deny, true, true)),
     ] {
         let policy = compile(&PolicySpec { default, ..spec(vec![present(effect)]) });
-        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-        let (found, hidden, _) = measure(&outcome(&policy, &facts));
-        let unlisted = policy.hidden(&item, facts.caller, facts.profile, facts.annotations);
+        let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
+        let (found, hidden, _) = measure(&outcome(&policy, &action));
+        let unlisted = policy.hidden(&item, &action.caller, action.profile(), action.annotations);
         assert_eq!((found, hidden, unlisted), want, "{label}");
     }
 }
@@ -263,42 +263,39 @@ fn arguments_are_parsed_when_a_rule_needs_them_and_once() {
         ..rule("p", Effect::Deny)
     };
     let policy = compile(&spec(vec![present]));
-    let item = policy.item_rules(FACTS.kind, FACTS.upstream, FACTS.canonical);
+    let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     let raw = RawJson::trusted(r#"{"p":1}"#);
     for (caller, parsed) in [("local", false), ("ci", true)] {
-        let facts = Facts { caller, arguments: Some(&raw), ..FACTS };
-        let arguments = Arguments::new(facts.kind, facts.arguments);
-        let fired = item.deny.iter().filter(|rule| rule.fires(&Who::of(&facts), &arguments)).count();
+        let action = Action { caller: caller.into(), arguments: Some(raw.clone()), ..TOOL.clone() };
+        let arguments = Arguments::new(action.kind, action.arguments.as_ref());
+        let fired = item.deny.iter().filter(|rule| rule.fires(&Who::of(&action), &arguments)).count();
         assert_eq!((fired == 1, arguments.is_parsed()), (parsed, parsed), "{caller}");
     }
 }
 
 proptest! {
     #[test]
-    fn decisions_agree_with_the_definition(spec in any_spec(), case in any_case()) {
+    fn decisions_agree_with_the_definition(spec in any_spec(), action in any_case()) {
         let policy = compile(&spec);
-        let facts = case.facts();
-        let found = outcome(&policy, &facts);
-        prop_assert_eq!(measure(&found), reference::reference(&spec, &facts), "{:?}", found);
+        let found = outcome(&policy, &action);
+        prop_assert_eq!(measure(&found), reference::reference(&spec, &action), "{:?}", found);
     }
 
     #[test]
     fn the_order_of_rules_means_nothing(
-        (spec, shuffled) in any_spec().prop_flat_map(|s| (Just(s.clone()), Just(s.rules).prop_shuffle())), case in any_case(),
+        (spec, shuffled) in any_spec().prop_flat_map(|s| (Just(s.clone()), Just(s.rules).prop_shuffle())), action in any_case(),
     ) {
-        let facts = case.facts();
         let other = PolicySpec { rules: shuffled, ..spec.clone() };
-        let (one, two) = (told(&outcome(&compile(&spec), &facts)), told(&outcome(&compile(&other), &facts)));
+        let (one, two) = (told(&outcome(&compile(&spec), &action)), told(&outcome(&compile(&other), &action)));
         prop_assert_eq!(one.split(' ').next(), two.split(' ').next());
     }
 
     #[test]
-    fn one_more_deny_never_allows_more(spec in any_spec(), deny in any_rule(), case in any_case()) {
-        let facts = case.facts();
-        let before = outcome(&compile(&spec), &facts);
+    fn one_more_deny_never_allows_more(spec in any_spec(), deny in any_rule(), action in any_case()) {
+        let before = outcome(&compile(&spec), &action);
         let mut more = spec;
         more.rules.push(RuleSpec { id: "more".to_owned(), effect: Effect::Deny, ..deny });
-        let after = outcome(&compile(&more), &facts);
+        let after = outcome(&compile(&more), &action);
         let freedom = |decision: &Decision| match decision {
             Decision::Deny { .. } => 0,
             Decision::Ask { .. } | Decision::Limit { .. } => 1,
@@ -308,22 +305,20 @@ proptest! {
     }
 
     #[test]
-    fn what_is_hidden_is_denied_as_hidden_and_nothing_else_is(spec in any_spec(), case in any_case()) {
+    fn what_is_hidden_is_denied_as_hidden_and_nothing_else_is(spec in any_spec(), action in any_case()) {
         let policy = compile(&spec);
-        let facts = case.facts();
-        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-        let hidden = matches!(outcome(&policy, &facts), Decision::Deny { hidden: true, .. });
-        prop_assert_eq!(policy.hidden(&item, facts.caller, facts.profile, facts.annotations), hidden);
+        let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
+        let hidden = matches!(outcome(&policy, &action), Decision::Deny { hidden: true, .. });
+        prop_assert_eq!(policy.hidden(&item, &action.caller, action.profile(), action.annotations), hidden);
     }
 
     #[test]
-    fn what_goes_on_is_denied_by_the_same_rules(spec in any_spec(), case in any_case()) {
+    fn what_goes_on_is_denied_by_the_same_rules(spec in any_spec(), action in any_case()) {
         let rules = spec.rules.into_iter().filter(|rule| rule.effect == Effect::Deny).collect();
         let policy = compile(&PolicySpec { default: Effect::Allow, rules, limits: Vec::new() });
-        let facts = case.facts();
-        let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-        let again = decide_again(&policy, &item, &facts);
-        prop_assert_eq!(measure(&again), measure(&outcome(&policy, &facts)));
+        let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
+        let again = decide_again(&policy, &item, &action);
+        prop_assert_eq!(measure(&again), measure(&outcome(&policy, &action)));
     }
 }
 
@@ -335,9 +330,9 @@ fn compile(spec: &PolicySpec) -> Policy {
     policy
 }
 
-fn outcome(policy: &Policy, facts: &Facts<'_>) -> Decision {
-    let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-    decide(policy, &item, facts, &nobody, &Limiter::new(policy), SECOND)
+fn outcome(policy: &Policy, action: &Action) -> Decision {
+    let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
+    decide(policy, &item, action, &nobody, &Limiter::new(policy), SECOND)
 }
 
 fn told(decision: &Decision) -> String {
@@ -432,25 +427,7 @@ fn any_effect() -> impl Strategy<Value = Effect> {
     prop::sample::select(vec![Effect::Allow, Effect::Ask, Effect::Deny])
 }
 
-/// Facts with arguments of their own.
-#[derive(Clone, Debug)]
-struct Case {
-    caller: &'static str,
-    profile: &'static str,
-    item: (Kind, &'static str, &'static str),
-    annotations: Annotations,
-    arguments: Option<RawJson>,
-}
-
-impl Case {
-    fn facts(&self) -> Facts<'_> {
-        let (kind, upstream, canonical) = self.item;
-        let Self { caller, profile, annotations, .. } = *self;
-        Facts { caller, profile, upstream, canonical, kind, annotations, arguments: self.arguments.as_ref() }
-    }
-}
-
-fn any_case() -> impl Strategy<Value = Case> {
+fn any_case() -> impl Strategy<Value = Action> {
     use Kind::{Completion, Elicitation, Launch, Prompt, Resource, Sampling, Subscription, Task, Tool};
     let items = vec![
         (Tool, "a", "a__x"),
@@ -476,9 +453,12 @@ fn any_case() -> impl Strategy<Value = Case> {
             known_destructive,
         },
     );
-    let who = (prop::sample::select(vec!["p", "q", "qq"]), prop::sample::select(vec!["", "r"]));
+    let who = (prop::sample::select(vec!["p", "q", "qq"]), prop::sample::select(vec![None, Some("r")]));
     (who, prop::sample::select(items), annotations, any_arguments()).prop_map(
-        |((caller, profile), item, annotations, arguments)| Case { caller, profile, item, annotations, arguments },
+        |((caller, profile), (kind, upstream, canonical), annotations, arguments)| {
+            let action = Action::stand_in(caller, upstream, canonical);
+            Action { profile: profile.map(Arc::from), kind, annotations, arguments, ..action }
+        },
     )
 }
 

@@ -14,8 +14,8 @@ use super::meter::{Admission, Meter, Stored};
 use super::rate::Rate;
 use super::withdrawal::Withdrawal;
 use super::{Counts, Identity, KeyPart, Part};
+use crate::policy::action::Action;
 use crate::policy::compiled::{ItemRules, Policy, Stamp};
-use crate::policy::facts::Facts;
 
 /// How much of each limit is used up. One belongs to each policy; calls share it.
 ///
@@ -82,15 +82,15 @@ impl Limiter {
         &self,
         policy: &Policy,
         item: &ItemRules,
-        facts: &Facts<'_>,
+        action: &Action,
         now: Duration,
     ) -> Result<Taken, Limited> {
         let mut draws = Vec::new();
         for (index, limit) in &item.limits {
-            if limit.target.covers(facts.caller) {
+            if limit.target.covers(&action.caller) {
                 let tables = self.tables.get(*index).filter(|_| self.stamp.is(&policy.stamp));
                 let tables = tables.ok_or(Limited::Foreign)?;
-                let bucket = limit.bucket(facts);
+                let bucket = limit.bucket(action);
                 draws.extend(tables.iter().zip(&limit.parts).map(|(table, part)| Draw::new(table, part.meter, bucket)));
             }
         }

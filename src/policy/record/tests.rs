@@ -1,8 +1,10 @@
-use super::super::{Evidence, Permit};
+use super::super::{Evidence, Kind, Permit};
 use super::*;
+use crate::wire::raw::RawJson;
 
-const FACTS: Facts<'static> =
-    Facts { upstream: "github", canonical: "github__delete_repo", ..super::super::tests::FACTS };
+fn delete() -> Action {
+    Action::stand_in("local", "github", "github__delete_repo")
+}
 
 #[test]
 fn each_decision_says_who_what_and_why() {
@@ -19,16 +21,25 @@ fn each_decision_says_who_what_and_why() {
             ("limit", "slow", "limit used up", Some(wait)),
         ),
     ] {
-        let record = Record::new(&FACTS, FACTS.canonical, &decision);
-        assert_eq!((record.decision(), &**record.rule(), record.why(), record.retry_after()), want);
-        assert_eq!((record.caller(), record.upstream(), record.kind()), ("local", "github", Kind::Tool));
+        let action = Action { session: 7, arguments: Some(RawJson::EMPTY_OBJECT), ..delete() };
+        let record = Record::new(&action, &decision);
+        let entry = record.entry(Some(3));
+        let (rule, item) = (entry.rule.unwrap(), entry.item.unwrap());
+        assert_eq!((entry.result, &*rule, &*entry.why, record.retry_after()), want);
+        assert_eq!((entry.caller.as_deref(), entry.upstream.as_deref()), (Some("local"), Some("github")));
+        assert_eq!(
+            (entry.call, entry.session, entry.kind, &*item),
+            (Some(3), Some(7), Some(Kind::Tool), "github__delete_repo")
+        );
+        assert_eq!((entry.definition, entry.arguments), (Some(action.definition), Some(RawJson::EMPTY_OBJECT)));
+        assert_eq!(entry.evidence, (want.0 == "ask").then_some(Evidence::Client));
     }
 }
 
 #[test]
 fn a_uri_of_the_client_is_not_recorded() {
-    let facts = Facts { kind: Kind::Resource, canonical: "github+file:///from-the-client", ..FACTS };
+    let (canonical, listed) = ("github+file:///from-the-client".into(), Arc::from("github+file:///{path}"));
+    let action = Action { kind: Kind::Resource, canonical, listed, ..delete() };
     let decision = Decision::Deny { rule: Arc::from("r"), hidden: true };
-    let record = Record::new(&facts, "github+file:///{path}", &decision);
-    assert_eq!(record.item(), "github+file:///{path}");
+    assert_eq!(Record::new(&action, &decision).entry(None).item.as_deref(), Some("github+file:///{path}"));
 }

@@ -1,7 +1,5 @@
 use super::*;
-use crate::policy::{
-    Annotations, Decision, Effect, Facts, KeyPart, Kind, LimitSpec, Per, Permit, PolicySpec, Rate, decide,
-};
+use crate::policy::{Action, Decision, Effect, KeyPart, Kind, LimitSpec, Per, Permit, PolicySpec, Rate, decide};
 
 /// Two limits on everything of one caller: a burst and a number a day.
 fn policy(burst: u32, per_day: u32) -> Policy {
@@ -38,11 +36,8 @@ impl Life {
 
     fn decide(&self, now: Duration) -> Result<Permit, Decision> {
         let item = self.policy.item_rules(Kind::Tool, "a", "a__x");
-        let (profile, annotations) = ("", Annotations::ASSUMED);
-        let named = ("local", "a", "a__x");
-        let (caller, upstream, canonical) = named;
-        let facts = Facts { caller, profile, upstream, canonical, kind: Kind::Tool, annotations, arguments: None };
-        match decide(&self.policy, &item, &facts, &|_, _| None, &self.limiter, now) {
+        let action = Action::stand_in("local", "a", "a__x");
+        match decide(&self.policy, &item, &action, &|_, _| None, &self.limiter, now) {
             Decision::Allow(permit) => Ok(permit),
             other @ (Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. }) => Err(other),
         }

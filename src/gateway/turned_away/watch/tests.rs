@@ -84,9 +84,8 @@ async fn hidden_and_unknown_calls_are_handed_over_alike_and_told_apart_later() {
     }
     let calls: Vec<Call> = std::iter::from_fn(|| watch.calls.try_recv().ok()).collect();
     assert_eq!(calls.len(), 2, "the request does not look whether the item exists");
-    let kept: Vec<_> =
-        calls.iter().map(|call| call.kept_back().map(|(entry, rule)| (&*entry.canonical, rule))).collect();
-    assert_eq!(kept, [Some(("fx__hidden", Arc::from("no"))), None]);
+    let kept: Vec<_> = calls.iter().map(|call| call.kept_back().map(|(action, rule)| (action.listed, rule))).collect();
+    assert_eq!(kept, [Some((Arc::from("fx__hidden"), Arc::from("no"))), None]);
 }
 
 #[tokio::test]

@@ -11,12 +11,12 @@ use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
 type Three = Option<bool>;
 
 /// What becomes of the call, with whether it is hidden and what evidence is needed.
-pub(super) fn reference(spec: &PolicySpec, facts: &Facts<'_>) -> (Effect, bool, Option<Evidence>) {
-    let about: Vec<&RuleSpec> = spec.rules.iter().filter(|rule| is_about(rule, facts)).collect();
+pub(super) fn reference(spec: &PolicySpec, action: &Action) -> (Effect, bool, Option<Evidence>) {
+    let about: Vec<&RuleSpec> = spec.rules.iter().filter(|rule| is_about(rule, action)).collect();
     let of = |effect: Effect| about.iter().filter(move |rule| rule.effect == effect);
     let plain = |rule: &RuleSpec| rule.arguments.is_empty() && rule.unless.is_empty();
-    let can_ask = matches!(facts.kind, Kind::Tool | Kind::Prompt | Kind::Resource);
-    let servers = matches!(facts.kind, Kind::Sampling | Kind::Elicitation | Kind::Launch);
+    let can_ask = matches!(action.kind, Kind::Tool | Kind::Prompt | Kind::Resource);
+    let servers = matches!(action.kind, Kind::Sampling | Kind::Elicitation | Kind::Launch);
     let default = match spec.default {
         _ if servers => Effect::Allow,
         Effect::Ask if !can_ask => Effect::Allow,
@@ -26,16 +26,16 @@ pub(super) fn reference(spec: &PolicySpec, facts: &Facts<'_>) -> (Effect, bool, 
     if of(Effect::Deny).any(|rule| plain(rule)) || (default == Effect::Deny && !opened) {
         return (Effect::Deny, true, None);
     }
-    if of(Effect::Deny).any(|rule| applies(rule, facts) != Some(false)) {
+    if of(Effect::Deny).any(|rule| applies(rule, action) != Some(false)) {
         return (Effect::Deny, false, None);
     }
-    let destroys = facts.kind == Kind::Tool && facts.annotations.known_destructive;
+    let destroys = action.kind == Kind::Tool && action.annotations.known_destructive;
     let least = if destroys { Evidence::Page } else { Evidence::Client };
-    let asking = of(Effect::Ask).filter(|rule| can_ask && applies(rule, facts) != Some(false));
+    let asking = of(Effect::Ask).filter(|rule| can_ask && applies(rule, action) != Some(false));
     if let Some(need) = asking.map(|rule| rule.min_evidence.unwrap_or(least).max(least)).max() {
         return (Effect::Ask, false, Some(need));
     }
-    if of(Effect::Allow).any(|rule| applies(rule, facts) == Some(true)) {
+    if of(Effect::Allow).any(|rule| applies(rule, action) == Some(true)) {
         return (Effect::Allow, false, None);
     }
     (default, false, (default == Effect::Ask).then_some(least))
@@ -45,30 +45,30 @@ fn any(globs: &[String], text: &str) -> bool {
     globs.iter().any(|glob| globset::Glob::new(glob).unwrap().compile_matcher().is_match(text))
 }
 
-fn is_about(rule: &RuleSpec, facts: &Facts<'_>) -> bool {
-    let of_uri = !facts.canonical.contains("__");
-    let (names, base) = match facts.kind {
+fn is_about(rule: &RuleSpec, action: &Action) -> bool {
+    let of_uri = !action.canonical.contains("__");
+    let (names, base) = match action.kind {
         Kind::Tool | Kind::Task => (Some(&rule.tools), Kind::Tool),
         Kind::Prompt => (Some(&rule.prompts), Kind::Prompt),
         Kind::Resource | Kind::Subscription => (Some(&rule.resources), Kind::Resource),
         Kind::Completion if of_uri => (Some(&rule.resources), Kind::Resource),
         Kind::Completion => (Some(&rule.prompts), Kind::Prompt),
-        Kind::Sampling | Kind::Elicitation | Kind::Launch => (None, facts.kind),
+        Kind::Sampling | Kind::Elicitation | Kind::Launch => (None, action.kind),
     };
     let kinds = if rule.kinds.is_empty() {
         names.is_some()
     } else {
-        rule.kinds.contains(&facts.kind) || rule.kinds.contains(&base)
+        rule.kinds.contains(&action.kind) || rule.kinds.contains(&base)
     };
     let bare = rule.tools.is_empty() && rule.prompts.is_empty() && rule.resources.is_empty();
     let Hints { read_only, destructive, idempotent, open_world } = rule.annotations;
     let agrees = |wanted: Option<bool>, is: bool| wanted.is_none() || wanted == Some(is);
-    let held = &facts.annotations;
+    let held = &action.annotations;
     kinds
-        && (rule.callers.is_empty() || any(&rule.callers, facts.caller))
-        && (rule.profiles.is_empty() || any(&rule.profiles, facts.profile))
-        && (rule.upstreams.is_empty() || any(&rule.upstreams, facts.upstream))
-        && (bare || names.is_some_and(|names| any(names, facts.canonical)))
+        && (rule.callers.is_empty() || any(&rule.callers, &action.caller))
+        && (rule.profiles.is_empty() || any(&rule.profiles, action.profile()))
+        && (rule.upstreams.is_empty() || any(&rule.upstreams, &action.upstream))
+        && (bare || names.is_some_and(|names| any(names, &action.canonical)))
         && (rule.annotations.is_empty() || base == Kind::Tool)
         && agrees(read_only, held.read_only)
         && agrees(destructive, held.destructive)
@@ -76,15 +76,15 @@ fn is_about(rule: &RuleSpec, facts: &Facts<'_>) -> bool {
         && agrees(open_world, held.open_world)
 }
 
-fn applies(rule: &RuleSpec, facts: &Facts<'_>) -> Three {
+fn applies(rule: &RuleSpec, action: &Action) -> Three {
     if rule.arguments.is_empty() && rule.unless.is_empty() {
         return Some(true);
     }
-    let given = match facts.kind {
+    let given = match action.kind {
         Kind::Task => return Some(false),
         Kind::Completion | Kind::Sampling | Kind::Elicitation => return None,
         Kind::Resource | Kind::Subscription | Kind::Launch => None,
-        Kind::Tool | Kind::Prompt => facts.arguments,
+        Kind::Tool | Kind::Prompt => action.arguments.as_ref(),
     };
     let text = given.map_or("{}".into(), RawJson::text);
     let root: Value = serde_json::from_str(&text).ok()?;

@@ -6,7 +6,7 @@ mod crowd;
 
 use proptest::prelude::*;
 
-use super::super::super::tests::{FACTS, SECOND, limit, nobody, spec, strings};
+use super::super::super::tests::{SECOND, TOOL, limit, nobody, spec, strings};
 use super::super::super::{Decision, Kind, LimitSpec, Permit, PolicySpec, decide};
 use super::super::buckets::SHARDS;
 use super::super::{KeyPart, Per, Rate};
@@ -16,10 +16,10 @@ use super::*;
 fn calls_share_a_bucket_where_the_key_says_so() {
     use KeyPart::{Caller, Tool, Upstream};
     let calls = [
-        ("another caller", Facts { caller: "ci", ..FACTS }),
-        ("another tool", Facts { canonical: "a__y", ..FACTS }),
-        ("another upstream", Facts { upstream: "b", canonical: "b__x", ..FACTS }),
-        ("a prompt of that name", Facts { kind: Kind::Prompt, ..FACTS }),
+        ("another caller", Action { caller: "ci".into(), ..TOOL.clone() }),
+        ("another tool", Action { canonical: "a__y".into(), ..TOOL.clone() }),
+        ("another upstream", Action { upstream: "b".into(), canonical: "b__x".into(), ..TOOL.clone() }),
+        ("a prompt of that name", Action { kind: Kind::Prompt, ..TOOL.clone() }),
     ];
     let rows: [(&str, &[KeyPart], [bool; 4]); 4] = [
         ("caller", &[Caller], [false, true, true, true]),
@@ -29,10 +29,10 @@ fn calls_share_a_bucket_where_the_key_says_so() {
     ];
     for (label, key, shared) in rows {
         let policy = limited(vec![LimitSpec { key: key.to_vec(), ..limit("l", 1) }]);
-        for ((call, facts), shared) in calls.iter().zip(shared) {
+        for ((call, action), shared) in calls.iter().zip(shared) {
             let limiter = Limiter::new(&policy);
-            assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None);
-            let refused = refusal(&policy, &limiter, facts, SECOND).is_some();
+            assert_eq!(refusal(&policy, &limiter, &TOOL, SECOND), None);
+            let refused = refusal(&policy, &limiter, action, SECOND).is_some();
             assert_eq!(refused, shared, "key {label}, {call}");
         }
     }
@@ -42,7 +42,7 @@ fn calls_share_a_bucket_where_the_key_says_so() {
 fn made_up_uris_get_no_buckets_of_their_own() {
     let policy = limited(vec![LimitSpec { key: vec![KeyPart::Tool], ..limit("l", 1) }]);
     let limiter = Limiter::new(&policy);
-    let read = |canonical| Facts { kind: Kind::Resource, canonical, ..FACTS };
+    let read = |canonical: &str| Action { kind: Kind::Resource, canonical: canonical.into(), ..TOOL.clone() };
     assert_eq!(refusal(&policy, &limiter, &read("a+x:1"), SECOND), None);
     assert!(refusal(&policy, &limiter, &read("a+x:2"), SECOND).is_some());
 }
@@ -60,8 +60,8 @@ fn limits_are_about_what_they_name() {
     for (label, limit, expected) in rows {
         let policy = limited(vec![limit]);
         let limiter = Limiter::new(&policy);
-        assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None, "{label}");
-        assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND).is_some(), expected, "{label}");
+        assert_eq!(refusal(&policy, &limiter, &TOOL, SECOND), None, "{label}");
+        assert_eq!(refusal(&policy, &limiter, &TOOL, SECOND).is_some(), expected, "{label}");
     }
 }
 
@@ -71,14 +71,14 @@ fn the_longest_wait_is_named_and_nothing_is_taken() {
     let only_y = |limit| LimitSpec { tools: strings(&["a__y"]), ..limit };
     let policy = limited(vec![limit("wide", 3), only_y(LimitSpec { rate: Some(slow), ..limit("slow", 1) })]);
     let limiter = Limiter::new(&policy);
-    let y = Facts { canonical: "a__y", ..FACTS };
+    let y = Action { canonical: "a__y".into(), ..TOOL.clone() };
     assert_eq!(refusal(&policy, &limiter, &y, SECOND), None);
     for _ in 0..5 {
         assert_eq!(refusal(&policy, &limiter, &y, SECOND), Some(("slow".into(), 3600 * SECOND)));
     }
-    assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None, "second of three");
-    assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), None, "third of three");
-    assert_eq!(refusal(&policy, &limiter, &FACTS, SECOND), Some(("wide".into(), SECOND)));
+    assert_eq!(refusal(&policy, &limiter, &TOOL, SECOND), None, "second of three");
+    assert_eq!(refusal(&policy, &limiter, &TOOL, SECOND), None, "third of three");
+    assert_eq!(refusal(&policy, &limiter, &TOOL, SECOND), Some(("wide".into(), SECOND)));
     assert_eq!(refusal(&policy, &limiter, &y, SECOND), Some(("slow".into(), 3600 * SECOND)));
 }
 
@@ -99,11 +99,11 @@ fn a_reload_refills_only_limits_that_changed() {
     for (label, after, refilled) in rows {
         let old = limited(vec![base.clone()]);
         let old_limiter = Limiter::new(&old);
-        assert_eq!(refusal(&old, &old_limiter, &FACTS, SECOND), None);
+        assert_eq!(refusal(&old, &old_limiter, &TOOL, SECOND), None);
         // One more in front, so that places do not decide.
         let new = limited(vec![limit("first", 100), after]);
         let new_limiter = old_limiter.carry_over(&new);
-        assert_eq!(refusal(&new, &new_limiter, &FACTS, SECOND).is_none(), refilled, "{label}");
+        assert_eq!(refusal(&new, &new_limiter, &TOOL, SECOND).is_none(), refilled, "{label}");
     }
 }
 
@@ -112,7 +112,7 @@ fn other_numbers_of_calls_a_day_or_at_once_refill_nothing() {
     let base = LimitSpec { rate: None, concurrent: Some(3), per_day: Some(3), ..limit("l", 1) };
     let old = limited(vec![base.clone()]);
     let old_limiter = Limiter::new(&old);
-    let call = |policy: &Policy, limiter: &Limiter| allowed(policy, limiter, &FACTS, SECOND).map_err(|wait| wait.1);
+    let call = |policy: &Policy, limiter: &Limiter| allowed(policy, limiter, &TOOL, SECOND).map_err(|wait| wait.1);
     let running: Vec<_> = (0..3).map(|_| call(&old, &old_limiter).unwrap()).collect();
     let (once, day) = (Err(SECOND), Err(86_399 * SECOND));
     let rows = [
@@ -146,7 +146,7 @@ fn a_day_of_utc_has_its_quota_and_no_more() {
     let policy = limited(vec![LimitSpec { rate: None, per_day: Some(2), ..limit("l", 1) }]);
     let limiter = Limiter::new(&policy);
     let day = 86_400 * SECOND;
-    let call = |now| refusal(&policy, &limiter, &FACTS, now).map(|(_, wait)| wait);
+    let call = |now| refusal(&policy, &limiter, &TOOL, now).map(|(_, wait)| wait);
     let noon = 20_000 * day + day / 2;
     assert_eq!([call(noon), call(noon)], [None, None]);
     assert_eq!(call(noon), Some(day / 2));
@@ -159,18 +159,18 @@ fn a_day_of_utc_has_its_quota_and_no_more() {
 fn a_place_is_given_back_when_the_last_permit_of_its_call_is_gone() {
     let policy = limited(vec![LimitSpec { rate: None, concurrent: Some(2), ..limit("l", 1) }]);
     let limiter = Limiter::new(&policy);
-    let call = |facts: &Facts<'_>| allowed(&policy, &limiter, facts, SECOND);
-    let (first, mut second) = (call(&FACTS).unwrap(), call(&FACTS).unwrap());
-    assert_eq!(call(&FACTS).unwrap_err(), ("l".into(), SECOND));
-    drop(call(&Facts { caller: "ci", ..FACTS }).unwrap());
+    let call = |action: &Action| allowed(&policy, &limiter, action, SECOND);
+    let (first, mut second) = (call(&TOOL).unwrap(), call(&TOOL).unwrap());
+    assert_eq!(call(&TOOL).unwrap_err(), ("l".into(), SECOND));
+    drop(call(&Action { caller: "ci".into(), ..TOOL.clone() }).unwrap());
     let onward = first.onward();
     drop(first);
-    assert!(call(&FACTS).is_err(), "its server still has it");
+    assert!(call(&TOOL).is_err(), "its server still has it");
     drop(onward);
-    let third = call(&FACTS).unwrap();
-    assert!(call(&FACTS).is_err());
+    let third = call(&TOOL).unwrap();
+    assert!(call(&TOOL).is_err());
     second.leave();
-    drop((call(&FACTS).unwrap(), third, second));
+    drop((call(&TOOL).unwrap(), third, second));
     assert!(limiter.tables[0][0].shards.iter().all(|shard| shard.lock().buckets.is_empty()));
 }
 
@@ -179,7 +179,7 @@ fn a_refusal_by_one_part_takes_nothing_from_the_others() {
     let all = LimitSpec { concurrent: Some(1), per_day: Some(3), ..limit("l", 5) };
     let policy = limited(vec![all]);
     let limiter = Limiter::new(&policy);
-    let call = || allowed(&policy, &limiter, &FACTS, SECOND);
+    let call = || allowed(&policy, &limiter, &TOOL, SECOND);
     let first = call().unwrap();
     assert!((0..9).all(|_| call().unwrap_err().1 == SECOND), "no place");
     drop(first);
@@ -194,8 +194,8 @@ fn calls_of_the_old_policy_count_after_a_reload() {
     let new = limited(vec![limit("l", 1)]);
     let old_limiter = Limiter::new(&old);
     let new_limiter = old_limiter.carry_over(&new);
-    assert_eq!(refusal(&old, &old_limiter, &FACTS, SECOND), None);
-    assert!(refusal(&new, &new_limiter, &FACTS, SECOND).is_some());
+    assert_eq!(refusal(&old, &old_limiter, &TOOL, SECOND), None);
+    assert!(refusal(&new, &new_limiter, &TOOL, SECOND).is_some());
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
     let table = Table::new(&policy.limits[0].parts[0], 4, false, &HashMap::new());
     limiter.tables = vec![vec![Arc::new(table)]];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
-    let call = |name: &str, now| refusal(&policy, &limiter, &Facts { caller: name, ..FACTS }, now);
+    let call = |name: &str, now| refusal(&policy, &limiter, &Action { caller: name.into(), ..TOOL.clone() }, now);
 
     let (known, turned_away): (Vec<_>, Vec<_>) = names.iter().partition(|name| call(name, SECOND).is_none());
     assert_eq!(known.len(), 4 * SHARDS);
@@ -228,7 +228,7 @@ fn a_late_clock_finds_no_refilled_bucket_after_a_sweep() {
     let home = table.shard(["0", "", ""]);
     let neighbours = names.iter().skip(1).filter(|name| ptr::eq(table.shard([name, "", ""]), home));
     let neighbours: Vec<_> = neighbours.take(2).collect();
-    let call = |name: &str, now| refusal(&policy, &limiter, &Facts { caller: name, ..FACTS }, now);
+    let call = |name: &str, now| refusal(&policy, &limiter, &Action { caller: name.into(), ..TOOL.clone() }, now);
 
     assert_eq!(call("0", SECOND), None);
     assert_eq!(call(neighbours[0], SECOND), None);
@@ -255,8 +255,8 @@ proptest! {
                 scope.spawn(move || {
                     for call in 0..calls {
                         let tool = (number / 2 + call as usize) % 2;
-                        let facts = Facts { canonical: ["a__x", "a__y"][tool], ..FACTS };
-                        if refusal(policy, limiter, &facts, SECOND).is_none() {
+                        let action = Action { canonical: ["a__x", "a__y"][tool].into(), ..TOOL.clone() };
+                        if refusal(policy, limiter, &action, SECOND).is_none() {
                             admitted[tool].fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -268,7 +268,7 @@ proptest! {
         // Nothing was burnt by refusals: whatever is left can still be taken, to the last call.
         let (mut x, mut y) = (x, y);
         for (canonical, count) in [("a__x", &mut x), ("a__y", &mut y)] {
-            while refusal(&new, &new_limiter, &Facts { canonical, ..FACTS }, SECOND).is_none() {
+            while refusal(&new, &new_limiter, &Action { canonical: canonical.into(), ..TOOL.clone() }, SECOND).is_none() {
                 *count += 1;
             }
         }
@@ -281,14 +281,14 @@ pub(super) fn limited(limits: Vec<LimitSpec>) -> Policy {
 }
 
 /// Makes a call; which limit refused it and for how long, or `None` when it was admitted.
-fn refusal(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Option<(String, Duration)> {
-    allowed(policy, limiter, facts, now).err()
+fn refusal(policy: &Policy, limiter: &Limiter, action: &Action, now: Duration) -> Option<(String, Duration)> {
+    allowed(policy, limiter, action, now).err()
 }
 
 /// Begins a call.
-fn allowed(policy: &Policy, limiter: &Limiter, facts: &Facts<'_>, now: Duration) -> Result<Permit, (String, Duration)> {
-    let item = policy.item_rules(facts.kind, facts.upstream, facts.canonical);
-    match decide(policy, &item, facts, &nobody, limiter, now) {
+fn allowed(policy: &Policy, limiter: &Limiter, action: &Action, now: Duration) -> Result<Permit, (String, Duration)> {
+    let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
+    match decide(policy, &item, action, &nobody, limiter, now) {
         Decision::Allow(permit) => Ok(permit),
         Decision::Limit { limit, retry_after } => Err((limit.as_ref().to_owned(), retry_after)),
         other @ (Decision::Deny { .. } | Decision::Ask { .. }) => panic!("{other:?}"),

@@ -138,7 +138,7 @@ fn play(steps: &[(bool, Step)], burst: u32, day: u32, two: bool) -> (Vec<u64>, D
         match step {
             Step::Wait(_) => {}
             Step::Call => {
-                if let Ok(permit) = allowed(&policy, &life.limiter, &FACTS, Duration::from_millis(now)) {
+                if let Ok(permit) = allowed(&policy, &life.limiter, &TOOL, Duration::from_millis(now)) {
                     // What waits is sent with the time at which it is decided; so it must not wait for long.
                     life.waiting.push((permit, now));
                 }
@@ -214,7 +214,7 @@ proptest! {
             let mut life = Life::begin(&policy, disk);
             let mut sent = 0;
             for _ in 0..most {
-                let Ok(permit) = allowed(&policy, &life.limiter, &FACTS, now) else { break };
+                let Ok(permit) = allowed(&policy, &life.limiter, &TOOL, now) else { break };
                 life.waiting.push((permit, 0));
                 sent += u32::try_from(life.settle(disk, false).len()).unwrap();
             }
@@ -233,21 +233,21 @@ fn a_store_that_fails_burns_nothing() {
     let policy = limited(specs(2, 2));
     let (mut life, mut disk) = (Life::begin(&policy, &Disk::new()), Disk::new());
     for _ in 0..5 {
-        life.waiting.push((allowed(&policy, &life.limiter, &FACTS, SECOND).unwrap(), 1));
+        life.waiting.push((allowed(&policy, &life.limiter, &TOOL, SECOND).unwrap(), 1));
         assert!(life.settle(&mut disk, true).is_empty());
     }
     for _ in 0..2 {
-        life.waiting.push((allowed(&policy, &life.limiter, &FACTS, SECOND).unwrap(), 1));
+        life.waiting.push((allowed(&policy, &life.limiter, &TOOL, SECOND).unwrap(), 1));
         assert_eq!(life.settle(&mut disk, false), [1]);
     }
-    assert!(allowed(&policy, &life.limiter, &FACTS, SECOND).is_err());
+    assert!(allowed(&policy, &life.limiter, &TOOL, SECOND).is_err());
 }
 
 #[test]
 fn what_is_given_back_late_does_not_fill_a_bucket_twice() {
     let policy = limited(vec![limit("l", 2)]);
     let limiter = Limiter::durable(&policy, &Disk::new());
-    let call = |now| allowed(&policy, &limiter, &FACTS, now);
+    let call = |now| allowed(&policy, &limiter, &TOOL, now);
     let early = call(SECOND).unwrap();
     // Full again by time alone, and drawn from once more.
     drop(call(10 * SECOND).unwrap());
@@ -263,14 +263,14 @@ fn a_limit_that_comes_back_by_a_reload_finds_what_was_used() {
     let mut disk = Disk::new();
     let mut life = Life::begin(&full, &disk);
     for _ in 0..2 {
-        life.waiting.push((allowed(&full, &life.limiter, &FACTS, SECOND).unwrap(), 1));
+        life.waiting.push((allowed(&full, &life.limiter, &TOOL, SECOND).unwrap(), 1));
         assert_eq!(life.settle(&mut disk, false).len(), 1);
     }
     life.limiter = life.limiter.carry_over(&none);
     life.limiter = life.limiter.carry_over(&full);
     let mut sent = 0;
     for _ in 0..5 {
-        if let Ok(permit) = allowed(&full, &life.limiter, &FACTS, SECOND) {
+        if let Ok(permit) = allowed(&full, &life.limiter, &TOOL, SECOND) {
             life.waiting.push((permit, 1));
             sent += life.settle(&mut disk, false).len();
         }
@@ -290,6 +290,6 @@ fn rows_that_make_no_sense_count_as_used_up() {
     ];
     for (label, stored, expected) in rows {
         let limiter = Limiter::durable(&policy, &Disk::from([(row.clone(), stored)]));
-        assert_eq!(allowed(&policy, &limiter, &FACTS, SECOND).is_ok(), expected, "{label}");
+        assert_eq!(allowed(&policy, &limiter, &TOOL, SECOND).is_ok(), expected, "{label}");
     }
 }

@@ -58,8 +58,13 @@ fn judge(seen: &[Seen], specs: &[LimitSpec]) -> Result<(), String> {
     Ok(())
 }
 
-fn facts(caller: usize, tool: usize) -> Facts<'static> {
-    Facts { caller: CALLERS[caller], upstream: TOOLS[tool].0, canonical: TOOLS[tool].1, ..FACTS }
+fn action(caller: usize, tool: usize) -> Action {
+    Action {
+        caller: CALLERS[caller].into(),
+        upstream: TOOLS[tool].0.into(),
+        canonical: TOOLS[tool].1.into(),
+        ..TOOL.clone()
+    }
 }
 
 /// What the arithmetic allows, one call after the other, written down anew.
@@ -117,7 +122,7 @@ proptest! {
                     for (at, calls) in rounds {
                         barrier.wait();
                         let (caller, tool, _) = calls[number];
-                        if allowed(policy, limiter, &facts(caller, tool), Duration::from_millis(*at)).is_ok() {
+                        if allowed(policy, limiter, &action(caller, tool), Duration::from_millis(*at)).is_ok() {
                             seen.push(Seen { at: *at, caller, tool });
                         }
                     }
@@ -136,7 +141,7 @@ proptest! {
         let end = rounds.last().map_or(start, |(at, _)| *at);
         for n in 0..400_u64 {
             let call = Seen { at: end + n / 9 * 37, caller: (n % 3) as usize, tool: (n / 3 % 3) as usize };
-            let got = allowed(&policy, &limiter, &facts(call.caller, call.tool), Duration::from_millis(call.at)).is_ok();
+            let got = allowed(&policy, &limiter, &action(call.caller, call.tool), Duration::from_millis(call.at)).is_ok();
             prop_assert_eq!(got, model.admits(&specs, call), "call {} {:?}", n, call);
         }
     }
@@ -154,8 +159,8 @@ proptest! {
                 scope.spawn(move || {
                     barrier.wait();
                     for call in 0..calls {
-                        let facts = facts((number + call) % 3, number % 2);
-                        if let Ok(permit) = allowed(policy, limiter, &facts, SECOND) {
+                        let action = action((number + call) % 3, number % 2);
+                        if let Ok(permit) = allowed(policy, limiter, &action, SECOND) {
                             let here = now.fetch_add(1, Ordering::SeqCst) + 1;
                             most.fetch_max(here, Ordering::SeqCst);
                             admitted.fetch_add(1, Ordering::SeqCst);
@@ -170,8 +175,8 @@ proptest! {
         prop_assert!(most.into_inner() <= places);
         prop_assert!(0 < admitted.into_inner());
         // All places are free again, and no more than there were.
-        let held: Vec<_> = (0..places).map(|_| allowed(&policy, &limiter, &FACTS, SECOND)).collect();
+        let held: Vec<_> = (0..places).map(|_| allowed(&policy, &limiter, &TOOL, SECOND)).collect();
         prop_assert!(held.iter().all(Result::is_ok));
-        prop_assert!(allowed(&policy, &limiter, &FACTS, SECOND).is_err());
+        prop_assert!(allowed(&policy, &limiter, &TOOL, SECOND).is_err());
     }
 }

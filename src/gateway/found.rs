@@ -1,0 +1,86 @@
+//! The item that a request names, in the snapshot and the view where its client finds it.
+
+use std::sync::Arc;
+
+use crate::catalog::merge::Entry;
+use crate::engine::route::{Routed, route};
+use crate::gateway::answer::{Answer, unroutable};
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::{Snapshot, View};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::policy::{Action, ItemRules, Kind};
+use crate::upstream::handle::Handle;
+use crate::wire::code;
+use crate::wire::raw::RawObject;
+
+/// An item, and what its snapshot knows about it.
+pub(crate) struct Found<'s> {
+    pub(crate) snapshot: &'s Snapshot,
+    pub(crate) view: &'s Arc<View>,
+    /// Place in the view's catalog.
+    pub(crate) at: usize,
+    pub(crate) entry: &'s Entry,
+    /// Those of calls of the item.
+    pub(crate) rules: &'s ItemRules,
+    /// Its upstream.
+    pub(crate) handle: &'s Arc<Handle>,
+}
+
+impl<'s> Found<'s> {
+    /// `None` where there is no such place, or nothing behind it.
+    pub(crate) fn new(snapshot: &'s Snapshot, view: &'s Arc<View>, at: usize) -> Option<Self> {
+        let (entry, rules) = view.item(at)?;
+        let handle = snapshot.handles.get(entry.upstream)?;
+        Some(Self { snapshot, view, at, entry, rules, handle })
+    }
+
+    /// What a client does with the item. `uri` is the canonical name of a resource that is not listed, where the item is a
+    /// template.
+    pub(crate) fn action(&self, client: &ClientContext, kind: Kind, uri: Option<String>) -> Action {
+        let mut action = client.action(self.entry, kind, self.handle.launch());
+        if let Some(uri) = uri {
+            action.canonical = Arc::from(uri);
+        }
+        action
+    }
+
+    /// The rules about an action, where they are not those of the item's calls: what belongs to an item has its own, and so has a
+    /// URI that a template covers.
+    pub(crate) fn own_rules(&self, action: &Action) -> Option<ItemRules> {
+        let is_call = action.kind == Kind::from(self.entry.list);
+        let is_listed = Arc::ptr_eq(&action.canonical, &self.entry.canonical);
+        (!is_call || !is_listed)
+            .then(|| self.snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical))
+    }
+}
+
+impl Service {
+    /// Finds what a request names, and writes what its upstream gets. What does not exist for the client is taken note of.
+    ///
+    /// # Errors
+    /// The answer.
+    pub(crate) fn find<'s>(
+        &self,
+        snapshot: &'s Arc<Snapshot>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+    ) -> Result<(Found<'s>, Routed), Answer> {
+        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+            return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
+        };
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        let routed = route(&view.catalog, method, params, meta, visible).map_err(|error| {
+            if error.is_unknown() {
+                self.turned_away.tell(snapshot, client, method, params);
+            }
+            unroutable(&error, params, client.revision)
+        })?;
+        let found = Found::new(snapshot, view, routed.entry);
+        let found = found.ok_or_else(|| Answer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
+        Ok((found, routed))
+    }
+}
