@@ -22,7 +22,6 @@ use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::mcp::input::is_accepted;
 use crate::mcp::meta::Meta;
-use crate::mcp::method::Method;
 use crate::policy::Evidence;
 use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
 use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
@@ -110,7 +109,6 @@ pub(crate) enum Channel {
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) client: ClientContext,
-    pub(crate) method: Method,
     pub(crate) params: RawObject,
     pub(crate) meta: Meta,
     pub(crate) labels: CallLabels,
@@ -298,9 +296,9 @@ impl Asking {
     /// Somebody agreed: the grant is there for the decision to find.
     async fn decide_again(&mut self) -> Step {
         self.places = None;
-        let Request { client, method, params, meta, labels, .. } = self.request.clone();
+        let Request { client, params, meta, labels, .. } = self.request.clone();
         let done = |answer| Step::Event(ClientEvent::Done(answer));
-        match self.service.call(&client, method, &params, meta, labels.arrived) {
+        match self.service.call(&client, labels.method, &params, meta, labels.arrived) {
             Handled::Call(call) => Step::Permitted(call),
             Handled::Answer(answer) => done(answer),
             Handled::Later(answer) => done(answer.await),

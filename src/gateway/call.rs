@@ -18,7 +18,8 @@ use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
 use crate::engine::state::{Carried, MAX_ROUNDS, StateScope};
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::gate::Gate;
-use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
+use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
+use crate::gateway::question::client_requests::PendingRequest;
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::View;
@@ -39,11 +40,9 @@ mod declined;
 mod outcome;
 mod recheck;
 mod start;
-mod task_way;
 mod tasked;
 
 pub(crate) use self::outcome::translate;
-pub(crate) use self::task_way::TaskWay;
 
 use self::outcome::is_tool_error;
 
@@ -100,43 +99,6 @@ pub(crate) struct Call {
     declines: AtomicU32,
 }
 
-/// What the service has decided and prepared for one call.
-pub(crate) struct Permitted {
-    pub(crate) handle: Arc<Handle>,
-    pub(crate) wants: Wants,
-    pub(crate) view: Arc<View>,
-    /// Place in the view's catalog.
-    pub(crate) entry: usize,
-    pub(crate) permit: Permit,
-    pub(crate) gate: Option<Gate>,
-    pub(crate) outgoing: Outgoing,
-    pub(crate) progress: Option<Progress>,
-    pub(crate) revision: Revision,
-    pub(crate) labels: CallLabels,
-    pub(crate) place: InFlight,
-    pub(crate) share: Place,
-    pub(crate) input: Option<Box<InputContext>>,
-    pub(crate) action: Action,
-    /// The snapshot that the action was decided in.
-    pub(crate) generation: u64,
-}
-
-/// What it takes to pass a server's request for input on, and to recognise the call when it goes on.
-#[derive(Debug)]
-pub(crate) struct InputContext {
-    pub(crate) offered: Kinds,
-    /// The client is on this machine.
-    pub(crate) is_here: bool,
-    /// Rounds so far.
-    pub(crate) round: u8,
-    /// For legacy clients, which are asked by requests.
-    pub(crate) client_requests: Option<Arc<ClientRequests>>,
-    /// The parked call that this request goes on with, and the client's answers.
-    pub(crate) parked: Option<(ParkId, Option<RawJson>)>,
-    /// For clients that know tasks.
-    pub(crate) task: Option<TaskWay>,
-}
-
 /// A call's place among all calls in flight, or its turn to get one. Held, not read.
 #[derive(Debug)]
 pub(crate) enum InFlight {
@@ -168,42 +130,32 @@ impl std::fmt::Debug for Call {
 }
 
 impl Call {
-    pub(crate) fn new(service: Arc<Service>, permitted: Permitted) -> Self {
-        let Permitted {
-            handle,
-            wants,
-            view,
-            entry,
-            permit,
-            gate,
-            outgoing,
-            progress,
-            revision,
-            labels,
-            place,
-            share,
-            input,
-            action,
-            generation,
-        } = permitted;
+    pub(crate) fn new(
+        service: Arc<Service>,
+        prepared: Prepared<'_>,
+        (permit, gate): (Permit, Option<Gate>),
+        place: InFlight,
+    ) -> Self {
+        let Prepared { client, found, action, labels, outgoing, token, input, share, .. } = prepared;
+        let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
         Self {
             service,
-            handle,
-            wants,
-            view,
-            entry,
+            handle: Arc::clone(found.handle),
+            wants: Wants { caller: Arc::clone(&action.caller), client: client.tag.clone(), offered },
+            view: Arc::clone(found.view),
+            entry: found.at,
             permit,
             gate,
             action,
-            generation,
+            generation: found.snapshot.generation,
             log_from: outgoing.log_level,
             // Whoever joins a call that is parked here must never make a second one of it.
             waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
             running: None,
             round: None,
             kept: None,
-            progress,
-            revision,
+            progress: token.map(|token| Progress::new(token, client.revision)),
+            revision: client.revision,
             labels,
             done: false,
             place,

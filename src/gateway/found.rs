@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::catalog::merge::Entry;
-use crate::engine::route::{Routed, route};
+use crate::engine::route::{RouteError, Routed, route};
 use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::{Snapshot, View};
 use crate::mcp::meta::Meta;
-use crate::mcp::method::Method;
+use crate::mcp::method::{List, Method};
 use crate::policy::{Action, ItemRules, Kind};
 use crate::upstream::handle::Handle;
 use crate::wire::code;
@@ -44,6 +44,18 @@ impl<'s> Found<'s> {
             action.canonical = Arc::from(uri);
         }
         action
+    }
+
+    /// What a client is told that must not learn of the item.
+    pub(crate) fn unknown(&self, params: &RawObject) -> RouteError {
+        let exposed = || self.entry.exposed.to_string();
+        match self.entry.list {
+            List::Tools => RouteError::UnknownTool(exposed()),
+            List::Prompts => RouteError::UnknownPrompt(exposed()),
+            List::Resources | List::Templates => {
+                RouteError::UnknownResource(params.string("uri").unwrap_or_else(exposed))
+            }
+        }
     }
 
     /// The rules about an action, where they are not those of the item's calls: what belongs to an item has its own, and so has a

@@ -1,10 +1,12 @@
 //! What the gateway does with one request, whatever transport it came on.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::base::clock;
 use crate::engine::route::{Params, RouteError};
-use crate::gateway::answer::{Answer, invalid, not_found};
+use crate::gateway::answer::{Answer, CallLabels, invalid, label, not_found};
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
@@ -67,6 +69,12 @@ impl Service {
                 Handled::Answer(not_found(&request.method, era))
             }
         }
+    }
+
+    /// Names the next call.
+    fn labels(&self, method: Method, arrived: Instant) -> CallLabels {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        CallLabels { method, label: label(method), call, arrived }
     }
 
     fn at_present(&self) -> AtPresent {

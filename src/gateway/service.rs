@@ -1,4 +1,4 @@
-//! What all requests share: the snapshot, the store, the limits, and the record of each decision.
+//! What all requests share: the snapshot, the store, the limits.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -10,27 +10,24 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
-use crate::base::clock;
 use crate::base::queue::Queue;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::page::{CursorKey, CursorScope};
-use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::engine::used::Used;
 use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
-use crate::gateway::gate::Gate;
 use crate::gateway::quota::Quota;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
 use crate::mcp::elicitation::Own;
 use crate::mcp::method::List;
-use crate::policy::{self, Action, Decision, Permit, Record};
+use crate::policy;
 use crate::store::approvals::Approvals;
 use crate::store::audit::Audit;
-use crate::store::leases::{Leases, limited};
+use crate::store::leases::Leases;
 use crate::store::recent::Recent;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::parks::Parks;
@@ -129,43 +126,7 @@ impl Service {
         )
     }
 
-    fn log_decision(&self, record: &Record<'_>, call: Option<u64>) {
-        // The log line is the record of a gateway that keeps nothing.
-        let is_record = !self.audit.is_kept();
-        macro_rules! told {
-            ($level:ident) => {
-                tracing::$level!(
-                    target: "audit",
-                    decision = record.decision.as_str(),
-                    rule = &**record.decision.rule(),
-                    caller = &*record.action.caller,
-                    upstream.name = &*record.action.upstream,
-                    item.kind = record.action.kind.into_str(),
-                    item.name = &*record.action.listed,
-                    why = record.why,
-                    retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
-                    call.id = call.map(|call| format!("{call:x}")),
-                    "decision"
-                )
-            };
-        }
-        if is_record {
-            told!(info);
-        } else {
-            told!(debug);
-        }
-    }
-
-    /// Records the first call in a while of an item that its caller cannot see. Nothing waits for it.
-    pub(crate) fn wrote_hidden(&self, record: &Record<'_>) {
-        self.log_decision(record, None);
-        if self.console.get().is_some() {
-            self.recent.push(record, clock::unix_seconds());
-        }
-        drop(self.audit.record(record.entry(None), false));
-    }
-
-    /// Records a summary of such calls.
+    /// Records a summary of calls of what their callers cannot see.
     pub(crate) fn wrote_refusals(&self, written: policy::Entry) {
         if !self.audit.is_kept() {
             let caller = written.caller.as_deref().unwrap_or_default();
@@ -173,43 +134,4 @@ impl Service {
         }
         drop(self.audit.record(written, false));
     }
-
-    /// Writes a decision down, whatever it is. A permit comes with what has to be on disk before it is used.
-    pub(crate) fn judged(
-        &self,
-        decision: Decision,
-        action: &Action,
-        call: u64,
-    ) -> Result<(Permit, Option<Gate>), Refusal> {
-        let record = Record::new(action, &decision);
-        self.log_decision(&record, Some(call));
-        self.metrics.decision(decision.as_str(), decision.rule());
-        if self.console.get().is_some() {
-            self.recent.push(&record, clock::unix_seconds());
-        }
-        let recorded = self.audit.record(record.entry(Some(call)), record.is_grave());
-        let told = |reason, text: &str| Refusal::Told(Failure::new(reason, Executed::No, text));
-        match decision {
-            Decision::Allow(permit) => {
-                let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
-                let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease);
-                Ok((permit, gate))
-            }
-            Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),
-            Decision::Deny { hidden: false, .. } => Err(told(Reason::Denied, "The policy does not allow this call.")),
-            Decision::Ask { .. } => {
-                Err(told(Reason::Denied, "This needs an approval, which nobody can be asked for here."))
-            }
-            Decision::Limit { limit, retry_after } => {
-                self.metrics.limit_hit(&limit);
-                Err(Refusal::Told(limited(retry_after)))
-            }
-        }
-    }
-}
-
-pub(crate) enum Refusal {
-    /// Answered like what does not exist.
-    Hidden,
-    Told(Failure),
 }

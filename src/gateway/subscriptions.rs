@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::base::clock;
 use crate::engine::call::Failure;
 use crate::engine::route::{RouteError, Routed};
 use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
+use crate::gateway::decision::GoingOn;
 use crate::gateway::gate::Gate;
-use crate::gateway::service::{Refusal, Service};
+use crate::gateway::service::Service;
 use crate::gateway::watched::MAX_WATCHED;
 use crate::mcp::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::policy::{Kind, decide};
+use crate::policy::Kind;
 use crate::upstream::handle::Handle;
 use crate::upstream::session::Wants;
 use crate::upstream::subscriptions::{Target, Unwatched, Watching};
@@ -111,14 +111,12 @@ impl Service {
         let (found, Routed { canonical, outgoing, .. }) =
             self.find(&snapshot, client, method, params, Meta::default())?;
         let action = found.action(client, Kind::Subscription, canonical);
-        let rules = snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let decision = decide(&snapshot.policy, &rules, &action, &|_, _| None, &snapshot.limiter, clock::since_1970());
-        let judged = self.judged(decision, &action, call);
         let exposed = params.string("uri").unwrap_or_default();
-        let (permit, gate) = judged.map_err(|refusal| match refusal {
-            Refusal::Hidden => unroutable(&RouteError::UnknownResource(exposed.clone()), params, client.revision),
-            Refusal::Told(failure) => Answer { outcome: Err(failure.error_object(call)), status: None },
+        let (permit, gate) = self.decide(&found, &action, &GoingOn::Anew, call).map_err(|refusal| {
+            let unknown = || unroutable(&found.unknown(params), params, client.revision);
+            let told = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+            refusal.failure().map_or_else(unknown, told)
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();
         Ok((Arc::clone(found.handle), Target { original, exposed, permit }, gate, call))

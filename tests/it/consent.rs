@@ -201,3 +201,20 @@ fn every_step_leaves_its_record() {
     let text = serde_json::to_string(&[decisions, prompts, answers, outcomes]).unwrap();
     assert!(!text.contains("secret words"), "arguments are digests: {text}");
 }
+
+#[test]
+fn a_question_is_logged_like_every_other_decision() {
+    let stage = Stage::with("", "[log]\nfilter = \"info,audit=debug\"");
+    let mut client = stage.client(Era::Modern, forms());
+    let arguments = json!({"text": "secret words"});
+    let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
+    assert_eq!(go_on(&mut client, "fx__echo", &arguments, &state, &allow("once")).text(), "secret words");
+    let logged = |lines: &[String]| -> Option<Vec<String>> {
+        let decisions: Vec<_> = lines.iter().filter(|line| line.contains("audit: decision")).cloned().collect();
+        decisions.iter().any(|line| line.contains("allow")).then_some(decisions)
+    };
+    let lines = stage.gateway.stderr.wait_for(Duration::from_secs(60), logged);
+    let lines = lines.unwrap_or_else(|| panic!("{}", stage.gateway.story()));
+    assert!(lines[0].contains("ask") && lines[0].contains("fx__echo"), "{lines:#?}");
+    assert!(lines.len() == 2 && !lines.concat().contains("secret words"), "{lines:#?}");
+}

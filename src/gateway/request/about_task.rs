@@ -1,27 +1,24 @@
 //! Requests about a task that a call of a modern client became: they go where the task id says.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
 use crate::engine::call::Outgoing;
 use crate::engine::task_id::TaskName;
-use crate::gateway::answer::CallLabels;
-use crate::gateway::answer::{Answer, label, refused};
-use crate::gateway::awaiting_approval::ClientCall;
+use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::call::{Call, InputContext, Permitted, TaskWay};
 use crate::gateway::client::ClientContext;
+use crate::gateway::decision::GoingOn;
 use crate::gateway::found::Found;
+use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
 use crate::gateway::quota::Good;
-use crate::gateway::service::{Refusal, Service};
+use crate::gateway::service::Service;
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
-use crate::policy::{Kind, decide_again};
-use crate::upstream::session::Wants;
+use crate::policy::Kind;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -77,19 +74,8 @@ impl Service {
         let found = at.and_then(|at| Found::new(&snapshot, view, at));
         let Some(found) = found else { return Handled::Answer(unknown()) };
         let Some(share) = self.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
-        let method = outgoing.method;
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let labels = CallLabels { method, label: label(method), call, arrived };
         let action = found.action(client, Kind::Task, None);
-        // The catalog's rules are those of calls, of which some look at arguments.
-        let rules = snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical);
-        let decision = decide_again(&snapshot.policy, &rules, &action);
-        let (permit, gate) = match self.judged(decision, &action, call) {
-            Ok(permitted) => permitted,
-            Err(Refusal::Hidden) => return Handled::Answer(unknown()),
-            Err(Refusal::Told(failure)) => return Handled::Answer(refused(&failure, &labels, client.revision)),
-        };
-        let Some(place) = self.place() else { return Handled::Overloaded };
+        let labels = self.labels(outgoing.method, arrived);
         self.withhold(&mut outgoing, &found, client);
         let offered = Kinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
@@ -101,25 +87,25 @@ impl Service {
             parked: None,
             task: Some(TaskWay::Named { theirs: name.id.clone(), ours }),
         });
-        let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        let permitted = Permitted {
-            handle: Arc::clone(found.handle),
-            wants,
-            view: Arc::clone(found.view),
-            entry: found.at,
-            permit,
-            gate,
-            outgoing,
-            progress: None,
-            revision: client.revision,
-            labels,
-            place,
-            share,
-            input: Some(input),
+        let prepared = Prepared {
+            client,
+            found,
             action,
-            generation: snapshot.generation,
+            labels,
+            outgoing,
+            token: None,
+            going_on: GoingOn::Permitted,
+            asks: Kinds::default(),
+            input: Some(input),
+            share,
         };
-        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), permitted))))
+        match self.decide(&prepared.found, &prepared.action, &prepared.going_on, labels.call) {
+            Ok(permit) => self.permitted(prepared, permit),
+            Err(refusal) => {
+                let told = |failure| refused(&failure, &labels, client.revision);
+                Handled::Answer(refusal.failure().map_or_else(unknown, told))
+            }
+        }
     }
 }
 

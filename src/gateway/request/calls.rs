@@ -1,43 +1,33 @@
-//! Calls: found, decided, prepared. Nothing has been sent yet.
+//! Calls: found, prepared, decided. Nothing has been sent yet.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
-use crate::engine::call::{Executed, Failure, Outgoing, Progress, Reason};
+use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::question::approval;
 use crate::engine::route::{Resume, RouteError, Routed};
 use crate::engine::state::{Carried, StateId, StateScope};
-use crate::gateway::answer::{Answer, CallLabels, label, no_completions, not_found, refused, unroutable};
-use crate::gateway::awaiting_approval::{ClientCall, Handled, Request};
-use crate::gateway::call::{Call, InFlight, InputContext, Permitted, TaskWay};
+use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
+use crate::gateway::awaiting_approval::{ClientCall, Handled};
+use crate::gateway::call::{Call, InFlight};
 use crate::gateway::client::ClientContext;
+use crate::gateway::decision::{GoingOn, Refusal};
 use crate::gateway::found::Found;
+use crate::gateway::gate::Gate;
+use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
 use crate::gateway::quota::Good;
-use crate::gateway::service::{Refusal, Service};
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::Snapshot;
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::{Kinds, Roots, all_accepted, without};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::policy::consent::{Asked, PromptId, Shown};
-use crate::policy::{Action, Decision, Kind, Record, decide, decide_again};
+use crate::policy::consent::PromptId;
+use crate::policy::{Action, Kind, Permit, Record};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::session::Wants;
 use crate::wire::raw::{RawJson, RawObject};
-
-/// What a request has to do with an earlier one.
-pub(super) enum GoingOn {
-    Anew,
-    /// It continues a call that was permitted: that permit is good for all its rounds.
-    Permitted,
-    /// It answers our own question.
-    Consent {
-        prompt: PromptId,
-        answer: Option<RawJson>,
-    },
-}
 
 impl Service {
     /// Finds the item, asks the policy, and prepares the call.
@@ -50,100 +40,84 @@ impl Service {
         arrived: Instant,
     ) -> Handled {
         let snapshot = self.snapshots.load_full();
+        let prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
+            Ok(prepared) => prepared,
+            Err(handled) => return handled,
+        };
+        match self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call) {
+            Ok(permit) => self.permitted(prepared, permit),
+            Err(Refusal::Ask { rule, need }) => self.ask(params, prepared, &rule, need),
+            Err(Refusal::Told(failure)) => {
+                let is_limited = failure.reason == Reason::Limited;
+                let outcome = if is_limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
+                prepared.found.handle.metrics.count(prepared.labels.label, outcome);
+                Handled::Answer(refused(&failure, &prepared.labels, client.revision))
+            }
+            Err(Refusal::Hidden) => {
+                Handled::Answer(unroutable(&prepared.found.unknown(params), params, client.revision))
+            }
+        }
+    }
+
+    /// The call on its way, as soon as there is a place for it or a turn to get one.
+    pub(super) fn permitted(self: &Arc<Self>, prepared: Prepared<'_>, permit: (Permit, Option<Gate>)) -> Handled {
+        let Some(place) = self.place() else { return Handled::Overloaded };
+        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permit, place))))
+    }
+
+    /// Finds the item, and everything that its call is made of.
+    ///
+    /// # Errors
+    /// What becomes of a request that is no call.
+    fn prepare<'s>(
+        &self,
+        snapshot: &'s Arc<Snapshot>,
+        client: &'s ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+    ) -> Result<Prepared<'s>, Handled> {
         if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
             // Not declared at present, so it does not exist; a legacy client was told that it does.
-            return Handled::Answer(not_found(method.as_str(), Era::Modern));
+            return Err(Handled::Answer(not_found(method.as_str(), Era::Modern)));
         }
-        let (found, mut routed) = match self.find(&snapshot, client, method, params, meta) {
-            Ok(found) => found,
-            Err(answer) => return Handled::Answer(answer),
-        };
-        let Found { entry, handle, .. } = found;
-        if method == Method::Complete && !snapshot.completes.get(entry.upstream).copied().unwrap_or_default() {
-            return Handled::Answer(Answer::ok(no_completions(client.revision)));
+        let (found, routed) = self.find(snapshot, client, method, params, meta).map_err(Handled::Answer)?;
+        let Routed { canonical, mut outgoing, token, resume, .. } = routed;
+        let nothing = || Handled::Answer(Answer::ok(no_completions(client.revision)));
+        if method == Method::Complete && !snapshot.completes.get(found.entry.upstream).copied().unwrap_or_default() {
+            return Err(nothing());
         }
-        let Some(share) = self.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let labels = CallLabels { method, label: label(method), call, arrived };
+        let share = self.quota.take(&client.caller, Good::Call).ok_or(Handled::Overloaded)?;
+        let labels = self.labels(method, arrived);
         let action = Action {
-            arguments: routed.outgoing.body.get("arguments").cloned(),
-            ..found.action(client, Kind::of(method), routed.canonical.take())
+            arguments: outgoing.body.get("arguments").cloned(),
+            ..found.action(client, Kind::of(method), canonical)
         };
-        let own_rules = found.own_rules(&action);
-        let rules = own_rules.as_ref().unwrap_or(found.rules);
         if action.kind == Kind::Completion
-            && let Some(asks) = self.keeps_completions(&found, &action, rules)
+            && let Some(asks) = self.keeps_completions(&found, &action)
         {
             let why = "answered empty: no consent to calls of this item lasts";
-            self.wrote_ask(&Record { why, ..Record::new(&action, &asks) }, call);
-            return Handled::Answer(Answer::ok(no_completions(client.revision)));
+            // Nothing is sent upstream for it, so nothing waits for the record.
+            drop(self.write_down(&Record { why, ..Record::new(&action, &asks) }, Some(labels.call)));
+            return Err(nothing());
         }
-        let (own, mut input) = self.prepare(&mut routed.outgoing, &found, client, &action);
-        let going_on = match &routed.resume {
-            None => GoingOn::Anew,
-            Some(resume) => match self.resume(resume, &mut routed.outgoing, input.as_deref_mut(), &action) {
-                Ok(going_on) => going_on,
-                Err(RouteError::PageDeclined) => {
-                    let failure = Failure::new(Reason::Denied, Executed::No, RouteError::PageDeclined.to_string());
-                    return Handled::Answer(refused(&failure, &labels, client.revision));
-                }
-                Err(error) => return Handled::Answer(unroutable(&error, params, client.revision)),
-            },
-        };
-        let decision = if matches!(going_on, GoingOn::Permitted) {
-            decide_again(&snapshot.policy, rules, &action)
-        } else {
-            let consent = |rule: &Arc<str>, need| {
-                self.approvals.grants().claim(&Asked::new(&action, rule, need), self.approvals.wall())
-            };
-            decide(&snapshot.policy, rules, &action, &consent, &snapshot.limiter, clock::since_1970())
-        };
-        if let Decision::Ask { rule, need } = &decision {
-            let shown = Shown::new(&entry.exposed, action.annotations, action.arguments.as_ref());
-            if !matches!(going_on, GoingOn::Consent { answer: Some(_), .. }) {
-                self.wrote_ask(&Record::new(&action, &decision), call);
-            }
-            let mut params = params.clone();
-            params.remove("requestState");
-            params.remove("inputResponses");
-            let meta = routed.outgoing.meta.clone();
-            let request =
-                Request { client: client.clone(), method, params, meta, labels, metrics: handle.metrics.clone() };
-            let offered = if input.is_some() { own } else { Kinds::default() };
-            let question = (Asked::new(&action, rule, *need), shown);
-            return self.ask(request, input.as_deref(), &action, question, going_on, offered, share);
-        }
-        let (permit, gate) = match self.judged(decision, &action, call) {
-            Ok(permitted) => permitted,
-            Err(refusal) => return refuse(&refusal, &found, client, &labels, params),
-        };
-        let Some(place) = self.place() else { return Handled::Overloaded };
-        let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
-        let wants = Wants { caller: Arc::clone(&client.caller), client: client.tag.clone(), offered };
-        let Routed { outgoing, token, .. } = routed;
-        let permitted = Permitted {
-            handle: Arc::clone(handle),
-            wants,
-            view: Arc::clone(found.view),
-            entry: found.at,
-            permit,
-            gate,
-            outgoing,
-            progress: token.map(|token| Progress::new(token, client.revision)),
-            revision: client.revision,
-            labels,
-            place,
-            share,
-            input,
-            action,
-            generation: snapshot.generation,
-        };
-        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), permitted))))
+        let (asks, mut input) = self.complete(&mut outgoing, &found, client, &action);
+        let resumed = resume.map(|resume| self.resume(&resume, &mut outgoing, input.as_deref_mut(), &action));
+        let going_on = resumed.unwrap_or(Ok(GoingOn::Anew)).map_err(|error| {
+            Handled::Answer(if error == RouteError::PageDeclined {
+                let failure = Failure::new(Reason::Denied, Executed::No, error.to_string());
+                refused(&failure, &labels, client.revision)
+            } else {
+                unroutable(&error, params, client.revision)
+            })
+        })?;
+        Ok(Prepared { client, found, action, labels, outgoing, token, going_on, asks, input, share })
     }
 
     /// Completes what goes upstream by what is known of the client. Returns what the client can be asked for by us, and what it
     /// takes to pass on what the upstream asks.
-    fn prepare(
+    fn complete(
         &self,
         outgoing: &mut Outgoing,
         found: &Found<'_>,
@@ -172,7 +146,7 @@ impl Service {
             outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         }
         outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
-        (own, input)
+        (if input.is_some() { own } else { Kinds::default() }, input)
     }
 
     /// What the upstream is told of the client: what it can be asked for, and how much it wants to hear.
@@ -256,31 +230,5 @@ impl Service {
     fn continued(&self, id: StateId) -> GoingOn {
         let mut used = self.used.lock();
         if used.first(id, clock::uptime()) { GoingOn::Permitted } else { GoingOn::Anew }
-    }
-}
-
-/// Answers a call that the policy does not let through.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only the four methods that call an upstream come here")]
-fn refuse(
-    refusal: &Refusal,
-    found: &Found<'_>,
-    client: &ClientContext,
-    labels: &CallLabels,
-    params: &RawObject,
-) -> Handled {
-    match refusal {
-        Refusal::Hidden => {
-            let unknown = match labels.method {
-                Method::ToolsCall => RouteError::UnknownTool(found.entry.exposed.to_string()),
-                Method::PromptsGet => RouteError::UnknownPrompt(found.entry.exposed.to_string()),
-                _ => RouteError::UnknownResource(params.string("uri").unwrap_or_default()),
-            };
-            Handled::Answer(unroutable(&unknown, params, client.revision))
-        }
-        Refusal::Told(failure) => {
-            let outcome = if failure.reason == Reason::Limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
-            found.handle.metrics.count(labels.label, outcome);
-            Handled::Answer(refused(failure, labels, client.revision))
-        }
     }
 }

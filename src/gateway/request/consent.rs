@@ -22,18 +22,17 @@ use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::question::approval::{self, form, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
-use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::awaiting_approval::{Asking, Channel, ClientCall, Request};
-use crate::gateway::call::InputContext;
-use crate::gateway::quota::Place;
-use crate::gateway::request::calls::GoingOn;
+use crate::gateway::awaiting_approval::{Asking, Channel, ClientCall, Handled, Request};
+use crate::gateway::decision::GoingOn;
+use crate::gateway::prepared::Prepared;
 use crate::gateway::service::Service;
-use crate::mcp::input::{InputRequest, Kinds, input_required, is_accepted};
+use crate::mcp::input::{InputRequest, input_required, is_accepted};
+use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
-use crate::policy::{Action, Evidence, Record};
+use crate::policy::{Action, Evidence};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::wire::raw::RawJson;
+use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a modern client may take to come back with an answer: its state lives no longer.
 const ROUND: Duration = crate::engine::state::LIFE;
@@ -48,18 +47,21 @@ enum Way {
 
 impl Service {
     /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
-    #[expect(clippy::too_many_arguments, reason = "called once, where all of them were found out")]
     pub(super) fn ask(
         self: &Arc<Self>,
-        request: Request,
-        input: Option<&InputContext>,
-        action: &Action,
-        (asked, shown): (Asked, Shown),
-        going_on: GoingOn,
-        offered: Kinds,
-        share: Place,
+        params: &RawObject,
+        prepared: Prepared<'_>,
+        rule: &Arc<str>,
+        need: Evidence,
     ) -> Handled {
-        let need = asked.need;
+        let Prepared { client, found, action, labels, outgoing, going_on, asks: offered, input, share, .. } = prepared;
+        let asked = Asked::new(&action, rule, need);
+        let shown = Shown::new(&found.entry.exposed, action.annotations, action.arguments.as_ref());
+        let mut params = params.clone();
+        params.remove("requestState");
+        params.remove("inputResponses");
+        let (meta, metrics) = (outgoing.meta, found.handle.metrics.clone());
+        let request = Request { client: client.clone(), params, meta, labels, metrics };
         let consent = self.snapshots.load().config.consent.clone();
         let era = request.client.revision.era();
         let life = match (offered.form && need == Evidence::Client, era) {
@@ -89,8 +91,8 @@ impl Service {
                     Way::Page(url) => page(&message, url, ""),
                     Way::Form | Way::None => form(&message, request.client.tag.is_some()),
                 };
-                let Some(again) =
-                    input.and_then(|input| self.consent_required(&request, input, action, &prompt, &question))
+                let Some(again) = input
+                    .and_then(|input| self.consent_required(&action, labels.method, input.round, &prompt, &question))
                 else {
                     return self.awaiting(&request, &prompt, &message, url);
                 };
@@ -112,27 +114,17 @@ impl Service {
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
 
-    /// Records that somebody has to agree. Nothing is sent upstream for it, so nothing waits for the record.
-    pub(super) fn wrote_ask(&self, record: &Record<'_>, call: u64) {
-        self.metrics.decision(record.decision.as_str(), record.decision.rule());
-        if self.console.get().is_some() {
-            self.recent.push(record, clock::unix_seconds());
-        }
-        drop(self.audit.record(record.entry(Some(call)), false));
-    }
-
     /// The result that asks a modern client our question. Its state names the prompt and is good for this very call.
     fn consent_required(
         &self,
-        request: &Request,
-        input: &InputContext,
         action: &Action,
+        method: Method,
+        round: u8,
         prompt: &PromptId,
         question: &InputRequest,
     ) -> Option<RawJson> {
-        let scope = StateScope { method: request.method, action };
-        let carried = Carried::Consent(prompt.bytes());
-        let sealed = self.states.next(&scope, input.round, carried, clock::uptime(), clock::random())?;
+        let (scope, carried) = (StateScope { method, action }, Carried::Consent(prompt.bytes()));
+        let sealed = self.states.next(&scope, round, carried, clock::uptime(), clock::random())?;
         Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 

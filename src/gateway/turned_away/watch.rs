@@ -68,9 +68,11 @@ impl Watch {
             let Some((action, rule)) = call.kept_back() else { continue };
             let own = self.refusals.refused(&action.caller, &action.listed, clock::uptime());
             let decision = Decision::Deny { rule, hidden: true };
-            service.metrics.decision(decision.as_str(), decision.rule());
             if own {
-                service.wrote_hidden(&Record::new(&action, &decision));
+                // Nothing waits for it.
+                drop(service.write_down(&Record::new(&action, &decision), None));
+            } else {
+                service.metrics.decision(decision.as_str(), decision.rule());
             }
         }
     }

@@ -1,0 +1,143 @@
+//! The decision about an action and its record: one place for both, whatever is decided and whoever asks.
+
+use std::sync::Arc;
+
+use crate::base::clock;
+use crate::engine::call::{Executed, Failure, Reason};
+use crate::gateway::found::Found;
+use crate::gateway::gate::Gate;
+use crate::gateway::service::Service;
+use crate::policy::consent::{Asked, PromptId};
+use crate::policy::{Action, Decision, Evidence, Permit, Record, decide, decide_again};
+use crate::store::audit::Recorded;
+use crate::store::leases::limited;
+use crate::wire::raw::RawJson;
+
+/// What a request has to do with an earlier one.
+pub(crate) enum GoingOn {
+    Anew,
+    /// It continues a call that was permitted: that permit is good for all its rounds.
+    Permitted,
+    /// It answers our own question.
+    Consent {
+        prompt: PromptId,
+        answer: Option<RawJson>,
+    },
+}
+
+/// Why there is no permit.
+pub(crate) enum Refusal {
+    /// Answered like what does not exist.
+    Hidden,
+    Told(Failure),
+    /// A person has to agree first.
+    Ask {
+        rule: Arc<str>,
+        need: Evidence,
+    },
+}
+
+impl Refusal {
+    fn told(reason: Reason, text: &str) -> Self {
+        Self::Told(Failure::new(reason, Executed::No, text))
+    }
+
+    /// What a client is told where nobody can be asked; `None` for what looks unknown.
+    pub(crate) fn failure(self) -> Option<Failure> {
+        match self {
+            Self::Hidden => None,
+            Self::Told(failure) => Some(failure),
+            Self::Ask { .. } => {
+                let text = "This needs an approval, which nobody can be asked for here.";
+                Some(Failure::new(Reason::Denied, Executed::No, text))
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Decides an action and writes the decision down. A permit comes with what has to be on disk before it is used. `call` is
+    /// the number of the call.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) fn decide(
+        &self,
+        found: &Found<'_>,
+        action: &Action,
+        going_on: &GoingOn,
+        call: u64,
+    ) -> Result<(Permit, Option<Gate>), Refusal> {
+        let (policy, limiter) = (&found.snapshot.policy, &found.snapshot.limiter);
+        let own_rules = found.own_rules(action);
+        let rules = own_rules.as_ref().unwrap_or(found.rules);
+        let decision = if matches!(going_on, GoingOn::Permitted) {
+            decide_again(policy, rules, action)
+        } else {
+            let consent = |rule: &Arc<str>, need| {
+                self.approvals.grants().claim(&Asked::new(action, rule, need), self.approvals.wall())
+            };
+            decide(policy, rules, action, &consent, limiter, clock::since_1970())
+        };
+        let record = Record::new(action, &decision);
+        let recorded = match (&decision, going_on) {
+            // Written down when the question was asked.
+            (Decision::Ask { .. }, GoingOn::Consent { answer: Some(_), .. }) => Recorded::Accepted,
+            _ => self.write_down(&record, Some(call)),
+        };
+        match decision {
+            Decision::Allow(permit) => {
+                let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
+                let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease);
+                Ok((permit, gate))
+            }
+            Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),
+            Decision::Deny { hidden: false, .. } => {
+                Err(Refusal::told(Reason::Denied, "The policy does not allow this call."))
+            }
+            Decision::Ask { rule, need } => Err(Refusal::Ask { rule, need }),
+            Decision::Limit { limit, retry_after } => {
+                self.metrics.limit_hit(&limit);
+                Err(Refusal::Told(limited(retry_after)))
+            }
+        }
+    }
+
+    /// Writes a decision down where all of them are: in the log, the metrics, the console's list and the audit log.
+    pub(crate) fn write_down(&self, record: &Record<'_>, call: Option<u64>) -> Recorded {
+        self.log_decision(record, call);
+        self.metrics.decision(record.decision.as_str(), record.decision.rule());
+        if self.console.get().is_some() {
+            self.recent.push(record, clock::unix_seconds());
+        }
+        self.audit.record(record.entry(call), record.is_grave())
+    }
+
+    fn log_decision(&self, record: &Record<'_>, call: Option<u64>) {
+        let Record { action, decision, why } = *record;
+        // The log line is the record of a gateway that keeps nothing.
+        let is_record = !self.audit.is_kept();
+        macro_rules! told {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "audit",
+                    decision = decision.as_str(),
+                    rule = &**decision.rule(),
+                    caller = &*action.caller,
+                    upstream.name = &*action.upstream,
+                    item.kind = action.kind.into_str(),
+                    item.name = &*action.listed,
+                    why,
+                    retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
+                    call.id = call.map(|call| format!("{call:x}")),
+                    "decision"
+                )
+            };
+        }
+        if is_record {
+            told!(info);
+        } else {
+            told!(debug);
+        }
+    }
+}
