@@ -13,6 +13,7 @@ pub(crate) mod decision;
 pub(crate) mod dry_run;
 pub(crate) mod found;
 pub(crate) mod gate;
+pub(crate) mod keys;
 mod prepared;
 pub(crate) mod question;
 pub(crate) mod quota;

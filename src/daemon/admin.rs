@@ -172,7 +172,7 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     };
     phase.known();
     drop(guest);
-    let share = gateway.service.quota.take(&caller, Good::Connection);
+    let share = gateway.service.admission.quota.take(&caller, Good::Connection);
     let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
     if let Some(why) = refused.or_else(full) {
         // A client that does not read its refusal gets none.

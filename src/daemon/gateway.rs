@@ -7,22 +7,18 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
 use crate::base::clock;
-use crate::base::queue::Queue;
 use crate::base::task_group::TaskGroup;
-use crate::catalog::page::CursorKey;
 use crate::config::{Auth, Config, Warning};
 use crate::console::Console;
 use crate::daemon::systemd;
-use crate::engine::state::StateKey;
-use crate::engine::task_id::TaskKey;
 use crate::gateway::admission::Admission;
-use crate::gateway::quota::{Quota, QuotaLimits};
-use crate::gateway::service::{MAX_ASKING, Service};
+use crate::gateway::keys::Keys;
+use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
 use crate::policy::Entry;
@@ -170,27 +166,13 @@ impl Gateway {
             audit,
             parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
             approvals: Arc::clone(&approvals),
-            used: parking_lot::Mutex::default(),
             leases,
             tasks,
             draining,
             giving_up,
-            cursors: CursorKey::new(&clock::random::<32>()),
-            states: StateKey::new(&clock::random())
-                .ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
-            task_ids: TaskKey::new(&clock::random())
-                .ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
-            in_flight: Arc::new(Semaphore::new(limits.in_flight)),
-            queued: Queue::new(limits.queue),
-            queue_time: limits.queue_timeout,
-            asking: Arc::new(Semaphore::new(MAX_ASKING)),
+            keys: Keys::new().ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
             max_result_bytes: limits.result_bytes,
             budget: Arc::clone(&budget),
-            quota: Quota::new(QuotaLimits {
-                connections: limits.connections_per_caller,
-                calls: limits.in_flight_per_caller,
-                streams: limits.streams_per_caller,
-            }),
             admission: Admission::new(&limits),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
             recent: Recent::default(),

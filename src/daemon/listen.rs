@@ -164,7 +164,7 @@ impl Gateway {
         let pages = move |path: &str| match path {
             "/metrics" => {
                 let buffered = (service.budget.used(), service.budget.limit());
-                service.metrics.observe(sessions.len(), service.queued.len(), buffered);
+                service.metrics.observe(sessions.len(), service.admission.waiting(), buffered);
                 Some((http::StatusCode::OK, service.metrics.render()))
             }
             "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),

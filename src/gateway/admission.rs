@@ -1,20 +1,42 @@
-//! Admission: the rate of each caller's requests. Every face asks here before it hands a request to the service.
+//! Admission: how often a caller may ask, what it may hold at once, and how many calls of all callers run or wait. Every face
+//! asks here before it hands a request to the service.
 //!
 //! Each request of a caller other than our own user takes from `caller-rate`; over HTTP so does each POST, before its
 //! body is read. A batch takes one for each request in it, and is admitted as a whole or not at all. A refusal is 429
 //! over HTTP, and elsewhere an error that says when to try again.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::base::clock;
+use crate::base::queue::{Queue, Queued};
 use crate::config::Limits;
+use crate::engine::call::{Executed, Failure, Reason};
+use crate::gateway::quota::{Quota, QuotaLimits};
 use crate::policy::{CallerLimiter, LOCAL};
 
-/// The rates of all callers. The local user has none.
+/// Calls that may wait for a person at once.
+const MAX_ASKING: usize = 1024;
+
+/// The rates and shares of all callers, and the places that all calls share. The local user has no rate and no share.
 #[derive(Debug)]
 pub(crate) struct Admission {
     rate: Option<CallerLimiter>,
+    pub(crate) quota: Quota,
+    in_flight: Arc<Semaphore>,
+    queue: Queue,
+    queue_time: Duration,
+    asking: Arc<Semaphore>,
+}
+
+/// A call's place among all calls in flight, or its turn to get one. Held, not read.
+#[derive(Debug)]
+pub(crate) enum InFlight {
+    Running(#[expect(dead_code, reason = "given back on drop")] OwnedSemaphorePermit),
+    Queued(#[expect(dead_code, reason = "given back on drop")] Queued),
 }
 
 /// A caller has used up its requests.
@@ -39,7 +61,18 @@ impl fmt::Display for OverRate {
 impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
-        Self { rate: CallerLimiter::new(limits.caller_rate, burst) }
+        Self {
+            rate: CallerLimiter::new(limits.caller_rate, burst),
+            quota: Quota::new(QuotaLimits {
+                connections: limits.connections_per_caller,
+                calls: limits.in_flight_per_caller,
+                streams: limits.streams_per_caller,
+            }),
+            in_flight: Arc::new(Semaphore::new(limits.in_flight)),
+            queue: Queue::new(limits.queue),
+            queue_time: limits.queue_timeout,
+            asking: Arc::new(Semaphore::new(MAX_ASKING)),
+        }
     }
 
     /// Takes so many requests from a caller's rate, all or none. A batch takes one for each request in it.
@@ -50,6 +83,44 @@ impl Admission {
         let Some(rate) = self.rate.as_ref().filter(|_| caller != LOCAL && requests > 0) else { return Ok(()) };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         rate.take(caller, requests, clock::uptime()).map_err(|wait| OverRate { wait })
+    }
+
+    /// Whether every place for a call is taken, and the queue before them is full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.in_flight.available_permits() == 0 && self.queue.is_full()
+    }
+
+    /// How many calls wait for a place.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// A place among all calls, or a turn to get one; `None` where too many wait.
+    pub(crate) fn enter(&self) -> Option<InFlight> {
+        match Arc::clone(&self.in_flight).try_acquire_owned() {
+            Ok(permit) => Some(InFlight::Running(permit)),
+            Err(_) => self.queue.enter().map(InFlight::Queued),
+        }
+    }
+
+    /// Waits for a place among all calls, where there was none at once.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`]: it took too long.
+    pub(crate) async fn place(&self) -> Result<InFlight, Failure> {
+        let free = Arc::clone(&self.in_flight).acquire_owned();
+        match tokio::time::timeout(self.queue_time, free).await {
+            Ok(Ok(permit)) => Ok(InFlight::Running(permit)),
+            Ok(Err(_)) | Err(_) => {
+                let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
+                Err(busy.retry_after(self.queue_time.max(Duration::from_secs(1))))
+            }
+        }
+    }
+
+    /// A place among all calls that wait for a person.
+    pub(crate) fn ask(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.asking).try_acquire_owned().ok()
     }
 }
 

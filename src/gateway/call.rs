@@ -8,14 +8,13 @@ use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock;
-use crate::base::queue::Queued;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question, unable};
 use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
-use crate::engine::question::park::ParkId;
 use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
 use crate::engine::state::{Carried, MAX_ROUNDS, StateScope};
+use crate::gateway::admission::InFlight;
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::gate::Gate;
 use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
@@ -97,13 +96,6 @@ pub(crate) struct Call {
     gathered: Gathered,
     /// Questions that were declined in the person's name.
     declines: AtomicU32,
-}
-
-/// A call's place among all calls in flight, or its turn to get one. Held, not read.
-#[derive(Debug)]
-pub(crate) enum InFlight {
-    Running(#[expect(dead_code, reason = "given back on drop")] OwnedSemaphorePermit),
-    Queued(#[expect(dead_code, reason = "given back on drop")] Queued),
 }
 
 enum Turn {
@@ -345,7 +337,7 @@ impl Call {
     /// The state that the client goes on with, good for this very call; `None` where there have been too many rounds.
     fn sealed(&self, input: &InputContext, carried: Carried) -> Option<String> {
         let scope = StateScope { method: self.labels.method, action: &self.action };
-        self.service.states.next(&scope, input.round, carried, clock::uptime(), clock::random())
+        self.service.keys.states.next(&scope, input.round, carried, clock::uptime(), clock::random())
     }
 
     /// Ends this request with the questions that have gathered; the call stays parked.

@@ -2,24 +2,19 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
-use crate::base::queue::Queue;
 use crate::base::task_group::TaskGroup;
-use crate::catalog::page::{CursorKey, CursorScope};
-use crate::engine::state::StateKey;
-use crate::engine::task_id::TaskKey;
-use crate::engine::used::Used;
+use crate::catalog::page::CursorScope;
 use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
-use crate::gateway::quota::Quota;
+use crate::gateway::keys::Keys;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
 use crate::mcp::elicitation::Own;
@@ -34,9 +29,6 @@ use crate::upstream::parks::Parks;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 
-/// Calls that may wait for a person at once.
-pub(crate) const MAX_ASKING: usize = 1024;
-
 /// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -50,25 +42,15 @@ pub(crate) struct Service {
     pub(crate) draining: CancellationToken,
     /// Fires when calls in flight are given up.
     pub(crate) giving_up: CancellationToken,
-    pub(crate) cursors: CursorKey,
-    pub(crate) states: StateKey,
-    pub(crate) task_ids: TaskKey,
+    pub(crate) keys: Keys,
     pub(crate) parks: Parks,
     /// Grants and open prompts.
     pub(crate) approvals: Arc<Approvals>,
     /// What calls use of their limits, on disk.
     pub(crate) leases: Leases,
-    /// Calls in flight, of all callers.
-    pub(crate) in_flight: Arc<Semaphore>,
-    /// Calls that wait for a place among them.
-    pub(crate) queued: Queue,
-    pub(crate) queue_time: Duration,
-    /// Calls that wait for a person, of all callers.
-    pub(crate) asking: Arc<Semaphore>,
     /// Longest result that a client is sent, in bytes.
     pub(crate) max_result_bytes: usize,
     pub(crate) budget: Arc<Budget>,
-    pub(crate) quota: Quota,
     pub(crate) admission: Admission,
     pub(crate) calls: AtomicU64,
     /// Calls that were answered as if their item did not exist.
@@ -76,8 +58,6 @@ pub(crate) struct Service {
     /// The last decisions, for the console.
     pub(crate) recent: Recent,
     pub(crate) started: Instant,
-    /// States that calls have gone on with.
-    pub(crate) used: Mutex<Used>,
     /// Where the console is, once it listens: the beginning of its pages' URLs.
     pub(crate) console: OnceLock<String>,
     /// The ports that this process listens on.
@@ -99,8 +79,7 @@ impl Service {
 impl Service {
     /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.
     pub(super) fn is_full(&self) -> bool {
-        let no_place = self.in_flight.available_permits() == 0 && self.queued.is_full();
-        no_place || self.budget.is_overdrawn()
+        self.admission.is_full() || self.budget.is_overdrawn()
     }
 
     /// One page of a list, from the bytes that all callers of one view share.
@@ -115,10 +94,10 @@ impl Service {
             Some(raw) => raw.parse::<String>().ok().and_then(|cursor| {
                 let scope =
                     CursorScope { list, generation: snapshot.generation, caller: &client.caller, view: &view.name };
-                self.cursors.open(scope, &cursor)
+                self.keys.cursors.open(scope, &cursor)
             }),
         };
-        let rendered = snapshot.list(view, list, client.viewer(), &self.cursors);
+        let rendered = snapshot.list(view, list, client.viewer(), &self.keys.cursors);
         let page = page.and_then(|page| rendered.pages.get(usize::try_from(page).ok()?));
         page.map_or_else(
             || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),

@@ -197,7 +197,7 @@ impl Asked<'_> {
             return answer(not_found(&request.method, revision.era()));
         }
         if method == Method::Listen {
-            let Some(place) = self.front.service.quota.take(&self.caller, Good::Stream) else {
+            let Some(place) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
             };
             return modern::listen(self.front, &client, &request, &params.object, place);
@@ -447,7 +447,7 @@ impl Asked<'_> {
             let text = "Accept must allow text/event-stream";
             return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
         }
-        let Some(share) = self.front.service.quota.take(&self.caller, Good::Stream) else {
+        let Some(share) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
         };
         if let Some(resumed) = self.last_event().and_then(|last| session.streams.resume(last)) {

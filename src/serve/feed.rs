@@ -109,6 +109,6 @@ impl Feed {
     fn digests(&self) -> [u64; 4] {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
-        List::ALL.map(|list| snapshot.list(&view, list, self.client.viewer(), &self.service.cursors).digest)
+        List::ALL.map(|list| snapshot.list(&view, list, self.client.viewer(), &self.service.keys.cursors).digest)
     }
 }

@@ -109,7 +109,7 @@ impl Front {
     /// The place of a connection whose caller is known.
     fn place(&self, caller: &Arc<str>) -> Option<Held> {
         let taken = Arc::clone(&self.places).try_acquire_owned().ok();
-        let held = taken.and_then(|place| Some((self.service.quota.take(caller, Good::Connection)?, place)));
+        let held = taken.and_then(|place| Some((self.service.admission.quota.take(caller, Good::Connection)?, place)));
         if held.is_none() {
             self.service.metrics.limit_hit("max-connections");
             if let Some(count) = self.full.count(clock::uptime()) {

@@ -94,7 +94,9 @@ fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &
         return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
     }
     let no_room = |text| reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
-    let Some(share) = front.service.quota.take(&caller, Good::Stream) else { return no_room("too many streams") };
+    let Some(share) = front.service.admission.quota.take(&caller, Good::Stream) else {
+        return no_room("too many streams");
+    };
     let (pipe, inbound) = mpsc::channel(INBOUND);
     // The revision is agreed on the pipe.
     let client = ClientContext { is_here, ..ClientContext::new(caller, profile, Revision::V2024_11_05) };

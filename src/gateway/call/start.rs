@@ -1,12 +1,12 @@
 //! From a permit to a call on its way.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::call::{Deadline, Executed, Failure, Reason};
 use crate::engine::question::park::ParkId;
-use crate::gateway::call::{Call, InFlight, Running};
+use crate::gateway::admission::InFlight;
+use crate::gateway::call::{Call, Running};
 use crate::gateway::prepared::TaskWay;
 use crate::mcp::version::Era;
 use crate::upstream::exchange::Exchange;
@@ -21,7 +21,7 @@ impl Call {
     pub(super) async fn start(&mut self) -> Result<(), Failure> {
         let asked = clock::now();
         if !matches!(self.place, InFlight::Running(..)) {
-            Box::pin(self.admit()).await?;
+            self.place = Box::pin(self.service.admission.place()).await?;
         }
         let slot = match self.handle.free_slot() {
             Some(slot) => slot,
@@ -95,20 +95,5 @@ impl Call {
             input.parked = None;
         }
         Ok(())
-    }
-
-    /// Waits for a place among all calls, where there was none at once.
-    async fn admit(&mut self) -> Result<(), Failure> {
-        let free = Arc::clone(&self.service.in_flight).acquire_owned();
-        match tokio::time::timeout(self.service.queue_time, free).await {
-            Ok(Ok(permit)) => {
-                self.place = InFlight::Running(permit);
-                Ok(())
-            }
-            Ok(Err(_)) | Err(_) => {
-                let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
-                Err(busy.retry_after(self.service.queue_time.max(Duration::from_secs(1))))
-            }
-        }
     }
 }

@@ -54,7 +54,8 @@ impl Call {
         let Some(task) = Task::created(raw, false).filter(|_| self.input.is_some()) else { return self.ask(raw) };
         let (upstream, item) = (self.handle.name.to_string(), self.action.canonical.to_string());
         let name = TaskName { upstream, item, id: task.id.clone() };
-        let Some(id) = self.service.task_ids.seal(&self.action.caller, &name, clock::uptime(), clock::random()) else {
+        let Some(id) = self.service.keys.task_ids.seal(&self.action.caller, &name, clock::uptime(), clock::random())
+        else {
             return Some(self.misasked(InputError::Malformed));
         };
         self.count(OutcomeLabel::Task);

@@ -49,7 +49,7 @@ impl Service {
         if method == Method::TasksUpdate && responses.is_none() {
             return Handled::Answer(Answer::error(code::INVALID_PARAMS, "params lacks `inputResponses`", None));
         }
-        let Some(name) = self.task_ids.open(&client.caller, &ours, clock::uptime()) else {
+        let Some(name) = self.keys.task_ids.open(&client.caller, &ours, clock::uptime()) else {
             return Handled::Answer(unknown());
         };
         let responses = responses.filter(|_| method == Method::TasksUpdate);
@@ -73,7 +73,7 @@ impl Service {
         });
         let found = at.and_then(|at| Found::new(&snapshot, view, at));
         let Some(found) = found else { return Handled::Answer(unknown()) };
-        let Some(share) = self.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
+        let Some(share) = self.admission.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
         let action = found.action(client, Kind::Task, None);
         let labels = self.labels(outgoing.method, arrived);
         self.withhold(&mut outgoing, &found, client);

@@ -10,7 +10,7 @@ use crate::engine::route::{Resume, RouteError, Routed};
 use crate::engine::state::{Carried, StateId, StateScope};
 use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
 use crate::gateway::awaiting_approval::{ClientCall, Handled};
-use crate::gateway::call::{Call, InFlight};
+use crate::gateway::call::Call;
 use crate::gateway::client::ClientContext;
 use crate::gateway::decision::{GoingOn, Refusal};
 use crate::gateway::found::Found;
@@ -61,7 +61,7 @@ impl Service {
 
     /// The call on its way, as soon as there is a place for it or a turn to get one.
     pub(super) fn permitted(self: &Arc<Self>, prepared: Prepared<'_>, permit: (Permit, Option<Gate>)) -> Handled {
-        let Some(place) = self.place() else { return Handled::Overloaded };
+        let Some(place) = self.admission.enter() else { return Handled::Overloaded };
         Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permit, place))))
     }
 
@@ -88,7 +88,7 @@ impl Service {
         if method == Method::Complete && !snapshot.completes.get(found.entry.upstream).copied().unwrap_or_default() {
             return Err(nothing());
         }
-        let share = self.quota.take(&client.caller, Good::Call).ok_or(Handled::Overloaded)?;
+        let share = self.admission.quota.take(&client.caller, Good::Call).ok_or(Handled::Overloaded)?;
         let labels = self.labels(method, arrived);
         let action = Action {
             arguments: outgoing.body.get("arguments").cloned(),
@@ -178,14 +178,6 @@ impl Service {
         }
     }
 
-    /// A place among all calls, or a turn to get one.
-    pub(super) fn place(&self) -> Option<InFlight> {
-        match Arc::clone(&self.in_flight).try_acquire_owned() {
-            Ok(permit) => Some(InFlight::Running(permit)),
-            Err(_) => self.queued.enter().map(InFlight::Queued),
-        }
-    }
-
     /// Opens the state of a call that goes on and gives the upstream its own back.
     fn resume(
         &self,
@@ -197,7 +189,7 @@ impl Service {
         // Legacy clients were never given a state.
         let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
         let scope = StateScope { method: outgoing.method, action };
-        let opened = self.states.open(&scope, &resume.state, clock::uptime());
+        let opened = self.keys.states.open(&scope, &resume.state, clock::uptime());
         let (opened, id) = opened.ok_or(RouteError::State)?;
         input.round = opened.round;
         match opened.carried {
@@ -228,7 +220,6 @@ impl Service {
 
     /// A state proves a permit once. Sent again it is a call of its own, which is decided like any other.
     fn continued(&self, id: StateId) -> GoingOn {
-        let mut used = self.used.lock();
-        if used.first(id, clock::uptime()) { GoingOn::Permitted } else { GoingOn::Anew }
+        if self.keys.is_first(id) { GoingOn::Permitted } else { GoingOn::Anew }
     }
 }

@@ -109,7 +109,7 @@ impl Service {
             }
         };
         let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
-        let Ok(place) = Arc::clone(&self.asking).try_acquire_owned() else { return Handled::Overloaded };
+        let Some(place) = self.admission.ask() else { return Handled::Overloaded };
         let asking = Asking::new(Arc::clone(self), request, prompt, message, channel, consent.timeout, (share, place));
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
@@ -124,7 +124,7 @@ impl Service {
         question: &InputRequest,
     ) -> Option<RawJson> {
         let (scope, carried) = (StateScope { method, action }, Carried::Consent(prompt.bytes()));
-        let sealed = self.states.next(&scope, round, carried, clock::uptime(), clock::random())?;
+        let sealed = self.keys.states.next(&scope, round, carried, clock::uptime(), clock::random())?;
         Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 
