@@ -1,9 +1,10 @@
 //! Admission: how often a caller may ask, what it may hold at once, and how many calls of all callers run or wait. Every face
 //! asks here before it hands a request to the service.
 //!
-//! Each request of a caller other than our own user takes from `caller-rate`; over HTTP so does each POST, before its
-//! body is read. A batch takes one for each request in it, and is admitted as a whole or not at all. A refusal is 429
-//! over HTTP, and elsewhere an error that says when to try again.
+//! Each request of a caller other than our own user takes from `caller-rate`; over HTTP so does each POST, before its body is
+//! read, and each GET and DELETE of a session. A batch takes one for each request in it, and is admitted as a whole or not at
+//! all. A refusal is 429 over HTTP, and elsewhere an error that says when to try again. Each stream of a caller, and each
+//! subscription on lines, takes from `streams-per-caller`.
 
 use std::fmt;
 use std::sync::Arc;

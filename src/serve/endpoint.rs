@@ -433,6 +433,9 @@ impl Asked<'_> {
             // Hosts take a 400 here for a broken server and a 405 for one without this stream.
             return reply::method_not_allowed("POST");
         }
+        if let Err(response) = self.front.admit(&self.caller, 1) {
+            return *response;
+        }
         let session = match self.session_of_header() {
             Ok(session) => session,
             Err(response) => return *response,

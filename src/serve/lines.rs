@@ -27,6 +27,7 @@ use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::ClientRequests;
+use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::gateway::watched::Subscriptions;
 use crate::listener::pieces::{Pieces, Queued};
@@ -535,6 +536,9 @@ impl Connection {
             Ok(wanted) => wanted,
             Err(answer) => return self.answer(&request.id, answer).await,
         };
+        let Some(share) = self.service.admission.quota.take(&self.caller, Good::Stream) else {
+            return self.answer(&request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
+        };
         let key = request.id.raw().text().into_owned();
         let token = CancellationToken::new();
         let refused = {
@@ -553,6 +557,7 @@ impl Connection {
         self.tasks.spawn("listen", async move {
             connection.follow(revision, &wanted, request.id.raw(), &token).await;
             connection.listens.lock().remove(&key);
+            drop(share);
         });
     }
 

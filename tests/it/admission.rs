@@ -10,7 +10,7 @@ use rustix::process::{Gid, Uid};
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
+use crate::mcp::{Era, Mcp, dressed};
 use crate::process::{eventually, said};
 use crate::sse::OldClient;
 
@@ -59,6 +59,18 @@ fn each_request_of_a_batch_counts_over_http() {
         200,
         "the local user has no rate"
     );
+}
+
+#[test]
+fn streams_and_ends_of_sessions_count_over_http() {
+    let gateway = setup().start();
+    // Two requests.
+    let client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
+    let streams: Vec<u16> = (0..9).map(|_| client.resume("none").head().status).collect();
+    let admitted = streams.iter().take_while(|status| **status != 429).count();
+    assert_eq!(admitted, 8, "{streams:?}");
+    assert_eq!(client.end_session(), 429);
+    assert_eq!(gateway.client(Era::Legacy(BATCHES)).end_session(), 204, "the local user has no rate");
 }
 
 #[test]
@@ -185,6 +197,30 @@ fn each_request_of_a_batch_counts_on_the_admin_socket() {
             );
         }
     }
+}
+
+#[test]
+fn subscriptions_on_the_admin_socket_are_streams_of_their_caller() {
+    let Some(gateway) = shared(Setup::new().server("limits.streams-per-caller = 1")) else { return };
+    let listen = |socket: &mut Socket, id: u64| {
+        let params = dressed(json!({"notifications": {"toolsListChanged": true}}), &json!({}));
+        socket.send(&json!({"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}));
+        socket.line()
+    };
+    let acknowledged = |answer: &Value| answer["method"] == "notifications/subscriptions/acknowledged";
+    let (_, mut client) = Socket::other(&gateway, "mcp");
+    let first = listen(&mut client, 1);
+    assert!(acknowledged(&first), "{first}");
+    let second = listen(&mut client, 2);
+    assert!(second["id"] == 2 && second["error"]["message"] == "too many streams", "{second}");
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+    let mut id = 2;
+    eventually("there is room again", || {
+        id += 1;
+        acknowledged(&listen(&mut client, id))
+    });
+    let (_, mut local) = Socket::local(&gateway, "mcp");
+    assert!((0..4).all(|id| acknowledged(&listen(&mut local, id))), "the local user has no share");
 }
 
 #[test]
