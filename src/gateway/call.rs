@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question, unable};
-use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progress, Reason};
+use crate::engine::call::{Deadline, Executed, Failure, Outgoing, Progress, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
 use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
@@ -17,17 +17,15 @@ use crate::engine::state::{Carried, MAX_ROUNDS, StateScope};
 use crate::gateway::admission::InFlight;
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::gate::Gate;
-use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
+use crate::gateway::prepared::{InputContext, Prepared};
 use crate::gateway::question::client_requests::PendingRequest;
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::View;
 use crate::mcp::input::{ByKey, InputError, InputRequest, Kinds, input_required, passed_on, requests};
 use crate::mcp::log::{LogLevel, shown};
-use crate::mcp::method::Method;
-use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{Action, Entry, Event, Permit};
+use crate::policy::{Action, Permit};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::{Handle, Slot};
@@ -36,14 +34,13 @@ use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
 mod declined;
+mod ending;
 mod outcome;
 mod recheck;
 mod start;
 mod tasked;
 
 pub(crate) use self::outcome::translate;
-
-use self::outcome::is_tool_error;
 
 /// Why a question is taken back whose time is over.
 const LATE: &str = "no answer in time";
@@ -358,60 +355,6 @@ impl Call {
         Some(ClientEvent::Done(result.unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision))))
     }
 
-    /// What the outcome is to the client. What was written anew for it takes room of its own.
-    fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
-        let received = match &outcome {
-            Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
-            Outcome::Failed(_) => std::ptr::null(),
-        };
-        match self.finish(outcome)? {
-            ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(ClientEvent::Done(
-                answer
-                    .counted(&self.service.budget)
-                    .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
-            )),
-            event @ (ClientEvent::Done(_) | ClientEvent::Notice(_) | ClientEvent::Question(_)) => Some(event),
-        }
-    }
-
-    fn finish(&mut self, outcome: Outcome) -> Option<ClientEvent> {
-        let answer = match outcome {
-            Outcome::Failed(failure) => return Some(self.fail(&failure)),
-            Outcome::Result { raw, .. } if matches!(self.task_way(), Some(TaskWay::Named { .. })) => {
-                return Some(self.about_task(&raw));
-            }
-            Outcome::Result { raw, era } => {
-                if era == Era::Modern && !is_complete(&raw) {
-                    return if self.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
-                }
-                if raw.bytes().len() > self.service.max_result_bytes {
-                    return Some(self.fail(&self.too_large()));
-                }
-                let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
-                let Some(shown) = project::result(self.labels.method, raw, era, self.revision) else {
-                    return Some(self.fail(&Failure::malformed()));
-                };
-                self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
-                Answer::ok(shown)
-            }
-            Outcome::Error { raw } => {
-                if self.retry_as_task(&raw) {
-                    return None;
-                }
-                let wanted = self.pages_of(&raw);
-                if let Some(answer) = self.pages(&wanted) {
-                    self.count(OutcomeLabel::InputRequired);
-                    answer
-                } else {
-                    self.count(OutcomeLabel::Error);
-                    translate(self.labels.method, &raw, self.revision, &wanted)
-                }
-            }
-        };
-        self.end();
-        Some(ClientEvent::Done(answer))
-    }
-
     /// Asks a legacy client the next question of a modern server. `None` when the call can go on upstream.
     async fn talk(&mut self) -> Option<ClientEvent> {
         let (round, _) = self.round.as_mut()?;
@@ -489,11 +432,6 @@ impl Call {
         }
     }
 
-    fn too_large(&self) -> Failure {
-        let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
-        Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)
-    }
-
     /// Asks a modern client to open the pages without which the server did not take the call.
     fn pages(&self, wanted: &Result<ByKey, InputError>) -> Option<Answer> {
         let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
@@ -507,55 +445,6 @@ impl Call {
     fn misasked(&mut self, why: InputError) -> ClientEvent {
         self.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
-    }
-
-    fn fail(&mut self, failure: &Failure) -> ClientEvent {
-        let outcome = match failure.reason {
-            Reason::UpstreamDown | Reason::ShuttingDown => OutcomeLabel::UpstreamDown,
-            Reason::UpstreamCrashed => OutcomeLabel::Crashed,
-            Reason::UpstreamTimeout => OutcomeLabel::Timeout,
-            Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
-            Reason::Busy => OutcomeLabel::Busy,
-            Reason::Denied => OutcomeLabel::Denied,
-            Reason::Limited => OutcomeLabel::Limited,
-            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
-            Reason::Unrecorded => OutcomeLabel::Unrecorded,
-        };
-        self.count(outcome);
-        self.end();
-        let answer = if failure.reason == Reason::UpstreamProtocol {
-            // What the server said wrongly is no tool's result.
-            Answer { outcome: Err(failure.error_object(self.labels.call)), status: None }
-        } else {
-            refused(failure, &self.labels, self.revision)
-        };
-        ClientEvent::Done(answer)
-    }
-
-    /// Counts and records the end of the call.
-    fn count(&self, outcome: OutcomeLabel) {
-        let now = clock::now();
-        let total = now.duration_since(self.labels.arrived);
-        let upstream = self.running.as_ref().map(|running| now.duration_since(running.sent));
-        self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
-        let entry = Entry {
-            call: Some(self.labels.call),
-            caller: Some(Arc::clone(&self.action.caller)),
-            kind: Some(self.action.kind),
-            item: Some(Arc::clone(&self.action.canonical)),
-            result: outcome.into_str(),
-            duration: Some(total),
-            ..Entry::new(Event::Outcome)
-        };
-        // The call has ended: nobody can wait for this record, and nothing hangs on it.
-        drop(self.service.audit.record(entry, false));
-    }
-
-    /// Ends the exchange: one that has not answered is cancelled by being dropped.
-    fn end(&mut self) {
-        self.done = true;
-        self.running = None;
-        self.permit.leave();
     }
 
     /// The client has withdrawn its request.

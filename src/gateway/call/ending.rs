@@ -1,0 +1,125 @@
+//! The one end of a call: what its outcome is to the client, and what is counted and recorded of it.
+
+use std::sync::Arc;
+
+use crate::base::clock;
+use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::gateway::answer::{Answer, refused};
+use crate::gateway::call::outcome::{is_tool_error, translate};
+use crate::gateway::call::{Call, ClientEvent};
+use crate::gateway::prepared::TaskWay;
+use crate::mcp::method::Method;
+use crate::mcp::project::{self, is_complete};
+use crate::mcp::version::Era;
+use crate::policy::{Entry, Event};
+use crate::telemetry::metrics::OutcomeLabel;
+
+impl Call {
+    /// What the outcome is to the client. What was written anew for it takes room of its own.
+    pub(super) fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
+        let received = match &outcome {
+            Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
+            Outcome::Failed(_) => std::ptr::null(),
+        };
+        match self.finish(outcome)? {
+            ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(ClientEvent::Done(
+                answer
+                    .counted(&self.service.budget)
+                    .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
+            )),
+            event @ (ClientEvent::Done(_) | ClientEvent::Notice(_) | ClientEvent::Question(_)) => Some(event),
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> Option<ClientEvent> {
+        let answer = match outcome {
+            Outcome::Failed(failure) => return Some(self.fail(&failure)),
+            Outcome::Result { raw, .. } if matches!(self.task_way(), Some(TaskWay::Named { .. })) => {
+                return Some(self.about_task(&raw));
+            }
+            Outcome::Result { raw, era } => {
+                if era == Era::Modern && !is_complete(&raw) {
+                    return if self.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
+                }
+                if raw.bytes().len() > self.service.max_result_bytes {
+                    return Some(self.fail(&self.too_large()));
+                }
+                let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
+                let Some(shown) = project::result(self.labels.method, raw, era, self.revision) else {
+                    return Some(self.fail(&Failure::malformed()));
+                };
+                self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
+                Answer::ok(shown)
+            }
+            Outcome::Error { raw } => {
+                if self.retry_as_task(&raw) {
+                    return None;
+                }
+                let wanted = self.pages_of(&raw);
+                if let Some(answer) = self.pages(&wanted) {
+                    self.count(OutcomeLabel::InputRequired);
+                    answer
+                } else {
+                    self.count(OutcomeLabel::Error);
+                    translate(self.labels.method, &raw, self.revision, &wanted)
+                }
+            }
+        };
+        self.end();
+        Some(ClientEvent::Done(answer))
+    }
+
+    pub(super) fn too_large(&self) -> Failure {
+        let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
+        Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)
+    }
+
+    pub(super) fn fail(&mut self, failure: &Failure) -> ClientEvent {
+        let outcome = match failure.reason {
+            Reason::UpstreamDown | Reason::ShuttingDown => OutcomeLabel::UpstreamDown,
+            Reason::UpstreamCrashed => OutcomeLabel::Crashed,
+            Reason::UpstreamTimeout => OutcomeLabel::Timeout,
+            Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
+            Reason::Busy => OutcomeLabel::Busy,
+            Reason::Denied => OutcomeLabel::Denied,
+            Reason::Limited => OutcomeLabel::Limited,
+            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            Reason::Unrecorded => OutcomeLabel::Unrecorded,
+        };
+        self.count(outcome);
+        self.end();
+        let answer = if failure.reason == Reason::UpstreamProtocol {
+            // What the server said wrongly is no tool's result.
+            Answer { outcome: Err(failure.error_object(self.labels.call)), status: None }
+        } else {
+            refused(failure, &self.labels, self.revision)
+        };
+        ClientEvent::Done(answer)
+    }
+
+    /// Counts and records the end of the call.
+    pub(super) fn count(&self, outcome: OutcomeLabel) {
+        let now = clock::now();
+        let total = now.duration_since(self.labels.arrived);
+        let upstream = self.running.as_ref().map(|running| now.duration_since(running.sent));
+        self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
+        let entry = Entry {
+            call: Some(self.labels.call),
+            caller: Some(Arc::clone(&self.action.caller)),
+            kind: Some(self.action.kind),
+            item: Some(Arc::clone(&self.action.canonical)),
+            result: outcome.into_str(),
+            duration: Some(total),
+            ..Entry::new(Event::Outcome)
+        };
+        // The call has ended: nobody can wait for this record, and nothing hangs on it.
+        drop(self.service.audit.record(entry, false));
+    }
+
+    /// Ends the exchange: one that has not answered is cancelled by being dropped.
+    pub(super) fn end(&mut self) {
+        self.done = true;
+        self.running = None;
+        self.permit.leave();
+    }
+}
