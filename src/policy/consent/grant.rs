@@ -217,40 +217,33 @@ impl Grant {
     /// Whether it covers calls beyond one, of the item that the action is about, with some arguments. The URIs of a template are
     /// one item: they have its definition.
     fn lasts_for(&self, action: &Asked) -> bool {
-        let Asked { caller, session, upstream, kind, definition, launch, rule, need, .. } = action;
-        let given = &self.row.asked;
-        let in_session = self.row.lifetime != Lifetime::Session || (session.is_some() && given.session == *session);
-        !self.is_once()
-            && given.caller == *caller
-            && given.kind == *kind
-            && given.upstream == *upstream
-            && given.definition == *definition
-            && given.launch == *launch
-            && given.rule == *rule
-            && in_session
-            && self.row.evidence >= *need
+        !self.is_once() && self.is_like(action)
     }
 
     fn covers(&self, action: &Asked) -> bool {
-        let Asked { caller, session, upstream, kind, item, definition, launch, arguments, rule, need, destructive } =
-            action;
         let given = &self.row.asked;
         let exact = self.row.arguments == Arguments::Exact;
-        let same_arguments = given.arguments == *arguments;
-        let in_session = self.row.lifetime != Lifetime::Session || (session.is_some() && given.session == *session);
         // What became destructive since was not what the client's user agreed to in general.
-        let too_wide = *destructive && self.row.evidence == Evidence::Client && !exact;
+        let too_wide = action.destructive && self.row.evidence == Evidence::Client && !exact;
+        self.is_like(action)
+            && given.item == action.item
+            && (given.arguments == action.arguments || !exact)
+            && !too_wide
+    }
+
+    /// Whether it was given for an action like this one, the name of the item and the arguments aside.
+    fn is_like(&self, action: &Asked) -> bool {
+        let Asked { caller, session, upstream, kind, definition, launch, rule, need, .. } = action;
+        let given = &self.row.asked;
+        let in_session = self.row.lifetime != Lifetime::Session || (session.is_some() && given.session == *session);
         given.caller == *caller
-            && given.item == *item
             && given.kind == *kind
             && given.upstream == *upstream
             && given.definition == *definition
             && given.launch == *launch
             && given.rule == *rule
-            && (same_arguments || !exact)
             && in_session
             && self.row.evidence >= *need
-            && !too_wide
     }
 }
 
