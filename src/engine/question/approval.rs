@@ -40,7 +40,7 @@ fn elicitation(params: String) -> InputRequest {
 /// Reads a client's answer to our form. Every answer that is not clearly a yes is a no.
 pub(crate) fn read(result: &RawJson) -> Answer {
     let Ok(result) = RawObject::parse(result) else { return Answer::Dismiss };
-    let decision = || RawObject::parse(result.get("content")?).ok()?.string(DECISION);
+    let decision = || result.object("content")?.string(DECISION);
     match result.string("action").as_deref() {
         Some("accept") => match decision().as_deref() {
             Some(ONCE) => Answer::Allow(Lifetime::Once),

@@ -59,7 +59,7 @@ impl Way {
             Self::Parked(parked) => {
                 let id = if let ExchangeEvent::Ask(request) = &event { Some(request.id.clone()) } else { None };
                 let act = parked.park.hear(event, world.now);
-                parked.show(act, id)
+                parked.show(act, id.as_ref())
             }
             Self::OnStream(open) => {
                 if let ExchangeEvent::Ask(ServerRequest { id, method, params }) = event {
@@ -126,14 +126,14 @@ impl Way {
 }
 
 impl Parked {
-    fn show(&mut self, acts: impl IntoIterator<Item = Act>, asked: Option<RawJson>) -> Replies {
+    fn show(&mut self, acts: impl IntoIterator<Item = Act>, asked: Option<&RawJson>) -> Replies {
         let mut replies = Vec::new();
         for act in acts {
             match act {
                 Act::Reply(id, answer) => replies.push((id, answer)),
                 Act::Show(ExchangeEvent::Ask(request)) => {
                     let key = request.id.parse::<String>().unwrap();
-                    self.ids.extend(asked.clone().map(|id| (key.clone(), id)));
+                    self.ids.extend(asked.map(|id| (key.clone(), id.clone())));
                     self.shown.push(key);
                 }
                 Act::Show(ExchangeEvent::Withdrawn(key)) => {
