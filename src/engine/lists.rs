@@ -186,7 +186,7 @@ mod tests {
     /// Reads the tools once, answered so.
     fn read(lists: &mut Lists, answer: Result<&'static str, &'static str>) -> Option<Fault> {
         lists.changed(&[List::Tools]);
-        let page = lists.next(epoch()).unwrap();
+        let page = lists.next(epoch())?;
         let answer = answer.map(RawJson::trusted).map_err(RawJson::trusted);
         let (next, fault) = lists.answered(page.reading, answer);
         assert!(next.is_none(), "one page");

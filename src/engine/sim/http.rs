@@ -9,7 +9,7 @@ use crate::wire::message;
 /// Posts a request; the answer.
 fn post(server: &mut Server, method: Method, params: Option<&RawJson>) -> Result<RawJson, RawJson> {
     let body = message::encode_request(&RawJson::trusted("1"), method.as_str(), params);
-    let answer = server.answer(std::str::from_utf8(&body).unwrap()).remove(0);
+    let answer = server.answer(&String::from_utf8_lossy(&body)).remove(0);
     let part = |name: &str| RawJson::trusted(answer[name].to_string());
     if answer["error"].is_null() { Ok(part("result")) } else { Err(part("error")) }
 }
