@@ -3,6 +3,7 @@
 pub(crate) mod ask;
 pub(crate) mod batch;
 pub(crate) mod call;
+pub(crate) mod client;
 pub(crate) mod event;
 pub(crate) mod fault;
 #[cfg(any(test, fuzzing))]

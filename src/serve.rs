@@ -3,7 +3,6 @@
 //! Locks (each guards a map for one operation and is never held across an await): the session table and each session's calls in
 //! flight ([`sessions`]).
 
-mod batch;
 pub(crate) mod endpoint;
 pub(crate) mod feed;
 pub(crate) mod front;

@@ -1,4 +1,4 @@
-//! Batches of servers of 2025-03-26, which may come on every transport.
+//! Batches of 2025-03-26, which may come on every transport: those of servers, and what those of clients share with them.
 //!
 //! Source: MCP 2025-03-26, basic, "Batching".
 
@@ -8,12 +8,14 @@ use crate::wire::raw::{RawJson, elements};
 
 /// The messages of the batch that a frame of a server holds; `None` for a single message. What is no JSON in it is left out.
 pub(crate) fn split(frame: &Frame, revision: Option<Revision>) -> Option<Vec<Frame>> {
-    let is_array = || frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if !revision.is_some_and(|revision| revision.features().batch) || !is_array() {
-        return None;
-    }
-    let parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
+    let parts = revision.filter(|revision| revision.features().batch).and_then(|_| parts(frame))?;
     Some(parts.into_iter().filter_map(|part| Frame::from_upstream(part.into_bytes()).ok()).collect())
+}
+
+/// The parts of a frame that holds an array; none where it is no valid JSON.
+pub(super) fn parts(frame: &Frame) -> Option<Vec<RawJson>> {
+    let is_array = frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    is_array.then(|| elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default())
 }
 
 #[cfg(test)]

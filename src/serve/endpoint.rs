@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::engine::client::batch::Batch;
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::gateway::answer::{Answer, not_found};
 use crate::gateway::awaiting_approval::Handled;
@@ -27,7 +28,6 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
-use crate::serve::batch::Batch;
 use crate::serve::front::{Front, Seat};
 use crate::serve::http_response::{Conversation, Entered};
 use crate::serve::legacy_sse;

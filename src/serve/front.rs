@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::config::Limits;
+use crate::engine::client::batch::Batch;
 use crate::gateway::quota::{Good, Place};
 use crate::gateway::service::Service;
 use crate::listener::address::{Failures, Network};
@@ -18,7 +19,6 @@ use crate::listener::body::ReplyBody;
 use crate::listener::guard::{Guard, is_direct};
 use crate::listener::lobby::{Lobby, Standing};
 use crate::listener::reply;
-use crate::serve::batch::Batch;
 use crate::serve::sessions::Sessions;
 use crate::wire::frame::Bounds;
 
@@ -79,7 +79,7 @@ impl Front {
     ///
     /// # Errors
     /// The response to send.
-    pub(super) fn admit_batch(&self, caller: &str, batch: &Batch) -> Result<(), Box<Response<ReplyBody>>> {
+    pub(crate) fn admit_batch(&self, caller: &str, batch: &Batch) -> Result<(), Box<Response<ReplyBody>>> {
         self.admit(caller, batch.requests().saturating_sub(1))
     }
 

@@ -16,13 +16,13 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
+use crate::engine::client::batch::Batch;
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::{Pieces, Queued};
 use crate::listener::reply;
 use crate::mcp::version::Revision;
-use crate::serve::batch::Batch;
 use crate::serve::front::{Front, Seat};
 use crate::serve::lines::{self, LineClient};
 use crate::serve::request_body::{accepts, bad_frame, bad_message, not_json, read_body};

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::client::batch::Batch;
 use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
 
@@ -35,7 +36,6 @@ use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
-use crate::serve::batch::Batch;
 use crate::serve::feed::{Feed, unclaimed, updated_notice};
 use crate::serve::modern::{Wanted, claimed_revision, listen_end};
 use crate::serve::sessions::InFlight;

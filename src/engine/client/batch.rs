@@ -2,26 +2,24 @@
 //!
 //! Source: MCP 2025-03-26, basic, "Batching".
 
+use crate::engine::batch::parts;
 use crate::mcp::version::Revision;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::message::{Message, MessageError};
-use crate::wire::raw::{RawJson, elements};
+use crate::wire::raw::RawJson;
 
 const MAX_MESSAGES: usize = 50;
 
 /// A batch, whoever sent it.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// In their order; none where they are too few or too many.
     messages: Vec<Result<Message, MessageError>>,
 }
 
 impl Batch {
     /// The batch that a frame holds; `None` for a single message.
-    pub(super) fn of(frame: &Frame, bounds: Bounds) -> Option<Self> {
-        if frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
-            return None;
-        }
-        let mut parts = elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default();
+    pub(crate) fn of(frame: &Frame, bounds: Bounds) -> Option<Self> {
+        let mut parts = parts(frame)?;
         if parts.len() > MAX_MESSAGES {
             parts.clear();
         }
@@ -33,12 +31,12 @@ impl Batch {
     }
 
     /// The requests in it, each of which counts for the rate of its caller.
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.messages.iter().filter(|message| matches!(message, Ok(Message::Request(_)))).count()
     }
 
     /// Why a client that speaks this revision may not send it.
-    pub(super) fn refusal(&self, revision: Option<Revision>) -> Option<&'static str> {
+    pub(crate) fn refusal(&self, revision: Option<Revision>) -> Option<&'static str> {
         if !revision.is_some_and(|revision| revision.features().batch) {
             Some("batches are not accepted in this protocol version")
         } else if self.messages.is_empty() {
@@ -48,7 +46,7 @@ impl Batch {
         }
     }
 
-    pub(super) fn into_messages(self) -> Vec<Result<Message, MessageError>> {
+    pub(crate) fn into_messages(self) -> Vec<Result<Message, MessageError>> {
         self.messages
     }
 }

@@ -1,0 +1,3 @@
+//! One client on any transport.
+
+pub(crate) mod batch;
