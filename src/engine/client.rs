@@ -1,3 +1,3 @@
 //! One client on any transport.
 
-pub(crate) mod batch;
+pub(crate) mod heard;

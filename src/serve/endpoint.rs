@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::engine::client::batch::Batch;
+use crate::engine::client::heard::{Batch, Heard};
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::gateway::answer::{Answer, not_found};
 use crate::gateway::awaiting_approval::Handled;
@@ -32,12 +32,11 @@ use crate::serve::front::{Front, Seat};
 use crate::serve::http_response::{Conversation, Entered};
 use crate::serve::legacy_sse;
 use crate::serve::modern;
-use crate::serve::request_body::{accepts, bad_frame, bad_message, not_json, read_body};
+use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::Session;
 use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
-use crate::wire::frame::Frame;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Notification, Request};
 
@@ -133,18 +132,12 @@ impl Asked<'_> {
 
     /// Rungs 10 and 11: JSON, then JSON-RPC.
     async fn message(&self, bytes: Bytes) -> Reply {
-        let frame = match Frame::from_client(bytes, self.front.bounds) {
-            Ok(frame) => frame,
-            Err(error) => return bad_frame(error),
-        };
-        if let Some(batch) = Batch::of(&frame, self.front.bounds) {
-            return Box::pin(self.batch(batch)).await;
-        }
-        match Message::parse(&frame) {
-            Ok(Message::Request(request)) => self.request(request).await,
-            Ok(Message::Notification(notification)) => self.notification(&notification),
-            Ok(Message::Response(response)) => self.response(response),
-            Err(error) => bad_message(&error),
+        match Heard::read(bytes, self.front.bounds) {
+            Heard::Batch(batch) => Box::pin(self.batch(batch)).await,
+            Heard::Message(Ok(Message::Request(request))) => self.request(request).await,
+            Heard::Message(Ok(Message::Notification(notification))) => self.notification(&notification),
+            Heard::Message(Ok(Message::Response(response))) => self.response(response),
+            Heard::Message(Err(unreadable)) => no_message(&unreadable),
         }
     }
 
@@ -363,7 +356,8 @@ impl Asked<'_> {
         if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
             return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         }
-        let admitted = self.front.admit_batch(&self.caller, &batch);
+        // The POST paid for one request.
+        let admitted = self.front.admit(&self.caller, batch.requests().saturating_sub(1));
         let session = match admitted.and(session) {
             Ok(session) => session,
             Err(response) => return *response,

@@ -11,7 +11,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::config::Limits;
-use crate::engine::client::batch::Batch;
 use crate::gateway::quota::{Good, Place};
 use crate::gateway::service::Service;
 use crate::listener::address::{Failures, Network};
@@ -73,14 +72,6 @@ impl Front {
         self.service.admission.admit(caller, requests).map_err(|over| {
             Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, over.seconds(), "too many requests"))
         })
-    }
-
-    /// Admits a batch, of which the POST paid for one request already.
-    ///
-    /// # Errors
-    /// The response to send.
-    pub(crate) fn admit_batch(&self, caller: &str, batch: &Batch) -> Result<(), Box<Response<ReplyBody>>> {
-        self.admit(caller, batch.requests().saturating_sub(1))
     }
 
     /// Who the client is.

@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
-use crate::engine::client::batch::Batch;
+use crate::engine::client::heard::Heard;
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
@@ -25,11 +25,10 @@ use crate::listener::reply;
 use crate::mcp::version::Revision;
 use crate::serve::front::{Front, Seat};
 use crate::serve::lines::{self, LineClient};
-use crate::serve::request_body::{accepts, bad_frame, bad_message, not_json, read_body};
+use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::sessions::{Session, StreamPlace};
 use crate::wire::code;
 use crate::wire::frame::Frame;
-use crate::wire::message::Message;
 use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
@@ -184,11 +183,11 @@ async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Resu
         return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
     };
     let bytes = read_body(body, &head.headers, front).await?;
-    let frame = Frame::from_client(bytes, front.bounds).map_err(|error| Box::new(bad_frame(error)))?;
-    match Batch::of(&frame, front.bounds) {
-        // Whether the session's revision knows batches is not known here.
-        Some(batch) => front.admit_batch(caller, &batch)?,
-        None => drop(Message::parse(&frame).map_err(|error| Box::new(bad_message(&error)))?),
+    let frame = Frame::from_client(bytes, front.bounds).map_err(|e| Box::new(no_message(&e.into())))?;
+    match Heard::of(&frame, front.bounds) {
+        Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
+        // The POST paid for one request. Whether the session's revision knows batches is not known here.
+        heard => front.admit(caller, heard.requests().saturating_sub(1))?,
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
     let session = front.sessions.find(&id, caller).ok_or_else(unknown)?;

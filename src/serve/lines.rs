@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::client::batch::Batch;
+use crate::engine::client::heard::{Heard, Said, Unreadable};
 use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
 
@@ -42,10 +42,10 @@ use crate::serve::sessions::InFlight;
 use crate::telemetry::metrics::Connected;
 use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
-use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::frame::Bounds;
 use crate::wire::id::ClientId;
 use crate::wire::lines::{Line, LineDecoder};
-use crate::wire::message::{self, Message, MessageError, Notification, Request, Response};
+use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::start::Start;
 
@@ -246,17 +246,19 @@ struct Connection {
 
 impl Connection {
     async fn line(self: &Arc<Self>, line: Bytes) {
-        match Frame::from_client(line, self.bounds) {
-            Ok(frame) => match Batch::of(&frame, self.bounds) {
-                Some(batch) => self.batch(batch).await,
-                None => {
-                    let message = Message::parse(&frame);
-                    let requests = usize::from(matches!(message, Ok(Message::Request(_))));
-                    self.message(message, self.admit(requests)).await;
+        let heard = Heard::read(line, self.bounds);
+        let requests = heard.requests();
+        match heard {
+            Heard::Message(said) => self.message(said, self.admit(requests)).await,
+            Heard::Batch(batch) => {
+                if let Some(text) = batch.refusal(self.revision()) {
+                    return self.complain(message::error_object(code::INVALID_REQUEST, text, None)).await;
                 }
-            },
-            Err(FrameError::NotUtf8 | FrameError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
-            Err(error) => self.complain(code::INVALID_REQUEST, &error.to_string()).await,
+                let admitted = self.admit(requests);
+                for said in batch.into_messages() {
+                    self.message(said, admitted).await;
+                }
+            }
         }
     }
 
@@ -267,34 +269,34 @@ impl Connection {
             true => (code::INTERNAL, "the gateway holds as many bytes as it may; try again"),
             false => (code::INVALID_REQUEST, "the message is too large"),
         };
+        let error = message::error_object(code, text, None);
         let id = |raw: &[u8]| RawJson::trusted(Bytes::copy_from_slice(raw));
         match Start::of(start) {
             Start::Request(raw) if let Some(id) = ClientId::from_raw(id(raw)) => {
-                self.answer(&id, Answer::error(code, text, None)).await;
+                self.answer(&id, Answer { outcome: Err(error), status: None }).await;
                 ControlFlow::Continue(())
             }
             Start::Answer(raw) => {
                 if let Some(client_requests) = self.client_requests() {
-                    let outcome = Err(message::error_object(code, text, None));
-                    client_requests.answered(Response { id: Some(id(raw)), outcome, broken: None });
+                    client_requests.answered(Response { id: Some(id(raw)), outcome: Err(error), broken: None });
                 }
                 ControlFlow::Continue(())
             }
             Start::Notifies => ControlFlow::Continue(()),
             // The start of this line names no request, so no caller is known to wait for an answer.
             Start::Unknown if !no_room => {
-                self.complain(code, text).await;
+                self.complain(error).await;
                 ControlFlow::Continue(())
             }
             Start::Request(_) | Start::Asks | Start::Unknown => {
-                self.complain(code, text).await;
+                self.complain(error).await;
                 ControlFlow::Break(())
             }
         }
     }
 
     /// An error without an id, at most once a second: answering garbage with garbage would feed a storm.
-    async fn complain(&self, code: i64, text: &str) {
+    async fn complain(&self, error: RawJson) {
         let now = clock::now();
         let quiet = {
             let mut last = self.last_complaint.lock();
@@ -305,7 +307,7 @@ impl Connection {
             quiet
         };
         if !quiet {
-            self.send(message::encode_error(None, &message::error_object(code, text, None))).await;
+            self.send(message::encode_error(None, &error)).await;
         }
     }
 
@@ -331,23 +333,13 @@ impl Connection {
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.is_here, ..client }
     }
 
-    async fn batch(self: &Arc<Self>, batch: Batch) {
-        if let Some(text) = batch.refusal(self.revision()) {
-            return self.complain(code::INVALID_REQUEST, text).await;
-        }
-        let admitted = self.admit(batch.requests());
-        for message in batch.into_messages() {
-            self.message(message, admitted).await;
-        }
-    }
-
     fn admit(&self, requests: usize) -> Result<(), OverRate> {
         if self.is_admitted { Ok(()) } else { self.service.admission.admit(&self.caller, requests) }
     }
 
     /// Takes one message, with whether its requests are admitted.
-    async fn message(self: &Arc<Self>, message: Result<Message, MessageError>, admitted: Result<(), OverRate>) {
-        match message {
+    async fn message(self: &Arc<Self>, said: Said, admitted: Result<(), OverRate>) {
+        match said {
             Ok(Message::Request(request)) => match admitted {
                 Ok(()) => self.request(request).await,
                 Err(over) => self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await,
@@ -358,13 +350,10 @@ impl Connection {
                     client_requests.answered(response);
                 }
             }
-            Err(MessageError::Syntax) => self.complain(code::PARSE_ERROR, "not valid JSON").await,
-            Err(error) => {
-                let MessageError::Shape { id: Some(id), .. } = &error else {
-                    return self.complain(code::INVALID_REQUEST, &error.to_string()).await;
-                };
-                self.answer(id, Answer::error(code::INVALID_REQUEST, &error.to_string(), None)).await;
+            Err(Unreadable { id: Some(id), error }) => {
+                self.answer(&id, Answer { outcome: Err(error), status: None }).await;
             }
+            Err(Unreadable { id: None, error }) => self.complain(error).await,
         }
     }
 

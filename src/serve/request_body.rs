@@ -9,12 +9,12 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use crate::base::budget::Room;
+use crate::engine::client::heard::Unreadable;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;
 use crate::serve::front::Front;
-use crate::wire::frame::FrameError;
 use crate::wire::id::ClientId;
-use crate::wire::message::{self, MessageError};
+use crate::wire::message::encode_error;
 use crate::wire::{code, coding};
 
 type Reply = Response<ReplyBody>;
@@ -113,20 +113,8 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
     Ok(room.keep(first.unwrap_or_else(|| joined.freeze())))
 }
 
-pub(super) fn bad_frame(error: FrameError) -> Reply {
-    let code = match error {
-        FrameError::NotUtf8 | FrameError::Syntax => code::PARSE_ERROR,
-        FrameError::TooDeep | FrameError::TooManyNodes | FrameError::DuplicateKey => code::INVALID_REQUEST,
-    };
-    reply::refusal(StatusCode::BAD_REQUEST, code, &error.to_string())
-}
-
-pub(super) fn bad_message(error: &MessageError) -> Reply {
-    match error {
-        MessageError::Syntax => bad_frame(FrameError::Syntax),
-        MessageError::Shape { id, .. } => {
-            let object = message::error_object(code::INVALID_REQUEST, &error.to_string(), None);
-            reply::json(StatusCode::BAD_REQUEST, message::encode_error(id.as_ref().map(ClientId::raw), &object))
-        }
-    }
+/// The refusal of a body that is no message.
+pub(super) fn no_message(unreadable: &Unreadable) -> Reply {
+    let id = unreadable.id.as_ref().map(ClientId::raw);
+    reply::json(StatusCode::BAD_REQUEST, encode_error(id, &unreadable.error))
 }

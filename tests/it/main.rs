@@ -41,6 +41,7 @@ mod harness;
 mod hidden;
 mod http;
 mod input;
+mod ladder;
 mod limits;
 mod mcp;
 mod onward;
