@@ -1,5 +1,6 @@
 //! The state machines: routing, one call, one upstream connection, restarts. Pure: `now` is an argument, effects are values.
 
+pub(crate) mod answer;
 pub(crate) mod ask;
 pub(crate) mod batch;
 pub(crate) mod call;

@@ -1,45 +1,19 @@
-//! Answers that are ready, and the refusals among them.
+//! Answers of requests that got as far as the service: their room, their labels, the refusals of calls.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-
 use crate::base::budget::Budget;
+pub(crate) use crate::engine::answer::{Answer, invalid, not_found};
 use crate::engine::call::{Executed, Failure};
 use crate::engine::route::RouteError;
-use crate::mcp::meta::MetaError;
 use crate::mcp::method::Method;
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::version::Revision;
 use crate::telemetry::metrics::MethodLabel;
 use crate::wire::code;
-use crate::wire::foreign;
-use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// An answer that is ready.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) outcome: Result<RawJson, RawJson>,
-    /// For errors that the modern era gives an HTTP status of their own.
-    pub(crate) status: Option<u16>,
-}
-
 impl Answer {
-    pub(crate) fn ok(result: RawJson) -> Self {
-        Self { outcome: Ok(result), status: None }
-    }
-
-    pub(crate) fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
-        Self { outcome: Err(error_object(code, message, data)), status: None }
-    }
-
-    /// The result or error.
-    pub(crate) fn bytes(&self) -> &Bytes {
-        let (Ok(raw) | Err(raw)) = &self.outcome;
-        raw.bytes()
-    }
-
     /// The same, with room for it.
     ///
     /// # Errors
@@ -52,11 +26,6 @@ impl Answer {
         };
         let outcome = outcome.map_err(|no_room| no_room.failure(Executed::Unknown))?;
         Ok(Self { outcome, status: self.status })
-    }
-
-    pub(crate) fn with_status(mut self, status: u16) -> Self {
-        self.status = Some(status);
-        self
     }
 }
 
@@ -76,19 +45,6 @@ pub(crate) fn refused(failure: &Failure, labels: &CallLabels, revision: Revision
     } else {
         Answer { outcome: Err(failure.error_object(labels.call)), status: None }
     }
-}
-
-/// The error for a method that this era does not define or this release does not serve.
-pub(crate) fn not_found(method: &str, era: Era) -> Answer {
-    let answer =
-        Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", foreign::short(method, 64)), None);
-    if era == Era::Modern { answer.with_status(404) } else { answer }
-}
-
-pub(super) fn invalid(error: &RouteError) -> Answer {
-    let answer = Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
-    let malformed = matches!(error, RouteError::Params | RouteError::Meta(MetaError::NotAnObject));
-    if malformed { answer.with_status(400) } else { answer }
 }
 
 /// Unknown and hidden look the same.

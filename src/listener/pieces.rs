@@ -4,7 +4,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::base::budget::{Budget, COUNTED_FROM, Room};
-use crate::gateway::answer::Answer;
+use crate::engine::answer::Answer;
 use crate::wire::message::{encode_error, encode_result, error_head, result_head};
 use crate::wire::raw::RawJson;
 use crate::wire::sse;

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::gateway::answer::Answer;
+use crate::engine::answer::Answer;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
 use crate::wire::code;

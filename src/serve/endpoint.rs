@@ -11,9 +11,9 @@ use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::engine::answer::{Answer, not_found};
 use crate::engine::client::heard::{Batch, Heard};
 use crate::engine::route::{Params, RouteError, params_object};
-use crate::gateway::answer::{Answer, not_found};
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::answer::{Answer, not_found};
 use crate::engine::client::heard::{Heard, Said, Unreadable};
 use crate::engine::route::{Params, params_object};
 use crate::mcp::capability::initialize_result;
@@ -22,7 +23,6 @@ use crate::base::budget::{COUNTED_FROM, Room};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::gateway::admission::OverRate;
-use crate::gateway::answer::{Answer, not_found};
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::ClientEvent;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::gateway::answer::Answer;
+use crate::engine::answer::Answer;
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
