@@ -1,7 +1,7 @@
 //! Clients as they reach the gateway: HTTP in both eras, HTTP+SSE, and lines of stdio and the admin socket.
 //!
-//! Locks (each guards a map for one operation and is never held across an await): the session table and each session's calls in
-//! flight ([`sessions`]).
+//! Locks (each is held for one step and never across an await): the session table ([`sessions`]), and within it each client's side
+//! of the protocol ([`open_request`]).
 
 pub(crate) mod endpoint;
 pub(crate) mod feed;
@@ -11,6 +11,7 @@ pub(crate) mod http_server;
 pub(crate) mod legacy_sse;
 pub(crate) mod lines;
 pub(crate) mod modern;
+pub(crate) mod open_request;
 pub(crate) mod pages;
 pub(crate) mod replay;
 mod request_body;

@@ -10,12 +10,12 @@ use http::header::HeaderMap;
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::answer::{Answer, not_found};
 use crate::engine::client::heard::{Batch, Heard};
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::gateway::awaiting_approval::Handled;
-use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Good;
@@ -291,12 +291,8 @@ impl Asked<'_> {
         let entered = match &session {
             None => None,
             Some(session) => match Entered::new(session, &request.id) {
-                Some(entered) => Some(entered),
-                None => {
-                    let text = "a request with this id is still in progress";
-                    let answer = Answer::error(code::INVALID_REQUEST, text, None).with_status(400);
-                    return reply::answer(request.id.raw(), answer);
-                }
+                Ok(entered) => Some(entered),
+                Err(refused) => return reply::answer(request.id.raw(), refused),
             },
         };
         match self.front.service.handle(client, &request, params) {
@@ -326,7 +322,8 @@ impl Asked<'_> {
                 if notification.method == "notifications/cancelled"
                     && let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw)
                 {
-                    session.in_flight().cancel(&id.key());
+                    let ticket = session.protocol.lock().ticket(&id);
+                    ticket.iter().for_each(CancellationToken::cancel);
                 }
                 reply::accepted()
             }
@@ -368,7 +365,10 @@ impl Asked<'_> {
         for message in batch.into_messages() {
             match message {
                 Ok(Message::Request(request)) if request.method != "initialize" => {
-                    running.push(self.one_of_batch(Arc::clone(&session), request));
+                    match Entered::new(&session, &request.id) {
+                        Ok(entered) => running.push(self.one_of_batch(&session.client, request, entered)),
+                        Err(refused) => answers.push(Pieces::answer(request.id.raw(), refused)),
+                    }
                 }
                 Ok(Message::Notification(notification)) => drop(self.notification(&notification)),
                 Ok(Message::Response(response)) => drop(self.response(response)),
@@ -380,7 +380,7 @@ impl Asked<'_> {
             }
         }
         while let Some(answer) = futures_util::StreamExt::next(&mut running).await {
-            answers.push(answer);
+            answers.extend(answer);
         }
         if answers.is_empty() {
             return reply::accepted();
@@ -394,20 +394,21 @@ impl Asked<'_> {
         reply::slices(StatusCode::OK, body)
     }
 
-    async fn one_of_batch(&self, session: Arc<Session>, request: Request) -> Pieces {
-        let id = request.id.raw().clone();
-        let client = ClientContext { client_requests: None, ..session.client.clone() };
+    /// The answer to a request of a batch; `None` where the client has withdrawn it.
+    async fn one_of_batch(&self, client: &ClientContext, request: Request, entered: Entered) -> Option<Pieces> {
+        let id = request.id.clone();
+        // A question needs a stream.
+        let client = ClientContext { client_requests: None, ..client.clone() };
         let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
             Handled::Answer(answer) => answer,
             Handled::Later(answer) => answer.await,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
-            Handled::Call(mut call) => loop {
-                if let ClientEvent::Done(answer) = Box::pin(call.next()).await {
-                    break answer;
-                }
-            },
+            Handled::Call(call) => {
+                let call = Conversation::new(call, request.id, Some(entered), self.front.keepalive);
+                Box::pin(call.answer()).await?
+            }
         };
-        Pieces::answer(&id, answer)
+        Some(Pieces::answer(id.raw(), answer))
     }
 
     /// The event after which a client wants to go on. One that leads nowhere is as good as none.

@@ -8,6 +8,7 @@ use futures_util::stream;
 use http::Response;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::answer::Answer;
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::service::Service;
@@ -15,32 +16,27 @@ use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;
 use crate::mcp::version::EventIds;
+use crate::serve::open_request::OpenRequest;
 use crate::serve::replay::Recording;
 use crate::serve::sessions::Session;
-use crate::wire::id::{ClientId, IdKey};
+use crate::wire::id::ClientId;
 use crate::wire::sse;
 
 /// From this time on a call without an answer is answered as a stream, so that keep-alives can flow.
 const COMMIT_TO_STREAM: Duration = Duration::from_secs(5);
 
-/// A request's entry in its session's table, removed when the value is dropped.
+/// An open request of a session.
 pub(crate) struct Entered {
     session: Arc<Session>,
-    key: IdKey,
-    cancelled: CancellationToken,
+    open: OpenRequest,
 }
 
 impl Entered {
-    pub(crate) fn new(session: &Arc<Session>, id: &ClientId) -> Option<Self> {
-        let key = id.key();
-        let cancelled = session.in_flight().enter(key.clone())?;
-        Some(Self { session: Arc::clone(session), key, cancelled })
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.session.in_flight().leave(&self.key);
+    /// # Errors
+    /// The answer to send.
+    pub(crate) fn new(session: &Arc<Session>, id: &ClientId) -> Result<Self, Answer> {
+        let ticket = session.protocol.lock().enter(id, false)?;
+        Ok(Self { session: Arc::clone(session), open: OpenRequest::new(&session.protocol, id, ticket) })
     }
 }
 
@@ -113,6 +109,23 @@ impl Conversation {
         ))
     }
 
+    /// The answer alone, for a request of a batch; `None` where the client has withdrawn it. What else the call says is left out.
+    pub(crate) async fn answer(mut self) -> Option<Answer> {
+        loop {
+            match self.turn(Duration::from_secs(3600)).await {
+                Turn::Event(ClientEvent::Done(answer)) => {
+                    self.call = None;
+                    return Some(answer);
+                }
+                Turn::Event(ClientEvent::Notice(_) | ClientEvent::Question(_)) | Turn::Quiet => {}
+                Turn::Cancelled => {
+                    self.call = None;
+                    return None;
+                }
+            }
+        }
+    }
+
     /// Waits for the call, for a cancellation, or for so much quiet.
     async fn turn(&mut self, quiet: Duration) -> Turn {
         let Some(call) = &mut self.call else { return Turn::Cancelled };
@@ -120,7 +133,7 @@ impl Conversation {
             match &self.entered {
                 Some(entered) => {
                     tokio::select! {
-                        () = entered.cancelled.cancelled() => {}
+                        () = entered.open.cancelled.cancelled() => {}
                         () = entered.session.ended.cancelled() => {}
                     }
                 }
@@ -140,7 +153,7 @@ impl Drop for Conversation {
     fn drop(&mut self) {
         // The response was dropped before the answer: the client went away. In a session that is not a cancellation.
         if let Some(call) = self.call.take() {
-            let cancelled = self.entered.as_ref().is_none_or(|e| e.cancelled.is_cancelled());
+            let cancelled = self.entered.as_ref().is_none_or(|e| e.open.cancelled.is_cancelled());
             if !cancelled {
                 call.detach();
             }
@@ -164,7 +177,7 @@ impl Recorded {
             let event = tokio::select! {
                 biased;
                 event = call.next() => event,
-                () = self.entered.cancelled.cancelled() => return,
+                () = self.entered.open.cancelled.cancelled() => return,
                 () = self.entered.session.ended.cancelled() => return,
                 () = self.recording.forsaken(&draining) => return,
             };

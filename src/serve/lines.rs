@@ -1,7 +1,6 @@
 //! MCP over lines in both eras: stdin and stdout of `headend stdio`, connections of the admin socket that want MCP, and what
 //! [`super::legacy_sse`] makes of a stream and its POSTs.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +37,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::serve::feed::{Feed, unclaimed, updated_notice};
 use crate::serve::modern::{Wanted, claimed_revision, listen_end};
-use crate::serve::sessions::InFlight;
+use crate::serve::open_request::{OpenRequest, Protocol};
 use crate::telemetry::metrics::Connected;
 use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
@@ -53,8 +52,6 @@ use crate::wire::start::Start;
 const OUTBOUND: usize = 64;
 /// Standard input is read through a buffer of this size, in bytes.
 const READ_CHUNK: usize = 64 * 1024;
-/// Subscriptions of one connection.
-const MAX_LISTENS: usize = 16;
 
 /// One client on a pipe.
 pub(crate) struct LineClient {
@@ -127,8 +124,7 @@ pub(crate) async fn serve_to(
         max_uris: client.max_uris,
         out,
         tasks: tasks.clone(),
-        in_flight: InFlight::default(),
-        listens: Mutex::default(),
+        protocol: Protocol::default(),
         legacy: Mutex::new(None),
         client_requests: Mutex::new(None),
         log: Arc::default(),
@@ -231,9 +227,8 @@ struct Connection {
     max_uris: usize,
     out: mpsc::Sender<Queued>,
     tasks: TaskGroup,
-    in_flight: InFlight,
-    /// Open subscriptions by the key of their request.
-    listens: Mutex<HashMap<String, CancellationToken>>,
+    /// Its open requests.
+    protocol: Protocol,
     /// The revision that `initialize` agreed on.
     legacy: Mutex<Option<Revision>>,
     /// How that client is asked for input.
@@ -420,10 +415,9 @@ impl Connection {
             // The sender lives as long as the gateway.
             drop(self.settled.clone().wait_for(|settled| *settled).await);
         }
-        let key = request.id.key();
-        let Some(cancelled) = self.in_flight.enter(key.clone()) else {
-            let text = "a request with this id is still in progress";
-            return self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
+        let open = match self.enter(&request.id, false) {
+            Ok(open) => open,
+            Err(refused) => return self.answer(&request.id, refused).await,
         };
         let mut client = self.client(revision);
         client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
@@ -435,41 +429,42 @@ impl Connection {
             client.watched = Some(Arc::clone(&self.watched));
         }
         match self.service.handle(&client, &request, Ok(params)) {
-            Handled::Answer(answer) => {
-                self.in_flight.leave(&key);
-                self.answer(&request.id, answer).await;
-            }
+            Handled::Answer(answer) => self.done(open, &request.id, answer).await,
             Handled::Later(answer) => {
                 let connection = Arc::clone(self);
-                self.tasks.spawn("answer", async move {
-                    connection.answer(&request.id, answer.await).await;
-                    connection.in_flight.leave(&key);
-                });
+                self.tasks.spawn("answer", async move { connection.done(open, &request.id, answer.await).await });
             }
             Handled::Overloaded => {
-                self.in_flight.leave(&key);
-                self.answer(&request.id, Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
+                self.done(open, &request.id, Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
             }
             Handled::Call(call) => {
                 let connection = Arc::clone(self);
-                self.tasks.spawn("call", async move {
-                    connection.run(call, &request.id, cancelled).await;
-                    connection.in_flight.leave(&key);
-                });
+                self.tasks.spawn("call", async move { connection.run(call, &request.id, open).await });
             }
         }
     }
 
-    async fn run(&self, mut call: Box<ClientCall>, id: &ClientId, cancelled: CancellationToken) {
+    fn enter(&self, id: &ClientId, listens: bool) -> Result<OpenRequest, Answer> {
+        let ticket = self.protocol.lock().enter(id, listens)?;
+        Ok(OpenRequest::new(&self.protocol, id, ticket))
+    }
+
+    /// Answers a request, whose id is free again before its client can know.
+    async fn done(&self, open: OpenRequest, id: &ClientId, answer: Answer) {
+        drop(open);
+        self.answer(id, answer).await;
+    }
+
+    async fn run(&self, mut call: Box<ClientCall>, id: &ClientId, open: OpenRequest) {
         loop {
             let event = tokio::select! {
                 biased;
                 event = call.next() => event,
-                () = cancelled.cancelled() => return call.withdraw(),
+                () = open.cancelled.cancelled() => return call.withdraw(),
                 () = self.tasks.stop_token().cancelled() => return,
             };
             match event {
-                ClientEvent::Done(answer) => return self.answer(id, answer).await,
+                ClientEvent::Done(answer) => return self.done(open, id, answer).await,
                 ClientEvent::Question(question) => self.send(question).await,
                 // A client that does not read misses progress, never an answer.
                 ClientEvent::Notice(notice) => drop(self.out.try_send(Queued::new(notice, &self.service.budget))),
@@ -482,11 +477,8 @@ impl Connection {
             "notifications/cancelled" => {
                 let params = params_object(notification.params.as_ref()).unwrap_or_default();
                 if let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
-                    self.in_flight.cancel(&id.key());
-                    let listens = self.listens.lock();
-                    if let Some(listen) = listens.get(id.raw().text().as_ref()) {
-                        listen.cancel();
-                    }
+                    let ticket = self.protocol.lock().ticket(&id);
+                    ticket.iter().for_each(CancellationToken::cancel);
                 }
             }
             "notifications/initialized" => {
@@ -525,32 +517,21 @@ impl Connection {
             Ok(wanted) => wanted,
             Err(answer) => return self.answer(&request.id, answer).await,
         };
+        let open = match self.enter(&request.id, true) {
+            Ok(open) => open,
+            Err(refused) => return self.answer(&request.id, refused).await,
+        };
         let Some(share) = self.service.admission.quota.take(&self.caller, Good::Stream) else {
-            return self.answer(&request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
+            return self.done(open, &request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
         };
-        let key = request.id.raw().text().into_owned();
-        let token = CancellationToken::new();
-        let refused = {
-            let mut listens = self.listens.lock();
-            let refused = listens.len() >= MAX_LISTENS || listens.contains_key(&key);
-            if !refused {
-                listens.insert(key.clone(), token.clone());
-            }
-            refused
-        };
-        if refused {
-            let text = "too many subscriptions, or one of this id is open";
-            return self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
-        }
         let connection = Arc::clone(self);
         self.tasks.spawn("listen", async move {
-            connection.follow(revision, &wanted, request.id.raw(), &token).await;
-            connection.listens.lock().remove(&key);
+            connection.follow(revision, &wanted, request.id.raw(), &open).await;
             drop(share);
         });
     }
 
-    async fn follow(&self, revision: Revision, wanted: &Wanted, id: &RawJson, cancelled: &CancellationToken) {
+    async fn follow(&self, revision: Revision, wanted: &Wanted, id: &RawJson, open: &OpenRequest) {
         let client = ClientContext { offered: wanted.offered, ..self.client(revision) };
         let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
         let (watcher, watched) = wanted.watch(&self.service, &client).await;
@@ -565,7 +546,7 @@ impl Connection {
                 uris = watcher.updated() => for uri in uris {
                     self.send(wanted.updated(id, &uri)).await;
                 },
-                () = cancelled.cancelled() => return,
+                () = open.cancelled.cancelled() => return,
                 () = self.tasks.stop_token().cancelled() => return,
                 () = self.service.draining.cancelled() => {
                     self.send(listen_end(id)).await;
@@ -579,9 +560,8 @@ impl Connection {
 
     /// Ends subscriptions and feeds so that only calls are left.
     async fn end_listens(&self) {
-        let listens: Vec<CancellationToken> = self.listens.lock().values().cloned().collect();
         if !self.service.draining.is_cancelled() {
-            listens.iter().for_each(CancellationToken::cancel);
+            self.protocol.lock().listens().for_each(CancellationToken::cancel);
         }
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Sessions of legacy HTTP clients. The lock guards the table and each session's calls, one operation at a time.
+//! Sessions of legacy HTTP clients. The lock guards the table, one operation at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::gateway::client::ClientContext;
+use crate::serve::open_request::Protocol;
 use crate::serve::replay::{Kept, Streams};
 use crate::store::approvals::Approvals;
-use crate::wire::id::IdKey;
 
 /// One legacy client over HTTP.
 #[derive(Debug)]
@@ -30,50 +30,15 @@ pub(crate) struct Session {
     places: AtomicU64,
     /// What can be resumed.
     pub(crate) streams: Streams,
-    in_flight: InFlight,
+    /// Its open requests.
+    pub(crate) protocol: Protocol,
     /// The way in of a session over HTTP+SSE. Such a session is none of the endpoint's, nor the other way round.
     pub(crate) pipe: Option<mpsc::Sender<Bytes>>,
     /// Fires when the session ends.
     pub(crate) ended: CancellationToken,
 }
 
-/// The requests of one client that are not answered yet, by the client's own id.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight(Mutex<HashMap<IdKey, CancellationToken>>);
-
-impl InFlight {
-    /// Enters a request; `None` when one of the same id is still open.
-    pub(crate) fn enter(&self, key: IdKey) -> Option<CancellationToken> {
-        let mut map = self.0.lock();
-        if map.contains_key(&key) {
-            return None;
-        }
-        let token = CancellationToken::new();
-        map.insert(key, token.clone());
-        Some(token)
-    }
-
-    pub(crate) fn leave(&self, key: &IdKey) {
-        self.0.lock().remove(key);
-    }
-
-    /// The client has withdrawn a request.
-    pub(crate) fn cancel(&self, key: &IdKey) {
-        if let Some(token) = self.0.lock().get(key) {
-            token.cancel();
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
-    }
-}
-
 impl Session {
-    pub(crate) fn in_flight(&self) -> &InFlight {
-        &self.in_flight
-    }
-
     /// Takes the session's one stream; given back when the value is dropped.
     pub(crate) fn stream(self: &Arc<Self>) -> Option<StreamPlace> {
         let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
@@ -93,7 +58,7 @@ impl Session {
     }
 
     fn is_idle(&self) -> bool {
-        self.streaming.load(Ordering::Acquire) == 0 && self.in_flight.is_empty()
+        self.streaming.load(Ordering::Acquire) == 0 && self.protocol.lock().is_idle()
     }
 }
 
@@ -164,7 +129,7 @@ impl Sessions {
             streaming: AtomicU64::new(0),
             places: AtomicU64::new(0),
             streams,
-            in_flight: InFlight::default(),
+            protocol: Protocol::default(),
             pipe,
             ended: CancellationToken::new(),
         });

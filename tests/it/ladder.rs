@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
-use crate::http;
+use crate::http::{self, Conn};
 use crate::mcp::{Era, Mcp, dressed};
+use crate::process::eventually;
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log};
 
@@ -47,4 +48,68 @@ fn a_batch_with_a_claim_in_it_is_refused_as_a_whole() {
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32600)), "{refused}");
     assert_eq!(client.request("ping", json!({})).result(), &json!({}), "the connection goes on");
     assert_eq!(log.work(), 0, "nothing of it was served");
+}
+
+/// A batch on a connection of its own.
+fn post(client: &Mcp, gateway: &Gateway, batch: &Value) -> Conn {
+    let mut conn = Conn::open(gateway.address).unwrap();
+    let headers = client.headers("", &json!({}));
+    conn.send(&http::request("POST", &client.path, &headers, batch.to_string().as_bytes())).unwrap();
+    conn
+}
+
+fn sleep(id: &str, ms: u64) -> Value {
+    request(id, "tools/call", &json!({"name": "fx__sleep", "arguments": {"ms": ms}}))
+}
+
+#[test]
+fn a_request_of_a_batch_over_http_can_be_cancelled_and_its_id_is_taken() {
+    let (gateway, log) = before_one();
+    let mut client = gateway.client(BATCHES);
+    let mut conn = post(&client, &gateway, &json!([sleep("a", 60_000), request("b", "ping", &json!({}))]));
+    eventually("the call arrives", || log.count("tools/call") == 1);
+    let twice = client.request_as(&json!("a"), "ping", json!({}));
+    assert_eq!((twice.status, twice.code()), (400, Some(-32600)), "{}", twice.raw);
+    client.notify("notifications/cancelled", json!({"requestId": "a"}));
+    eventually("the cancellation arrives", || log.count("notifications/cancelled") == 1);
+    let answers = conn.response().unwrap();
+    let withdrawn = json!([{"jsonrpc": "2.0", "id": "b", "result": {}}]);
+    assert_eq!(serde_json::from_str::<Value>(&answers.text()).unwrap(), withdrawn, "no answer to what was withdrawn");
+    assert_eq!(client.request_as(&json!("a"), "ping", json!({})).result(), &json!({}), "the id is free again");
+
+    let headers = client.headers("", &json!({}));
+    let batch = json!([request("c", "ping", &json!({})), request("c", "ping", &json!({}))]).to_string();
+    let answers = client.exchange(&Value::Null, &headers, &batch);
+    let errors = answers.message.as_array().unwrap().iter().filter(|answer| answer["error"]["code"] == -32600).count();
+    assert_eq!(errors, 1, "one of two requests of one id: {}", answers.raw);
+}
+
+#[test]
+fn hanging_up_cancels_no_call_of_a_batch() {
+    let (gateway, log) = before_one();
+    let mut client = gateway.client(BATCHES);
+    let conn = post(&client, &gateway, &json!([sleep("a", 1_000)]));
+    eventually("the call arrives", || log.count("tools/call") == 1);
+    drop(conn);
+    assert_eq!(client.request("tools/call", sleep("", 1_500)["params"].clone()).text(), "slept");
+    assert_eq!(log.count("notifications/cancelled"), 0, "a client with a session says so when it cancels");
+}
+
+#[test]
+fn a_subscription_on_a_pipe_holds_its_id_however_that_is_written() {
+    let (gateway, _) = before_one();
+    let mut client = on_a_pipe(&gateway, Era::Modern);
+    let params = client.dress(json!({"notifications": {"toolsListChanged": true}}));
+    let escaped = request("a", "subscriptions/listen", &params).to_string().replace("\"id\":\"a\"", r#""id":"\u0061""#);
+    client.pipe().send(escaped.as_bytes());
+    let acknowledged = client.pipe().line(http::PATIENCE).unwrap();
+    assert!(acknowledged.contains("subscriptions/acknowledged"), "{acknowledged}");
+    for method in ["subscriptions/listen", "tools/list"] {
+        let twice = client.request_as(&json!("a"), method, json!({"notifications": {}}));
+        assert_eq!(twice.code(), Some(-32600), "{method}: {}", twice.raw);
+    }
+    client.notify("notifications/cancelled", json!({"requestId": "a"}));
+    eventually("the id is free again", || {
+        client.request_as(&json!("a"), "tools/list", json!({})).message["result"].is_object()
+    });
 }
