@@ -1,21 +1,48 @@
-//! One client on any transport: the requests that it waits for, by its own ids.
+//! One client on any transport: what it may say next, and what its transport has to do about it.
+//!
+//! A request passes two rungs: [`Asked`] by itself and its head, [`Client::asked`] by what was agreed and is still open. `T` is the
+//! ticket by which a transport ends a request; here it is only kept.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 
 use crate::engine::answer::Answer;
+use crate::engine::client::asked::{Asked, Initialize};
+use crate::engine::client::head::Head;
+use crate::engine::client::heard::{Batch, Said, Unreadable};
+use crate::engine::route::{Params, params_object};
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::id::{ClientId, IdKey};
+use crate::wire::message::{Message, Notification, Request, Response, error_object};
+use crate::wire::raw::RawJson;
+use crate::wire::start::Start;
 
+pub(crate) mod asked;
+pub(crate) mod head;
 pub(crate) mod heard;
+#[cfg(test)]
+mod tests;
 
 /// Subscriptions that one client may have open.
 const MAX_LISTENS: usize = 16;
+/// Errors without an id are this far apart: answering garbage with garbage would feed a storm.
+const COMPLAINTS_APART: Duration = Duration::from_secs(1);
 
-/// One client. `T` is the ticket by which its transport ends a request.
+/// One client.
 #[derive(Debug, Default)]
 pub(crate) struct Client<T> {
+    /// The revision that `initialize` agreed on.
+    agreed: Option<Revision>,
+    /// It has said `initialized`.
+    is_initialized: bool,
     open: HashMap<IdKey, Open<T>>,
+    complained: Option<Instant>,
 }
 
 /// A request without an answer.
@@ -25,7 +52,79 @@ struct Open<T> {
     listens: bool,
 }
 
+/// What a transport has to do about a message.
+pub(crate) enum Step<T> {
+    Nothing,
+    Answer(ClientId, Answer),
+    /// An error without an id, where [`Client::complains`].
+    Complain(RawJson),
+    /// Begin the session, and answer.
+    Initialize(ClientId, Initialize),
+    Serve(Served<T>),
+    /// The client withdraws a request.
+    Cancel(T),
+    /// The client wants to hear of changes from now on.
+    Initialized(Revision),
+    /// The client answers a question.
+    Answered(Response),
+}
+
+/// A request to be served, which is open until [`Client::close`].
+pub(crate) struct Served<T> {
+    pub(crate) request: Request,
+    pub(crate) revision: Revision,
+    pub(crate) params: Params,
+    /// It is a subscription.
+    pub(crate) listens: bool,
+    pub(crate) ticket: T,
+}
+
 impl<T: Clone + Default> Client<T> {
+    /// Takes one message, over HTTP with its head.
+    pub(crate) fn heard(&mut self, said: Said, head: Option<&dyn Head>) -> Step<T> {
+        match said {
+            Ok(Message::Request(request)) => match Asked::of(&request, head) {
+                Ok(asked) => self.asked(request, asked),
+                Err(refused) => Step::Answer(request.id, refused),
+            },
+            Ok(Message::Notification(notification)) => self.told(&notification),
+            Ok(Message::Response(response)) => Step::Answered(response),
+            Err(Unreadable { id: Some(id), error }) => Step::Answer(id, Answer { outcome: Err(error), status: None }),
+            Err(Unreadable { id: None, error }) => Step::Complain(error),
+        }
+    }
+
+    /// Takes a request whose era is known: a claim in `_meta` is modern, `initialize` makes the rest legacy.
+    pub(crate) fn asked(&mut self, request: Request, asked: Asked) -> Step<T> {
+        let refused = |code, text: &str| Answer::error(code, text, None).with_status(400);
+        let (revision, params, listens) = match (asked, self.agreed) {
+            (Asked::Modern { revision, method, params }, _) => (revision, params, method == Method::Listen),
+            (Asked::Legacy(params), Some(revision)) => (revision, params, false),
+            (Asked::Initialize(initialize), None) => {
+                self.agreed = Some(initialize.revision);
+                return Step::Initialize(request.id, initialize);
+            }
+            (Asked::Initialize(_), Some(_)) => {
+                return Step::Answer(request.id, refused(code::INVALID_REQUEST, "this session is initialized already"));
+            }
+            (Asked::Legacy(_), None) if request.method == Method::Ping.as_str() => {
+                return Step::Answer(request.id, Answer::ok(RawJson::EMPTY_OBJECT));
+            }
+            (Asked::Legacy(_), None) => {
+                let text = format!(
+                    "start with `initialize` (revisions up to {}) or send params._meta of {}",
+                    Revision::preferred(Era::Legacy),
+                    Revision::preferred(Era::Modern)
+                );
+                return Step::Answer(request.id, refused(code::INVALID_PARAMS, &text));
+            }
+        };
+        match self.enter(&request.id, listens) {
+            Ok(ticket) => Step::Serve(Served { request, revision, params, listens, ticket }),
+            Err(refused) => Step::Answer(request.id, refused),
+        }
+    }
+
     /// Enters a request under its id, or a subscription.
     ///
     /// # Errors
@@ -44,14 +143,67 @@ impl<T: Clone + Default> Client<T> {
         }
     }
 
-    /// A request is answered, or will never be: its id is free again.
-    pub(crate) fn close(&mut self, key: &IdKey) {
-        self.open.remove(key);
-    }
-
     /// The ticket of an open request.
     pub(crate) fn ticket(&self, id: &ClientId) -> Option<T> {
         self.open.get(&id.key()).map(|open| open.ticket.clone())
+    }
+
+    fn told(&mut self, notification: &Notification) -> Step<T> {
+        match (notification.method.as_str(), self.agreed) {
+            ("notifications/cancelled", _) => {
+                let params = params_object(notification.params.as_ref()).unwrap_or_default();
+                let id = params.get("requestId").cloned().and_then(ClientId::from_raw);
+                id.and_then(|id| self.ticket(&id)).map_or(Step::Nothing, Step::Cancel)
+            }
+            ("notifications/initialized", Some(revision)) if !self.is_initialized => {
+                self.is_initialized = true;
+                Step::Initialized(revision)
+            }
+            _ => Step::Nothing,
+        }
+    }
+
+    /// Takes a message on a pipe of which only the start was kept, for its size or for want of room. Where that does not name a
+    /// request that waits for its answer, the connection ends, which its client notices.
+    pub(crate) fn skipped(start: &[u8], no_room: bool) -> (Step<T>, ControlFlow<()>) {
+        let (code, text) = match no_room {
+            true => (code::INTERNAL, "the gateway holds as many bytes as it may; try again"),
+            false => (code::INVALID_REQUEST, "the message is too large"),
+        };
+        let error = error_object(code, text, None);
+        let id = |raw: &[u8]| RawJson::trusted(Bytes::copy_from_slice(raw));
+        match Start::of(start) {
+            Start::Request(raw) if let Some(id) = ClientId::from_raw(id(raw)) => {
+                (Step::Answer(id, Answer { outcome: Err(error), status: None }), ControlFlow::Continue(()))
+            }
+            Start::Answer(raw) => {
+                let response = Response { id: Some(id(raw)), outcome: Err(error), broken: None };
+                (Step::Answered(response), ControlFlow::Continue(()))
+            }
+            Start::Notifies => (Step::Nothing, ControlFlow::Continue(())),
+            // The start of this line names no request, so no caller is known to wait for an answer.
+            Start::Unknown if !no_room => (Step::Complain(error), ControlFlow::Continue(())),
+            Start::Request(_) | Start::Asks | Start::Unknown => (Step::Complain(error), ControlFlow::Break(())),
+        }
+    }
+
+    /// Why the client may not send this batch now.
+    pub(crate) fn refuses(&self, batch: &Batch) -> Option<&'static str> {
+        batch.refusal(self.agreed)
+    }
+
+    /// Whether an error without an id may be sent now.
+    pub(crate) fn complains(&mut self, now: Instant) -> bool {
+        let quiet = self.complained.is_some_and(|at| now.duration_since(at) < COMPLAINTS_APART);
+        if !quiet {
+            self.complained = Some(now);
+        }
+        !quiet
+    }
+
+    /// A request is answered, or will never be: its id is free again.
+    pub(crate) fn close(&mut self, key: &IdKey) {
+        self.open.remove(key);
     }
 
     /// The tickets of open subscriptions.
@@ -62,33 +214,5 @@ impl<T: Clone + Default> Client<T> {
     /// Whether it waits for nothing.
     pub(crate) fn is_idle(&self) -> bool {
         self.open.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-    use std::rc::Rc;
-
-    use super::*;
-    use crate::wire::raw::RawJson;
-
-    #[test]
-    fn an_id_is_one_requests_until_it_is_closed_however_it_is_written() {
-        let id = |text: &'static str| ClientId::from_raw(RawJson::trusted(text)).unwrap();
-        let mut client = Client::<Rc<Cell<bool>>>::default();
-        let ticket = client.enter(&id("\"a\""), true).unwrap();
-        assert!(client.enter(&id("\"\\u0061\""), false).is_err());
-        assert!(Rc::ptr_eq(&client.ticket(&id("\"\\u0061\"")).unwrap(), &ticket));
-        assert!(client.ticket(&id("1")).is_none() && client.enter(&id("1"), false).is_ok());
-        assert_eq!(client.listens().count(), 1);
-        client.close(&id("\"\\u0061\"").key());
-        assert!(client.enter(&id("\"a\""), false).is_ok() && client.listens().count() == 0);
-        for n in 0..MAX_LISTENS {
-            let id = ClientId::from_raw(RawJson::trusted(format!("{}", n + 2))).unwrap();
-            assert!(client.enter(&id, true).is_ok(), "{n}");
-        }
-        assert!(client.enter(&id("\"b\""), true).is_err() && client.enter(&id("\"b\""), false).is_ok());
-        assert!(!client.is_idle());
     }
 }

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::answer::{Answer, not_found};
+use crate::engine::client::head::{self, is_modern, mismatch};
 use crate::engine::client::heard::{Batch, Heard};
 use crate::engine::route::{Params, RouteError, params_object};
 use crate::gateway::awaiting_approval::Handled;
@@ -43,7 +44,6 @@ use crate::wire::message::{self, Message, Notification, Request};
 type Reply = Response<ReplyBody>;
 
 const SESSION_HEADER: &str = "mcp-session-id";
-const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// Everything that the rungs after authentication need to know of a request.
 struct Asked<'a> {
@@ -144,8 +144,7 @@ impl Asked<'_> {
     /// Rung 12: the body says which era it is of, and the headers must agree.
     async fn request(&self, request: Request) -> Reply {
         let answer = |answer| reply::answer(request.id.raw(), answer);
-        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
-        let header_is_modern = header.is_some_and(Revision::header_is_modern);
+        let header_is_modern = is_modern(self.headers);
         if request.method.starts_with("rpc.") {
             // Reserved by JSON-RPC: no header can make these a method.
             let era = if header_is_modern { Era::Modern } else { Era::Legacy };
@@ -159,7 +158,7 @@ impl Asked<'_> {
         let claims = params.as_ref().is_ok_and(|params| params.meta.has_claim());
         if method == Method::Initialize && !claims {
             if header_is_modern {
-                return answer(modern::mismatch("`initialize` does not exist in the version that the header names"));
+                return answer(mismatch("`initialize` does not exist in the version that the header names"));
             }
             return self.initialize(&request);
         }
@@ -178,7 +177,7 @@ impl Asked<'_> {
 
     async fn modern_request(&self, request: Request, method: Method, params: Params, claimed: &str) -> Reply {
         let answer = |answer| reply::answer(request.id.raw(), answer);
-        let revision = match modern::check_headers(self.headers, &request, method, &params.object, claimed) {
+        let revision = match head::check(self.headers, &request, method, &params.object, claimed) {
             Ok(revision) => revision,
             Err(refused) => return answer(refused),
         };
@@ -256,10 +255,7 @@ impl Asked<'_> {
             let text = "no such session; start again with `initialize`";
             return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
         };
-        let version = self.headers.get(VERSION_HEADER).map(|v| v.to_str().unwrap_or_default().trim());
-        let once = self.headers.get_all(VERSION_HEADER).iter().nth(1).is_none();
-        let fits = once && version.is_none_or(|v| Revision::parse(v).is_some_and(|r| r.era() == Era::Legacy));
-        if !fits {
+        if !head::fits_session(self.headers) {
             let text =
                 format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
@@ -311,8 +307,7 @@ impl Asked<'_> {
     fn notification(&self, notification: &Notification) -> Reply {
         let params = params_object(notification.params.as_ref()).unwrap_or_default();
         let claims = Meta::of(&params).is_ok_and(|meta| meta.has_claim());
-        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
-        if claims || header.is_some_and(Revision::header_is_modern) {
+        if claims || is_modern(self.headers) {
             // The modern era knows no client notification over HTTP; a cancellation is a closed connection.
             return reply::accepted();
         }
@@ -332,8 +327,7 @@ impl Asked<'_> {
 
     /// A client's answer to a question of ours.
     fn response(&self, response: message::Response) -> Reply {
-        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
-        if header.is_some_and(Revision::header_is_modern) {
+        if is_modern(self.headers) {
             let text = "responses are not accepted in this protocol version";
             return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         }
@@ -419,8 +413,7 @@ impl Asked<'_> {
     }
 
     fn get_or_delete(&self, head: &Parts) -> Reply {
-        let header = self.headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::trim);
-        if header.is_some_and(Revision::header_is_modern) {
+        if is_modern(self.headers) {
             return reply::method_not_allowed("POST");
         }
         let has_session = self.headers.contains_key(SESSION_HEADER);

@@ -2,25 +2,22 @@
 //! [`super::legacy_sse`] makes of a stream and its POSTs.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::answer::{Answer, not_found};
-use crate::engine::client::heard::{Heard, Said, Unreadable};
-use crate::engine::route::{Params, params_object};
-use crate::mcp::capability::initialize_result;
-
 use crate::base::budget::{COUNTED_FROM, Room};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
+use crate::engine::answer::Answer;
+use crate::engine::client::asked::Initialize;
+use crate::engine::client::heard::{Heard, Said};
+use crate::engine::client::{Client, Served, Step};
 use crate::gateway::admission::OverRate;
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::awaiting_approval::Handled;
@@ -31,12 +28,12 @@ use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::gateway::watched::Subscriptions;
 use crate::listener::pieces::{Pieces, Queued};
+use crate::mcp::capability::initialize_result;
 use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
-use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::serve::feed::{Feed, unclaimed, updated_notice};
-use crate::serve::modern::{Wanted, claimed_revision, listen_end};
+use crate::serve::modern::{Wanted, listen_end};
 use crate::serve::open_request::{OpenRequest, Protocol};
 use crate::telemetry::metrics::Connected;
 use crate::upstream::session_news::ClientTag;
@@ -44,9 +41,8 @@ use crate::wire::code;
 use crate::wire::frame::Bounds;
 use crate::wire::id::ClientId;
 use crate::wire::lines::{Line, LineDecoder};
-use crate::wire::message::{self, Message, Notification, Request, Response};
+use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::start::Start;
 
 /// Messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
@@ -125,12 +121,10 @@ pub(crate) async fn serve_to(
         out,
         tasks: tasks.clone(),
         protocol: Protocol::default(),
-        legacy: Mutex::new(None),
-        client_requests: Mutex::new(None),
+        client_requests: OnceLock::new(),
         log: Arc::default(),
         tag: ClientTag::new(),
         watched: Arc::default(),
-        last_complaint: Mutex::new(None),
     });
     'serving: loop {
         while let Some(line) = decoder.next_line() {
@@ -227,16 +221,12 @@ struct Connection {
     max_uris: usize,
     out: mpsc::Sender<Queued>,
     tasks: TaskGroup,
-    /// Its open requests.
     protocol: Protocol,
-    /// The revision that `initialize` agreed on.
-    legacy: Mutex<Option<Revision>>,
-    /// How that client is asked for input.
-    client_requests: Mutex<Option<Arc<ClientRequests>>>,
+    /// How a legacy client is asked for input, once it has said `initialize`.
+    client_requests: OnceLock<Option<Arc<ClientRequests>>>,
     log: Arc<LogSwitch>,
     tag: Arc<ClientTag>,
     watched: Arc<Subscriptions>,
-    last_complaint: Mutex<Option<std::time::Instant>>,
 }
 
 impl Connection {
@@ -246,8 +236,10 @@ impl Connection {
         match heard {
             Heard::Message(said) => self.message(said, self.admit(requests)).await,
             Heard::Batch(batch) => {
-                if let Some(text) = batch.refusal(self.revision()) {
-                    return self.complain(message::error_object(code::INVALID_REQUEST, text, None)).await;
+                let refused = self.protocol.lock().refuses(&batch);
+                if let Some(text) = refused {
+                    let error = message::error_object(code::INVALID_REQUEST, text, None);
+                    return self.act(Step::Complain(error)).await;
                 }
                 let admitted = self.admit(requests);
                 for said in batch.into_messages() {
@@ -257,52 +249,47 @@ impl Connection {
         }
     }
 
-    /// Answers a message of which only the start was kept. Where that does not name a request that waits for its answer, the
-    /// connection ends, which its client notices.
-    async fn skipped(&self, start: &[u8], no_room: bool) -> ControlFlow<()> {
-        let (code, text) = match no_room {
-            true => (code::INTERNAL, "the gateway holds as many bytes as it may; try again"),
-            false => (code::INVALID_REQUEST, "the message is too large"),
-        };
-        let error = message::error_object(code, text, None);
-        let id = |raw: &[u8]| RawJson::trusted(Bytes::copy_from_slice(raw));
-        match Start::of(start) {
-            Start::Request(raw) if let Some(id) = ClientId::from_raw(id(raw)) => {
-                self.answer(&id, Answer { outcome: Err(error), status: None }).await;
-                ControlFlow::Continue(())
-            }
-            Start::Answer(raw) => {
-                if let Some(client_requests) = self.client_requests() {
-                    client_requests.answered(Response { id: Some(id(raw)), outcome: Err(error), broken: None });
-                }
-                ControlFlow::Continue(())
-            }
-            Start::Notifies => ControlFlow::Continue(()),
-            // The start of this line names no request, so no caller is known to wait for an answer.
-            Start::Unknown if !no_room => {
-                self.complain(error).await;
-                ControlFlow::Continue(())
-            }
-            Start::Request(_) | Start::Asks | Start::Unknown => {
-                self.complain(error).await;
-                ControlFlow::Break(())
-            }
-        }
+    /// Takes a message of which only the start was kept.
+    async fn skipped(self: &Arc<Self>, start: &[u8], no_room: bool) -> ControlFlow<()> {
+        let (step, flow) = Client::skipped(start, no_room);
+        self.act(step).await;
+        flow
     }
 
-    /// An error without an id, at most once a second: answering garbage with garbage would feed a storm.
-    async fn complain(&self, error: RawJson) {
-        let now = clock::now();
-        let quiet = {
-            let mut last = self.last_complaint.lock();
-            let quiet = last.is_some_and(|at| now.duration_since(at) < Duration::from_secs(1));
-            if !quiet {
-                *last = Some(now);
+    /// Takes one message, with whether its requests are admitted.
+    async fn message(self: &Arc<Self>, said: Said, admitted: Result<(), OverRate>) {
+        if let (Ok(Message::Request(request)), Err(over)) = (&said, admitted) {
+            return self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await;
+        }
+        let step = self.protocol.lock().heard(said, None);
+        self.act(step).await;
+    }
+
+    async fn act(self: &Arc<Self>, step: Step<CancellationToken>) {
+        match step {
+            Step::Nothing => {}
+            Step::Answer(id, answer) => self.answer(&id, answer).await,
+            Step::Complain(error) => {
+                if self.protocol.lock().complains(clock::now()) {
+                    self.send(message::encode_error(None, &error)).await;
+                }
             }
-            quiet
-        };
-        if !quiet {
-            self.send(message::encode_error(None, &error)).await;
+            Step::Initialize(id, Initialize { revision, capabilities }) => {
+                // Once a connection.
+                drop(self.client_requests.set(ClientRequests::new(capabilities.as_ref())));
+                self.answer(&id, Answer::ok(initialize_result(revision))).await;
+            }
+            Step::Serve(served) => self.serve(served).await,
+            Step::Cancel(ticket) => ticket.cancel(),
+            Step::Initialized(revision) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("feed", async move { connection.tell_changes(revision).await });
+            }
+            Step::Answered(response) => {
+                if let Some(client_requests) = self.client_requests() {
+                    client_requests.answered(response);
+                }
+            }
         }
     }
 
@@ -315,12 +302,13 @@ impl Connection {
         self.send(Pieces::answer(id.raw(), answer)).await;
     }
 
-    fn revision(&self) -> Option<Revision> {
-        *self.legacy.lock()
+    fn client_requests(&self) -> Option<&Arc<ClientRequests>> {
+        self.client_requests.get()?.as_ref()
     }
 
-    fn client_requests(&self) -> Option<Arc<ClientRequests>> {
-        self.client_requests.lock().clone()
+    /// What a legacy client can be asked for.
+    fn offered(&self) -> Kinds {
+        self.client_requests().map(|client_requests| client_requests.offered).unwrap_or_default()
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
@@ -332,99 +320,21 @@ impl Connection {
         if self.is_admitted { Ok(()) } else { self.service.admission.admit(&self.caller, requests) }
     }
 
-    /// Takes one message, with whether its requests are admitted.
-    async fn message(self: &Arc<Self>, said: Said, admitted: Result<(), OverRate>) {
-        match said {
-            Ok(Message::Request(request)) => match admitted {
-                Ok(()) => self.request(request).await,
-                Err(over) => self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await,
-            },
-            Ok(Message::Notification(notification)) => self.notification(&notification),
-            Ok(Message::Response(response)) => {
-                if let Some(client_requests) = self.client_requests() {
-                    client_requests.answered(response);
-                }
-            }
-            Err(Unreadable { id: Some(id), error }) => {
-                self.answer(&id, Answer { outcome: Err(error), status: None }).await;
-            }
-            Err(Unreadable { id: None, error }) => self.complain(error).await,
-        }
-    }
-
-    /// The era is decided for each message: a claim in `_meta` is modern, `initialize` makes the rest legacy.
-    async fn request(self: &Arc<Self>, request: Request) {
-        let method = Method::parse(&request.method);
-        let params = match Params::read(request.params.as_ref()) {
-            Ok(params) => params,
-            Err(error) => {
-                return self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await;
-            }
-        };
-        if params.meta.has_claim() {
-            return match params.meta.modern() {
-                Err(error) => {
-                    self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &error.to_string(), None)).await
-                }
-                Ok(envelope) => self.modern(request, method, params, &envelope.version).await,
-            };
-        }
-        match (method, self.revision()) {
-            (Method::Initialize, None) => self.initialize(&request, &params.object).await,
-            (Method::Initialize, Some(_)) => {
-                let text = "this connection is initialized already";
-                self.answer(&request.id, Answer::error(code::INVALID_REQUEST, text, None)).await;
-            }
-            (_, Some(revision)) => self.serve(revision, request, params).await,
-            (Method::Ping, None) => self.answer(&request.id, Answer::ok(RawJson::EMPTY_OBJECT)).await,
-            (_, None) => {
-                let text = format!(
-                    "start with `initialize` (revisions up to {}) or send params._meta of {}",
-                    Revision::preferred(Era::Legacy),
-                    Revision::preferred(Era::Modern)
-                );
-                self.answer(&request.id, Answer::error(code::INVALID_PARAMS, &text, None)).await;
-            }
-        }
-    }
-
-    async fn initialize(self: &Arc<Self>, request: &Request, params: &RawObject) {
-        let Some(version) = params.string("protocolVersion") else {
-            let text = "`initialize` needs params.protocolVersion";
-            return self.answer(&request.id, Answer::error(code::INVALID_PARAMS, text, None)).await;
-        };
-        let revision = Revision::negotiate(&version);
-        *self.legacy.lock() = Some(revision);
-        *self.client_requests.lock() = ClientRequests::new(params.get("capabilities"));
-        self.answer(&request.id, Answer::ok(initialize_result(revision))).await;
-    }
-
-    async fn modern(self: &Arc<Self>, request: Request, method: Method, params: Params, claimed: &str) {
-        match claimed_revision(claimed) {
-            Err(refused) => self.answer(&request.id, refused).await,
-            Ok(revision) if method == Method::Listen => self.listen(revision, request, &params.object).await,
-            Ok(revision) => self.serve(revision, request, params).await,
-        }
-    }
-
-    async fn serve(self: &Arc<Self>, revision: Revision, request: Request, params: Params) {
-        if !Method::parse(&request.method).defined_in(revision.era()) {
-            return self.answer(&request.id, not_found(&request.method, revision.era())).await;
+    async fn serve(self: &Arc<Self>, served: Served<CancellationToken>) {
+        let Served { request, revision, params, listens, ticket } = served;
+        let open = OpenRequest::new(&self.protocol, &request.id, ticket);
+        if listens {
+            return self.listen(revision, request, &params.object, open).await;
         }
         if !*self.settled.borrow() {
             // The sender lives as long as the gateway.
             drop(self.settled.clone().wait_for(|settled| *settled).await);
         }
-        let open = match self.enter(&request.id, false) {
-            Ok(open) => open,
-            Err(refused) => return self.answer(&request.id, refused).await,
-        };
         let mut client = self.client(revision);
         client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
         if revision.era() == Era::Legacy {
-            client.client_requests = self.client_requests();
-            client.offered =
-                client.client_requests.as_ref().map(|client_requests| client_requests.offered).unwrap_or_default();
+            client.client_requests = self.client_requests().cloned();
+            client.offered = self.offered();
             client.log = Some(Arc::clone(&self.log));
             client.watched = Some(Arc::clone(&self.watched));
         }
@@ -442,11 +352,6 @@ impl Connection {
                 self.tasks.spawn("call", async move { connection.run(call, &request.id, open).await });
             }
         }
-    }
-
-    fn enter(&self, id: &ClientId, listens: bool) -> Result<OpenRequest, Answer> {
-        let ticket = self.protocol.lock().enter(id, listens)?;
-        Ok(OpenRequest::new(&self.protocol, id, ticket))
     }
 
     /// Answers a request, whose id is free again before its client can know.
@@ -472,29 +377,10 @@ impl Connection {
         }
     }
 
-    fn notification(self: &Arc<Self>, notification: &Notification) {
-        match notification.method.as_str() {
-            "notifications/cancelled" => {
-                let params = params_object(notification.params.as_ref()).unwrap_or_default();
-                if let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw) {
-                    let ticket = self.protocol.lock().ticket(&id);
-                    ticket.iter().for_each(CancellationToken::cancel);
-                }
-            }
-            "notifications/initialized" => {
-                if let Some(revision) = self.revision() {
-                    let connection = Arc::clone(self);
-                    self.tasks.spawn("feed", async move { connection.tell_changes(revision).await });
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// List changes for a legacy client, from `initialized` on.
     async fn tell_changes(&self, revision: Revision) {
-        let offered = self.client_requests().map(|client_requests| client_requests.offered).unwrap_or_default();
-        let client = ClientContext { offered, log: Some(Arc::clone(&self.log)), ..self.client(revision) };
+        let client =
+            ClientContext { offered: self.offered(), log: Some(Arc::clone(&self.log)), ..self.client(revision) };
         let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
         loop {
             tokio::select! {
@@ -512,14 +398,10 @@ impl Connection {
         }
     }
 
-    async fn listen(self: &Arc<Self>, revision: Revision, request: Request, params: &RawObject) {
+    async fn listen(self: &Arc<Self>, revision: Revision, request: Request, params: &RawObject, open: OpenRequest) {
         let wanted = match Wanted::read(params, self.max_uris) {
             Ok(wanted) => wanted,
-            Err(answer) => return self.answer(&request.id, answer).await,
-        };
-        let open = match self.enter(&request.id, true) {
-            Ok(open) => open,
-            Err(refused) => return self.answer(&request.id, refused).await,
+            Err(answer) => return self.done(open, &request.id, answer).await,
         };
         let Some(share) = self.service.admission.quota.take(&self.caller, Good::Stream) else {
             return self.done(open, &request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;

@@ -1,6 +1,5 @@
 //! What HTTP adds to a modern request: headers that must say what the body says, and streams of changes.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,86 +8,28 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response};
 
 use crate::engine::answer::Answer;
+use crate::engine::client::head::{Head, mismatch};
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;
-use crate::mcp::capability::unsupported_version_data;
 use crate::mcp::input::Kinds;
 use crate::mcp::meta::{Meta, SUBSCRIPTION_ID};
-use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::method::List;
 use crate::serve::feed::{Feed, updated_notice};
 use crate::serve::front::Front;
 use crate::upstream::subscriptions::Watching;
 use crate::upstream::updates::Watcher;
 use crate::wire::code;
-use crate::wire::headers::decode_value;
 use crate::wire::message::{self, Request};
 use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::sse;
 
-/// A refusal of a rung of the ladder.
-pub(crate) fn mismatch(why: &str) -> Answer {
-    Answer::error(code::HEADER_MISMATCH, why, None).with_status(400)
-}
-
-/// The revision that a request claims.
-///
-/// # Errors
-/// The answer to send: it is not served, or has no `_meta` to claim it in.
-pub(crate) fn claimed_revision(claimed: &str) -> Result<Revision, Answer> {
-    Revision::parse(claimed).filter(|revision| revision.era() == Era::Modern).ok_or_else(|| {
-        let served: Vec<&str> = Revision::of(Era::Modern).rev().map(Revision::as_str).collect();
-        let text = format!("Unsupported protocol version; this server speaks {}", served.join(", "));
-        let data = unsupported_version_data(claimed);
-        Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data)).with_status(400)
-    })
-}
-
-/// Checks version and `Mcp-*` headers against the body, which names the revision. Policy never reads them again.
-///
-/// Source: MCP 2026-07-28, streamable-http, "Server validation"; order as the official suite expects it.
-///
-/// # Errors
-/// The answer to send.
-pub(crate) fn check_headers(
-    headers: &HeaderMap,
-    request: &Request,
-    method: Method,
-    params: &RawObject,
-    claimed: &str,
-) -> Result<Revision, Answer> {
-    for name in ["mcp-protocol-version", "mcp-method", "mcp-name"] {
-        if headers.get_all(name).iter().nth(1).is_some() {
-            return Err(mismatch(&format!("the header {name} stands twice")));
-        }
-    }
-    let version = headers.get("mcp-protocol-version").and_then(|v| v.to_str().ok()).map(str::trim);
-    if version.is_some_and(|version| version != claimed) {
-        return Err(mismatch("MCP-Protocol-Version differs from the version in params._meta"));
-    }
-    let named = headers.get("mcp-method").map(|v| v.as_bytes().trim_ascii());
-    if named.is_some_and(|named| named != request.method.as_bytes()) {
-        return Err(mismatch("Mcp-Method differs from the method in the body"));
-    }
-    let revision = claimed_revision(claimed)?;
-    if version.is_none() {
-        return Err(mismatch("the MCP-Protocol-Version header is missing"));
-    }
-    if named.is_none() {
-        return Err(mismatch("the Mcp-Method header is missing"));
-    }
-    let Some(in_body) = method.name_member().and_then(|member| params.string(member)) else {
-        return Ok(revision);
-    };
-    let Some(header) = headers.get("mcp-name") else { return Err(mismatch("the Mcp-Name header is missing")) };
-    match decode_value(header.as_bytes()) {
-        Ok(Cow::Borrowed(value)) if value == in_body => Ok(revision),
-        Ok(Cow::Owned(value)) if value == in_body => Ok(revision),
-        Ok(_) => Err(mismatch("Mcp-Name differs from the name in the body")),
-        Err(_) => Err(mismatch("Mcp-Name cannot be decoded")),
+impl Head for HeaderMap {
+    fn field(&self, name: &str) -> (Option<&[u8]>, bool) {
+        let mut values = self.get_all(name).iter();
+        (values.next().map(HeaderValue::as_bytes), values.next().is_some())
     }
 }
 
@@ -286,60 +227,6 @@ impl Listening {
                 Some((bytes, self))
             }
             Stage::Ended => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderName;
-
-    use super::*;
-    use crate::wire::id::ClientId;
-
-    /// What a call of the tool `t` is told that claims this revision with these headers; the revision where it may pass.
-    fn told(claimed: &str, headers: &[(&'static str, &str)]) -> String {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
-        }
-        let id = ClientId::from_raw(RawJson::trusted("1")).unwrap();
-        let request = Request { id, method: "tools/call".to_owned(), params: None };
-        let params = RawObject::parse(&RawJson::trusted(r#"{"name":"t"}"#)).unwrap();
-        match check_headers(&map, &request, Method::ToolsCall, &params, claimed) {
-            Ok(revision) => revision.to_string(),
-            Err(answer) => {
-                assert_eq!(answer.status, Some(400));
-                answer.outcome.unwrap_err().text().into_owned()
-            }
-        }
-    }
-
-    #[test]
-    fn headers_of_2026_07_28_are_checked_as_if_no_revision_had_followed() {
-        const NOW: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
-        const LATER: (&str, &str) = ("mcp-protocol-version", "2099-12-31");
-        const CALL: (&str, &str) = ("mcp-method", "tools/call");
-        const NAME: (&str, &str) = ("mcp-name", "t");
-        let bad = |why: &str| format!(r#"{{"code":-32020,"message":"{why}"}}"#);
-        for (headers, want) in [
-            (vec![NOW, CALL, NAME], "2026-07-28".to_owned()),
-            (vec![NOW, NOW, CALL, NAME], bad("the header mcp-protocol-version stands twice")),
-            (vec![CALL, NAME], bad("the MCP-Protocol-Version header is missing")),
-            (vec![LATER, CALL, NAME], bad("MCP-Protocol-Version differs from the version in params._meta")),
-            (vec![NOW, NAME], bad("the Mcp-Method header is missing")),
-            (vec![NOW, ("mcp-method", "ping"), NAME], bad("Mcp-Method differs from the method in the body")),
-            (vec![NOW, CALL], bad("the Mcp-Name header is missing")),
-            (vec![NOW, CALL, ("mcp-name", "u")], bad("Mcp-Name differs from the name in the body")),
-        ] {
-            assert_eq!(told("2026-07-28", &headers), want, "{headers:?}");
-        }
-        assert_eq!(told("2099-12-31", &[LATER, CALL, NAME]), "2099-12-31");
-        for claimed in ["2025-11-25", "2031-01-01", ""] {
-            let want = format!(
-                r#"{{"code":-32022,"message":"Unsupported protocol version; this server speaks 2099-12-31, 2026-07-28","data":{{"supported":["2099-12-31","2026-07-28"],"requested":"{claimed}"}}}}"#
-            );
-            assert_eq!(told(claimed, &[CALL, NAME]), want);
         }
     }
 }

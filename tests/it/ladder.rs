@@ -1,5 +1,7 @@
 //! What a client may say next is decided alike over HTTP and on pipes: batches, claims, ids of requests that have no answer yet.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
@@ -112,4 +114,21 @@ fn a_subscription_on_a_pipe_holds_its_id_however_that_is_written() {
     eventually("the id is free again", || {
         client.request_as(&json!("a"), "tools/list", json!({})).message["result"].is_object()
     });
+}
+
+#[test]
+fn a_client_that_says_twice_that_it_is_initialized_hears_of_changes_once() {
+    let (gateway, _) = before_one();
+    let mut client = on_a_pipe(&gateway, Era::LEGACY);
+    for _ in 0..3 {
+        client.notify("notifications/initialized", json!({}));
+    }
+    client.request("ping", json!({}));
+    let mutated = client.call("fx__mutate", json!({}));
+    let mut told: Vec<String> = mutated.notices.iter().map(|notice| notice["method"].to_string()).collect();
+    // Several would come at once.
+    while let Some(line) = client.pipe().line(Duration::from_secs(if told.is_empty() { 60 } else { 1 })) {
+        told.push(serde_json::from_str::<Value>(&line).unwrap()["method"].to_string());
+    }
+    assert_eq!(told, ["\"notifications/tools/list_changed\""]);
 }

@@ -1,0 +1,227 @@
+//! One client's side of the protocol: what each message leads to, alone and in any order.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::*;
+use crate::engine::client::heard::Heard;
+use crate::wire::frame::Bounds;
+
+type Ticket = Rc<()>;
+
+const CLAIM: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+fn said(text: &str) -> Said {
+    match Heard::read(text.to_owned().into(), Bounds::CLIENT) {
+        Heard::Message(said) => said,
+        Heard::Batch(_) => panic!("a batch: {text}"),
+    }
+}
+
+fn request(id: &str, method: &str, params: &str) -> Said {
+    said(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#))
+}
+
+/// What a step is, in a word; of an answer its code, 0 for a result.
+fn word(step: &Step<Ticket>) -> String {
+    match step {
+        Step::Nothing => "nothing".to_owned(),
+        Step::Answer(_, Answer { outcome: Ok(_), .. }) => "answer 0".to_owned(),
+        Step::Answer(_, Answer { outcome: Err(error), .. }) => format!("answer {}", code_of(error)),
+        Step::Complain(error) => format!("complain {}", code_of(error)),
+        Step::Initialize(_, initialize) => format!("initialize {}", initialize.revision),
+        Step::Serve(served) => format!("{} {}", if served.listens { "listen" } else { "serve" }, served.revision),
+        Step::Cancel(_) => "cancel".to_owned(),
+        Step::Initialized(revision) => format!("initialized {revision}"),
+        Step::Answered(_) => "answered".to_owned(),
+    }
+}
+
+fn code_of(error: &RawJson) -> i64 {
+    error.parse::<serde_json::Value>().unwrap()["code"].as_i64().unwrap()
+}
+
+#[test]
+fn each_message_is_of_the_era_that_its_body_says() {
+    let legacy = |head: &Vec<(&'static str, &'static str)>, method: &str, params: &str| {
+        let mut client = Client { agreed: Some(Revision::V2025_06_18), ..Client::default() };
+        let head: Option<&dyn Head> = if head.is_empty() { None } else { Some(head) };
+        word(&client.heard(request("1", method, params), head))
+    };
+    let none = vec![];
+    let session = vec![("mcp-protocol-version", "2025-06-18")];
+    let modern = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
+    let claimed = CLAIM.replace("2026-07-28", "1900-01-01");
+    for (head, method, params, want) in [
+        (&none, "tools/list", "", "serve 2025-06-18"),
+        (&none, "tools/list", CLAIM, "serve 2026-07-28"),
+        (&none, "tools/list", claimed.as_str(), "answer -32022"),
+        (&none, "tools/list", r#""_meta":7"#, "answer -32602"),
+        (&none, "subscriptions/listen", CLAIM, "listen 2026-07-28"),
+        (&none, "subscriptions/listen", "", "serve 2025-06-18"),
+        (&none, "initialize", r#""protocolVersion":"2025-06-18""#, "answer -32600"),
+        (&none, "initialize", CLAIM, "answer -32601"),
+        (&none, "ping", CLAIM, "answer -32601"),
+        (&none, "rpc.discover", CLAIM, "answer -32601"),
+        (&session, "tools/list", "", "serve 2025-06-18"),
+        (&session, "tools/list", CLAIM, "answer -32020"),
+        (&modern, "tools/list", "", "answer -32602"),
+        (&modern, "tools/list", CLAIM, "serve 2026-07-28"),
+        (&modern, "tools/call", CLAIM, "answer -32020"),
+        (&modern, "initialize", r#""protocolVersion":"2025-06-18""#, "answer -32020"),
+        (&modern, "rpc.discover", "", "answer -32601"),
+    ] {
+        assert_eq!(legacy(head, method, params), want, "{method} {params} under {head:?}");
+    }
+}
+
+#[test]
+fn nothing_of_the_legacy_era_comes_before_initialize() {
+    let mut client = Client::<Ticket>::default();
+    for (text, want) in [
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "answer 0"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, "answer -32602"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "nothing"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#, "answer -32602"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}"#, "answer -32602"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}"#, "initialize 2025-11-25"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}"#, "answer -32600"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "initialized 2025-11-25"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "nothing"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, "serve 2025-11-25"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}"#, "nothing"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}"#, "nothing"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#, "cancel"),
+        (r#"{"jsonrpc":"2.0","id":"ask-1","result":{}}"#, "answered"),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "answer -32600"),
+        ("{", "complain -32700"),
+    ] {
+        assert_eq!(word(&client.heard(said(text), None)), want, "{text}");
+    }
+}
+
+#[test]
+fn a_skipped_message_is_answered_where_its_start_names_a_request() {
+    for (start, no_room, want, ends) in [
+        (r#"{"id":7,"method":"tools/call","params":"#, false, "answer -32600", false),
+        (r#"{"id":7,"method":"tools/call","params":"#, true, "answer -32603", false),
+        (r#"{"id":"ask-1","result":"#, true, "answered", false),
+        (r#"{"method":"notifications/x","params":"#, true, "nothing", false),
+        (r#"{"method":"tools/call","params":"#, false, "complain -32600", true),
+        ("[", false, "complain -32600", false),
+        ("[", true, "complain -32603", true),
+    ] {
+        let (step, flow) = Client::<Ticket>::skipped(start.as_bytes(), no_room);
+        assert_eq!((word(&step).as_str(), flow.is_break()), (want, ends), "{start}");
+    }
+}
+
+/// What a client may be, written down a second time.
+#[derive(Default)]
+struct Model {
+    agreed: Option<Revision>,
+    initialized: bool,
+    open: BTreeMap<&'static str, (Ticket, bool)>,
+}
+
+impl Model {
+    fn request(&self, id: &str, method: &str, claims: bool) -> String {
+        let listens = claims && method == "subscriptions/listen";
+        let too_many = listens && self.open.values().filter(|(_, listens)| *listens).count() == MAX_LISTENS;
+        match (claims, method, self.agreed) {
+            (true, "initialize" | "ping", _) => "answer -32601".to_owned(),
+            (false, "initialize", Some(_)) => "answer -32600".to_owned(),
+            (false, "initialize", None) => "initialize 2025-06-18".to_owned(),
+            (false, "ping", None) => "answer 0".to_owned(),
+            (false, _, None) => "answer -32602".to_owned(),
+            _ if self.open.contains_key(id) || too_many => "answer -32600".to_owned(),
+            (true, ..) if listens => "listen 2026-07-28".to_owned(),
+            (true, ..) => "serve 2026-07-28".to_owned(),
+            (false, _, Some(revision)) => format!("serve {revision}"),
+        }
+    }
+}
+
+/// Ids, and the same in another spelling.
+const IDS: &[(&str, &str)] =
+    &[("\"a\"", "\"\\u0061\""), ("\"1\"", "\"\\u0031\""), ("1", "1"), ("0", "0"), ("-1", "-1")];
+
+fn play(seed: u64, steps: usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut client, mut model) = (Client::<Ticket>::default(), Model::default());
+    // Enough for more subscriptions than a client may have.
+    let numbers: Vec<&'static str> = (100..100 + 2 * MAX_LISTENS).map(|n| &*n.to_string().leak()).collect();
+    let ids: Vec<(&'static str, &'static str)> =
+        IDS.iter().copied().chain(numbers.into_iter().map(|id| (id, id))).collect();
+    for step in 0..steps {
+        let at = format!("seed {seed}, step {step}");
+        let (id, other) = ids[random.usize(..ids.len())];
+        let spelled = if random.bool() { id } else { other };
+        match random.u8(..10) {
+            0..6 => {
+                let methods =
+                    ["tools/list", "tools/call", "subscriptions/listen", "subscriptions/listen", "initialize", "ping"];
+                let (method, claims) = (methods[random.usize(..methods.len())], random.bool());
+                let params = if claims { CLAIM } else { r#""protocolVersion":"2025-06-18""# };
+                let want = model.request(id, method, claims);
+                let took = client.heard(request(spelled, method, params), None);
+                assert_eq!(word(&took), want, "{at}: {method} {spelled}, claims {claims}");
+                match took {
+                    Step::Initialize(..) => model.agreed = Some(Revision::V2025_06_18),
+                    Step::Serve(served) => {
+                        assert!(model.open.values().all(|(ticket, _)| !Rc::ptr_eq(ticket, &served.ticket)), "{at}");
+                        assert_eq!(served.request.id.raw().text(), spelled, "{at}: echoed as written");
+                        model.open.insert(id, (served.ticket, served.listens));
+                    }
+                    Step::Answer(answered, _) => assert_eq!(answered.raw().text(), spelled, "{at}"),
+                    Step::Nothing | Step::Complain(_) | Step::Cancel(_) | Step::Initialized(_) | Step::Answered(_) => {
+                        panic!("{at}: no answer to a request")
+                    }
+                }
+            }
+            6 => {
+                let text = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":ID}}"#;
+                let step = client.heard(said(&text.replace("ID", spelled)), None);
+                match (step, model.open.get(id)) {
+                    (Step::Cancel(ticket), Some((open, _))) => {
+                        assert!(Rc::ptr_eq(&ticket, open), "{at}: another request")
+                    }
+                    (Step::Nothing, None) => {}
+                    (step, open) => panic!("{at}: {} of {open:?}", word(&step)),
+                }
+            }
+            7 => {
+                let text = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+                let first = model.agreed.filter(|_| !model.initialized);
+                model.initialized |= first.is_some();
+                let want = first.map_or("nothing".to_owned(), |revision| format!("initialized {revision}"));
+                assert_eq!(word(&client.heard(said(text), None)), want, "{at}");
+            }
+            _ => {
+                if let Some(id) = model.open.keys().copied().nth(random.usize(..ids.len())) {
+                    drop(model.open.remove(id));
+                    client.close(&ClientId::from_raw(RawJson::trusted(id)).unwrap().key());
+                }
+            }
+        }
+        let listens = model.open.values().filter(|(_, listens)| *listens).count();
+        assert_eq!((client.listens().count(), client.is_idle()), (listens, model.open.is_empty()), "{at}");
+        assert!(listens <= MAX_LISTENS, "{at}");
+    }
+}
+
+#[test]
+fn each_request_is_served_or_answered_once_in_any_order() {
+    for seed in 0..1_000 {
+        play(seed, 120);
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "any moment will do to count from")]
+fn errors_without_an_id_are_a_second_apart() {
+    let (mut client, start) = (Client::<Ticket>::default(), Instant::now());
+    for (millis, want) in [(0, true), (1, false), (999, false), (1_000, true), (1_001, false), (5_000, true)] {
+        assert_eq!(client.complains(start + Duration::from_millis(millis)), want, "{millis}");
+    }
+}
