@@ -80,6 +80,11 @@ pub(crate) struct Served<T> {
 }
 
 impl<T: Clone + Default> Client<T> {
+    /// A client whose session is open.
+    pub(crate) fn agreed(revision: Revision) -> Self {
+        Self { agreed: Some(revision), ..Self::default() }
+    }
+
     /// Takes one message, over HTTP with its head.
     pub(crate) fn heard(&mut self, said: Said, head: Option<&dyn Head>) -> Step<T> {
         match said {
@@ -119,33 +124,17 @@ impl<T: Clone + Default> Client<T> {
                 return Step::Answer(request.id, refused(code::INVALID_PARAMS, &text));
             }
         };
-        match self.enter(&request.id, listens) {
-            Ok(ticket) => Step::Serve(Served { request, revision, params, listens, ticket }),
-            Err(refused) => Step::Answer(request.id, refused),
-        }
-    }
-
-    /// Enters a request under its id, or a subscription.
-    ///
-    /// # Errors
-    /// The answer to send: the id is in use, or too many subscriptions are open.
-    pub(crate) fn enter(&mut self, id: &ClientId, listens: bool) -> Result<T, Answer> {
-        let refused = |text| Err(Answer::error(code::INVALID_REQUEST, text, None).with_status(400));
         let is_full = listens && self.listens().count() >= MAX_LISTENS;
-        match self.open.entry(id.key()) {
-            Entry::Occupied(_) => refused("a request with this id is still in progress"),
-            Entry::Vacant(_) if is_full => refused("too many subscriptions; end one of them first"),
-            Entry::Vacant(place) => {
+        let why = match self.open.entry(request.id.key()) {
+            Entry::Vacant(place) if !is_full => {
                 let ticket = T::default();
                 place.insert(Open { ticket: ticket.clone(), listens });
-                Ok(ticket)
+                return Step::Serve(Served { request, revision, params, listens, ticket });
             }
-        }
-    }
-
-    /// The ticket of an open request.
-    pub(crate) fn ticket(&self, id: &ClientId) -> Option<T> {
-        self.open.get(&id.key()).map(|open| open.ticket.clone())
+            Entry::Vacant(_) => "too many subscriptions; end one of them first",
+            Entry::Occupied(_) => "a request with this id is still in progress",
+        };
+        Step::Answer(request.id, refused(code::INVALID_REQUEST, why))
     }
 
     fn told(&mut self, notification: &Notification) -> Step<T> {
@@ -153,7 +142,8 @@ impl<T: Clone + Default> Client<T> {
             ("notifications/cancelled", _) => {
                 let params = params_object(notification.params.as_ref()).unwrap_or_default();
                 let id = params.get("requestId").cloned().and_then(ClientId::from_raw);
-                id.and_then(|id| self.ticket(&id)).map_or(Step::Nothing, Step::Cancel)
+                let open = id.and_then(|id| self.open.get(&id.key()));
+                open.map_or(Step::Nothing, |open| Step::Cancel(open.ticket.clone()))
             }
             ("notifications/initialized", Some(revision)) if !self.is_initialized => {
                 self.is_initialized = true;

@@ -1,5 +1,5 @@
 //! One HTTP request: from its head through the ladder of checks to an answer. The order of the rungs is the order in
-//! which the first failing one answers.
+//! which the first failing one answers; those about the message itself are in [`crate::engine::client`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use http::header::HeaderMap;
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio_util::sync::CancellationToken;
 
-use crate::engine::answer::{Answer, not_found};
-use crate::engine::client::head::{self, is_modern, mismatch};
-use crate::engine::client::heard::{Batch, Heard};
-use crate::engine::route::{Params, RouteError, params_object};
+use crate::engine::answer::Answer;
+use crate::engine::client::asked::{Asked, Initialize};
+use crate::engine::client::head::{self, is_modern};
+use crate::engine::client::heard::{Batch, Heard, claims};
+use crate::engine::client::{Client, Step};
+use crate::engine::route::Params;
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::ClientRequests;
@@ -39,14 +40,14 @@ use crate::serve::sessions::Session;
 use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
 use crate::wire::id::ClientId;
-use crate::wire::message::{self, Message, Notification, Request};
+use crate::wire::message::{self, Message, Request};
 
 type Reply = Response<ReplyBody>;
 
 const SESSION_HEADER: &str = "mcp-session-id";
 
 /// Everything that the rungs after authentication need to know of a request.
-struct Asked<'a> {
+struct Received<'a> {
     front: &'a Arc<Front>,
     seat: &'a Seat,
     headers: &'a HeaderMap,
@@ -68,8 +69,12 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
         }
         Ok(Route::Endpoint { profile, caller }) => {
             let events = accepts(&head.headers, "text/event-stream");
-            let asked = Asked { front, seat, headers: &head.headers, caller, profile, accepts_events: events };
-            if head.method == HttpMethod::POST { asked.post(&head, body).await } else { asked.get_or_delete(&head) }
+            let received = Received { front, seat, headers: &head.headers, caller, profile, accepts_events: events };
+            if head.method == HttpMethod::POST {
+                received.post(&head, body).await
+            } else {
+                received.get_or_delete(&head)
+            }
         }
         Ok(Route::LegacySse { path, caller }) => legacy_sse::handle(front, path, caller, seat, (&head, body)).await,
     }
@@ -112,7 +117,7 @@ fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
     }
 }
 
-impl Asked<'_> {
+impl Received<'_> {
     async fn post(&self, head: &Parts, body: Incoming) -> Reply {
         if let Some(response) = not_json(self.headers) {
             return response;
@@ -135,59 +140,31 @@ impl Asked<'_> {
         match Heard::read(bytes, self.front.bounds) {
             Heard::Batch(batch) => Box::pin(self.batch(batch)).await,
             Heard::Message(Ok(Message::Request(request))) => self.request(request).await,
-            Heard::Message(Ok(Message::Notification(notification))) => self.notification(&notification),
-            Heard::Message(Ok(Message::Response(response))) => self.response(response),
             Heard::Message(Err(unreadable)) => no_message(&unreadable),
+            Heard::Message(Ok(message)) => self.told(message),
         }
     }
 
     /// Rung 12: the body says which era it is of, and the headers must agree.
     async fn request(&self, request: Request) -> Reply {
-        let answer = |answer| reply::answer(request.id.raw(), answer);
-        let header_is_modern = is_modern(self.headers);
-        if request.method.starts_with("rpc.") {
-            // Reserved by JSON-RPC: no header can make these a method.
-            let era = if header_is_modern { Era::Modern } else { Era::Legacy };
-            return answer(not_found(&request.method, era));
-        }
-        let method = Method::parse(&request.method);
-        let mut params = Params::read(request.params.as_ref());
-        if let Ok(params) = &mut params {
+        let mut asked = match Asked::of(&request, Some(self.headers)) {
+            Ok(asked) => asked,
+            Err(refused) => return reply::answer(request.id.raw(), refused),
+        };
+        if let Asked::Legacy(params) | Asked::Modern { params, .. } = &mut asked {
             trace_of(self.headers, &mut params.meta);
         }
-        let claims = params.as_ref().is_ok_and(|params| params.meta.has_claim());
-        if method == Method::Initialize && !claims {
-            if header_is_modern {
-                return answer(mismatch("`initialize` does not exist in the version that the header names"));
-            }
-            return self.initialize(&request);
-        }
-        if !claims && !header_is_modern {
-            return self.legacy_request(request, params).await;
-        }
-        let Ok(params) = params else {
-            let text = "params and params._meta must be objects";
-            return answer(Answer::error(code::INVALID_PARAMS, text, None).with_status(400));
-        };
-        match params.meta.modern() {
-            Err(error) => answer(Answer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400)),
-            Ok(envelope) => self.modern_request(request, method, params, &envelope.version).await,
+        match asked {
+            Asked::Modern { revision, method, params } => self.modern(request, revision, method, params).await,
+            Asked::Initialize(_) | Asked::Legacy(_) => self.legacy(request, asked).await,
         }
     }
 
-    async fn modern_request(&self, request: Request, method: Method, params: Params, claimed: &str) -> Reply {
-        let answer = |answer| reply::answer(request.id.raw(), answer);
-        let revision = match head::check(self.headers, &request, method, &params.object, claimed) {
-            Ok(revision) => revision,
-            Err(refused) => return answer(refused),
-        };
+    async fn modern(&self, request: Request, revision: Revision, method: Method, params: Params) -> Reply {
         let offered = Kinds::of(params.meta.input_capabilities().as_ref());
         // Only for addresses it matters where the client is.
         let is_here = offered.url && self.seat.is_here(self.headers);
         let client = ClientContext { offered, is_here, ..self.client(revision) };
-        if !method.defined_in(revision.era()) {
-            return answer(not_found(&request.method, revision.era()));
-        }
         if method == Method::Listen {
             let Some(place) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
@@ -199,49 +176,65 @@ impl Asked<'_> {
             && let Err(refused) =
                 modern::check_param_headers(&self.front.service, &client, self.headers, &params.object)
         {
-            return answer(refused);
+            return reply::answer(request.id.raw(), refused);
         }
-        self.serve(&client, request, Ok(params), None).await
+        self.serve(&client, request, params, None).await
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
         ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision)
     }
 
-    fn initialize(&self, request: &Request) -> Reply {
-        let id = request.id.raw();
-        if self.session_of_header().is_ok() {
-            let text = "this session is initialized already";
-            return reply::answer(id, Answer::error(code::INVALID_REQUEST, text, None).with_status(400));
-        }
-        let params = params_object(request.params.as_ref()).ok();
-        let version = params.as_ref().and_then(|params| params.string("protocolVersion"));
-        let (Some(version), Some(params)) = (version, params) else {
-            let text = "`initialize` needs params.protocolVersion";
-            return reply::answer(id, Answer::error(code::INVALID_PARAMS, text, None));
+    /// Rung 13: the session, and what it allows.
+    async fn legacy(&self, request: Request, asked: Asked) -> Reply {
+        let session = match self.session_of_header() {
+            Ok(session) => Some(session),
+            // A client begins, or begins again after a session that has ended.
+            Err(_) if matches!(asked, Asked::Initialize(_)) => None,
+            Err(response) => return *response,
         };
-        let revision = Revision::negotiate(&version);
-        let capabilities = params.get("capabilities");
+        let step = match &session {
+            Some(session) => session.protocol.lock().asked(request, asked),
+            None => Client::default().asked(request, asked),
+        };
+        match (step, session) {
+            (Step::Serve(served), Some(session)) => {
+                let entered = Entered::new(&session, &served.request.id, served.ticket);
+                self.front.settled().await;
+                let mut client = session.client.clone();
+                // A question needs a stream.
+                client.client_requests = client.client_requests.filter(|_| self.accepts_events);
+                self.serve(&client, served.request, served.params, Some(entered)).await
+            }
+            (Step::Initialize(id, initialize), _) => self.initialize(&id, &initialize),
+            (Step::Answer(id, answer), _) => reply::answer(id.raw(), answer),
+            // Nothing else comes of a request.
+            _ => reply::accepted(),
+        }
+    }
+
+    fn initialize(&self, id: &ClientId, initialize: &Initialize) -> Reply {
+        let Initialize { revision, capabilities } = initialize;
         let client = ClientContext {
-            offered: capabilities.map(|raw| Kinds::of(Some(raw))).unwrap_or_default(),
+            offered: Kinds::of(capabilities.as_ref()),
             is_here: self.seat.is_here(self.headers),
-            client_requests: ClientRequests::new(capabilities),
+            client_requests: ClientRequests::new(capabilities.as_ref()),
             log: Some(Arc::default()),
             watched: Some(Arc::default()),
             tag: Some(ClientTag::new()),
-            ..self.client(revision)
+            ..self.client(*revision)
         };
         let Some(session) = self.front.sessions.open(client, None) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };
-        let mut response = reply::answer(id, Answer::ok(initialize_result(revision)));
+        let mut response = reply::answer(id.raw(), Answer::ok(initialize_result(*revision)));
         if let Ok(value) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION_HEADER, value);
         }
         response
     }
 
-    /// Rung 13: the session, and a version header that fits it.
+    /// The session, and a version header that fits it.
     fn session_of_header(&self) -> Result<Arc<Session>, Box<Reply>> {
         let Some(id) = self.headers.get(SESSION_HEADER) else {
             let text = format!(
@@ -263,35 +256,9 @@ impl Asked<'_> {
         Ok(session)
     }
 
-    async fn legacy_request(&self, request: Request, params: Result<Params, RouteError>) -> Reply {
-        match self.session_of_header() {
-            Ok(session) => {
-                self.front.settled().await;
-                let mut client = session.client.clone();
-                // A question needs a stream.
-                client.client_requests = client.client_requests.filter(|_| self.accepts_events);
-                self.serve(&client, request, params, Some(session)).await
-            }
-            Err(response) => *response,
-        }
-    }
-
     /// Serves a request whose client and era are known.
-    async fn serve(
-        &self,
-        client: &ClientContext,
-        request: Request,
-        params: Result<Params, RouteError>,
-        session: Option<Arc<Session>>,
-    ) -> Reply {
-        let entered = match &session {
-            None => None,
-            Some(session) => match Entered::new(session, &request.id) {
-                Ok(entered) => Some(entered),
-                Err(refused) => return reply::answer(request.id.raw(), refused),
-            },
-        };
-        match self.front.service.handle(client, &request, params) {
+    async fn serve(&self, client: &ClientContext, request: Request, params: Params, entered: Option<Entered>) -> Reply {
+        match self.front.service.handle(client, &request, Ok(params)) {
             Handled::Answer(answer) => reply::answer(request.id.raw(), answer),
             Handled::Later(later) => reply::answer(request.id.raw(), later.await),
             Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
@@ -304,39 +271,22 @@ impl Asked<'_> {
         }
     }
 
-    fn notification(&self, notification: &Notification) -> Reply {
-        let params = params_object(notification.params.as_ref()).unwrap_or_default();
-        let claims = Meta::of(&params).is_ok_and(|meta| meta.has_claim());
-        if claims || is_modern(self.headers) {
+    /// Takes a notification, or an answer to a question of ours.
+    fn told(&self, message: Message) -> Reply {
+        match &message {
+            Message::Response(_) if is_modern(self.headers) => {
+                let text = "responses are not accepted in this protocol version";
+                return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
+            }
             // The modern era knows no client notification over HTTP; a cancellation is a closed connection.
-            return reply::accepted();
+            Message::Notification(_) if is_modern(self.headers) || claims(&message) => return reply::accepted(),
+            Message::Request(_) | Message::Notification(_) | Message::Response(_) => {}
         }
         match self.session_of_header() {
             Err(response) => *response,
             Ok(session) => {
-                if notification.method == "notifications/cancelled"
-                    && let Some(id) = params.get("requestId").cloned().and_then(ClientId::from_raw)
-                {
-                    let ticket = session.protocol.lock().ticket(&id);
-                    ticket.iter().for_each(CancellationToken::cancel);
-                }
-                reply::accepted()
-            }
-        }
-    }
-
-    /// A client's answer to a question of ours.
-    fn response(&self, response: message::Response) -> Reply {
-        if is_modern(self.headers) {
-            let text = "responses are not accepted in this protocol version";
-            return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
-        }
-        match self.session_of_header() {
-            Err(refused) => *refused,
-            Ok(session) => {
-                if let Some(client_requests) = &session.client.client_requests {
-                    client_requests.answered(response);
-                }
+                let step = session.protocol.lock().heard(Ok(message), Some(self.headers));
+                session.told(step);
                 reply::accepted()
             }
         }
@@ -356,20 +306,17 @@ impl Asked<'_> {
         self.front.settled().await;
         let mut answers: Vec<Pieces> = Vec::new();
         let mut running = FuturesUnordered::new();
-        for message in batch.into_messages() {
-            match message {
-                Ok(Message::Request(request)) if request.method != "initialize" => {
-                    match Entered::new(&session, &request.id) {
-                        Ok(entered) => running.push(self.one_of_batch(&session.client, request, entered)),
-                        Err(refused) => answers.push(Pieces::answer(request.id.raw(), refused)),
-                    }
+        for said in batch.into_messages() {
+            let step = session.protocol.lock().heard(said, Some(self.headers));
+            match step {
+                Step::Serve(served) => {
+                    let entered = Entered::new(&session, &served.request.id, served.ticket);
+                    running.push(self.one_of_batch(&session.client, served.request, served.params, entered));
                 }
-                Ok(Message::Notification(notification)) => drop(self.notification(&notification)),
-                Ok(Message::Response(response)) => drop(self.response(response)),
-                Ok(Message::Request(_)) | Err(_) => {
-                    let error =
-                        message::error_object(code::INVALID_REQUEST, "not a message that a batch may hold", None);
-                    answers.push(message::encode_error(None, &error).into());
+                Step::Answer(id, answer) => answers.push(Pieces::answer(id.raw(), answer)),
+                Step::Complain(error) => answers.push(message::encode_error(None, &error).into()),
+                Step::Nothing | Step::Initialize(..) | Step::Cancel(_) | Step::Initialized(_) | Step::Answered(_) => {
+                    session.told(step);
                 }
             }
         }
@@ -389,11 +336,17 @@ impl Asked<'_> {
     }
 
     /// The answer to a request of a batch; `None` where the client has withdrawn it.
-    async fn one_of_batch(&self, client: &ClientContext, request: Request, entered: Entered) -> Option<Pieces> {
+    async fn one_of_batch(
+        &self,
+        client: &ClientContext,
+        request: Request,
+        params: Params,
+        entered: Entered,
+    ) -> Option<Pieces> {
         let id = request.id.clone();
         // A question needs a stream.
         let client = ClientContext { client_requests: None, ..client.clone() };
-        let answer = match self.front.service.handle(&client, &request, Params::read(request.params.as_ref())) {
+        let answer = match self.front.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => answer,
             Handled::Later(answer) => answer.await,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),

@@ -32,11 +32,8 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// # Errors
-    /// The answer to send.
-    pub(crate) fn new(session: &Arc<Session>, id: &ClientId) -> Result<Self, Answer> {
-        let ticket = session.protocol.lock().enter(id, false)?;
-        Ok(Self { session: Arc::clone(session), open: OpenRequest::new(&session.protocol, id, ticket) })
+    pub(crate) fn new(session: &Arc<Session>, id: &ClientId, ticket: CancellationToken) -> Self {
+        Self { session: Arc::clone(session), open: OpenRequest::new(&session.protocol, id, ticket) }
     }
 }
 

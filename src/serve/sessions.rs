@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
 use crate::base::clock;
+use crate::engine::client::{Client, Step};
 use crate::gateway::client::ClientContext;
 use crate::serve::open_request::Protocol;
 use crate::serve::replay::{Kept, Streams};
@@ -30,7 +31,6 @@ pub(crate) struct Session {
     places: AtomicU64,
     /// What can be resumed.
     pub(crate) streams: Streams,
-    /// Its open requests.
     pub(crate) protocol: Protocol,
     /// The way in of a session over HTTP+SSE. Such a session is none of the endpoint's, nor the other way round.
     pub(crate) pipe: Option<mpsc::Sender<Bytes>>,
@@ -39,6 +39,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Does what follows from a message that has no answer.
+    pub(crate) fn told(&self, step: Step<CancellationToken>) {
+        match (step, &self.client.client_requests) {
+            (Step::Cancel(ticket), _) => ticket.cancel(),
+            (Step::Answered(response), Some(client_requests)) => client_requests.answered(response),
+            _ => {}
+        }
+    }
+
     /// Takes the session's one stream; given back when the value is dropped.
     pub(crate) fn stream(self: &Arc<Self>) -> Option<StreamPlace> {
         let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
@@ -121,6 +130,7 @@ impl Sessions {
         }
         let now = clock::uptime();
         let streams = Streams::new(client.revision, Arc::clone(&self.kept));
+        let protocol = Client::agreed(client.revision);
         let session = Arc::new(Session {
             id: BASE64URL_NOPAD.encode(&clock::random::<24>()),
             client,
@@ -129,7 +139,7 @@ impl Sessions {
             streaming: AtomicU64::new(0),
             places: AtomicU64::new(0),
             streams,
-            protocol: Protocol::default(),
+            protocol: Arc::new(Mutex::new(protocol)),
             pipe,
             ended: CancellationToken::new(),
         });
