@@ -10,6 +10,7 @@ pub(crate) mod http_response;
 pub(crate) mod http_server;
 pub(crate) mod legacy_sse;
 pub(crate) mod lines;
+pub(crate) mod listening;
 pub(crate) mod modern;
 pub(crate) mod open_request;
 pub(crate) mod pages;

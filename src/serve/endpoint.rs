@@ -2,10 +2,12 @@
 //! which the first failing one answers; those about the message itself are in [`crate::engine::client`].
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{self, FuturesUnordered};
 use http::header::HeaderMap;
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
@@ -20,7 +22,7 @@ use crate::engine::route::Params;
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::ClientRequests;
-use crate::gateway::quota::Good;
+use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;
@@ -33,6 +35,7 @@ use crate::mcp::version::{Era, Revision};
 use crate::serve::front::{Front, Seat};
 use crate::serve::http_response::{Conversation, Entered};
 use crate::serve::legacy_sse;
+use crate::serve::listening::Listening;
 use crate::serve::modern;
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
@@ -41,6 +44,7 @@ use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
+use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
 
@@ -117,6 +121,27 @@ fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
     }
 }
 
+/// A subscription as a stream.
+fn listen(listening: Listening, place: Place, keepalive: Duration) -> Reply {
+    reply::events(stream::unfold(Some((listening, place)), move |open| async move {
+        let (mut listening, place) = open?;
+        if let Some(first) = listening.acknowledge().await {
+            return Some((sse::event(None, None, &[&first]), Some((listening, place))));
+        }
+        let event = |message: &Bytes| sse::event(None, None, &[message]);
+        tokio::select! {
+            messages = listening.next() => match messages {
+                ControlFlow::Continue(messages) => {
+                    let events: Vec<Bytes> = messages.iter().map(event).collect();
+                    Some((events.concat().into(), Some((listening, place))))
+                }
+                ControlFlow::Break(end) => Some((event(&end), None)),
+            },
+            () = tokio::time::sleep(keepalive) => Some((sse::comment("keep-alive"), Some((listening, place)))),
+        }
+    }))
+}
+
 impl Received<'_> {
     async fn post(&self, head: &Parts, body: Incoming) -> Reply {
         if let Some(response) = not_json(self.headers) {
@@ -169,7 +194,12 @@ impl Received<'_> {
             let Some(place) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
             };
-            return modern::listen(self.front, &client, &request, &params.object, place);
+            let id = request.id.raw();
+            let uris = self.front.limits.uris_per_stream;
+            return match Listening::open(&self.front.service, client, id, &params.object, uris) {
+                Ok(listening) => listen(listening, place, self.front.keepalive),
+                Err(refused) => reply::answer(id, refused),
+            };
         }
         self.front.settled().await;
         if method == Method::ToolsCall

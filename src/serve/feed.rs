@@ -7,24 +7,15 @@ use tokio::sync::watch;
 
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
-use crate::gateway::watched::Subscriptions;
 use crate::mcp::log::shown;
 use crate::mcp::method::List;
 use crate::mcp::notice::NoticeKind;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
-/// The URIs that have changed since; waits for ever where nothing can be watched. Cancel-safe.
-pub(crate) async fn updated(subscriptions: Option<&Subscriptions>) -> Vec<String> {
-    match subscriptions {
-        Some(subscriptions) => subscriptions.watcher.updated().await,
-        None => std::future::pending().await,
-    }
-}
-
 /// The next notification for a legacy client that belongs to none of its calls: log messages at the level that it has set, and
 /// pages that were visited. Cancel-safe.
-pub(crate) async fn unclaimed(client: &ClientContext) -> Bytes {
+async fn unclaimed(client: &ClientContext) -> Bytes {
     let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
     loop {
         let (upstream, notice) = tag.next().await;
@@ -77,7 +68,7 @@ impl Feed {
     }
 
     /// The same for a client that was told so by an earlier feed.
-    pub(crate) fn since(mut self, told: Option<[u64; 4]>) -> Self {
+    fn since(mut self, told: Option<[u64; 4]>) -> Self {
         if let Some(told) = told {
             self.told = told;
             self.generation.mark_changed();
@@ -110,5 +101,34 @@ impl Feed {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
         List::ALL.map(|list| snapshot.list(&view, list, self.client.viewer(), &self.service.keys.cursors).digest)
+    }
+}
+
+/// What a legacy client hears that belongs to none of its calls.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) feed: Feed,
+    client: ClientContext,
+}
+
+impl News {
+    /// For a client that was told so earlier.
+    pub(crate) fn new(service: &Arc<Service>, client: ClientContext, told: Option<[u64; 4]>) -> Self {
+        Self { feed: Feed::new(Arc::clone(service), client.clone()).since(told), client }
+    }
+
+    /// The next notifications. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Vec<Bytes> {
+        let updated = async {
+            match &self.client.watched {
+                Some(watched) => watched.watcher.updated().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            methods = self.feed.changed() => methods.into_iter().map(|one| encode_notification(one, None)).collect(),
+            message = unclaimed(&self.client) => vec![message],
+            uris = updated => uris.iter().map(|uri| updated_notice(uri, None)).collect(),
+        }
     }
 }

@@ -32,8 +32,8 @@ use crate::mcp::capability::initialize_result;
 use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::version::{Era, Revision};
-use crate::serve::feed::{Feed, unclaimed, updated_notice};
-use crate::serve::modern::{Wanted, listen_end};
+use crate::serve::feed::News;
+use crate::serve::listening::Listening;
 use crate::serve::open_request::{OpenRequest, Protocol};
 use crate::telemetry::metrics::Connected;
 use crate::upstream::session_news::ClientTag;
@@ -41,8 +41,8 @@ use crate::wire::code;
 use crate::wire::frame::Bounds;
 use crate::wire::id::ClientId;
 use crate::wire::lines::{Line, LineDecoder};
-use crate::wire::message::{self, Message, Request};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::message::{self, Message};
+use crate::wire::raw::RawJson;
 
 /// Messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
@@ -306,14 +306,20 @@ impl Connection {
         self.client_requests.get()?.as_ref()
     }
 
-    /// What a legacy client can be asked for.
-    fn offered(&self) -> Kinds {
-        self.client_requests().map(|client_requests| client_requests.offered).unwrap_or_default()
-    }
-
     fn client(&self, revision: Revision) -> ClientContext {
         let client = ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision);
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.is_here, ..client }
+    }
+
+    fn legacy(&self, revision: Revision) -> ClientContext {
+        let client_requests = self.client_requests().cloned();
+        ClientContext {
+            offered: client_requests.as_ref().map(|client_requests| client_requests.offered).unwrap_or_default(),
+            client_requests,
+            log: Some(Arc::clone(&self.log)),
+            watched: Some(Arc::clone(&self.watched)),
+            ..self.client(revision)
+        }
     }
 
     fn admit(&self, requests: usize) -> Result<(), OverRate> {
@@ -323,20 +329,32 @@ impl Connection {
     async fn serve(self: &Arc<Self>, served: Served<CancellationToken>) {
         let Served { request, revision, params, listens, ticket } = served;
         let open = OpenRequest::new(&self.protocol, &request.id, ticket);
+        let client = match revision.era() {
+            Era::Legacy => self.legacy(revision),
+            Era::Modern => {
+                let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+                ClientContext { offered, ..self.client(revision) }
+            }
+        };
         if listens {
-            return self.listen(revision, request, &params.object, open).await;
+            let id = request.id.raw().clone();
+            let Some(share) = self.service.admission.quota.take(&self.caller, Good::Stream) else {
+                return self.done(open, &request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
+            };
+            return match Listening::open(&self.service, client, &id, &params.object, self.max_uris) {
+                Err(refused) => self.done(open, &request.id, refused).await,
+                Ok(listening) => {
+                    let connection = Arc::clone(self);
+                    self.tasks.spawn("listen", async move {
+                        connection.follow(listening, &id, &open).await;
+                        drop(share);
+                    });
+                }
+            };
         }
         if !*self.settled.borrow() {
             // The sender lives as long as the gateway.
             drop(self.settled.clone().wait_for(|settled| *settled).await);
-        }
-        let mut client = self.client(revision);
-        client.offered = Kinds::of(params.meta.input_capabilities().as_ref());
-        if revision.era() == Era::Legacy {
-            client.client_requests = self.client_requests().cloned();
-            client.offered = self.offered();
-            client.log = Some(Arc::clone(&self.log));
-            client.watched = Some(Arc::clone(&self.watched));
         }
         match self.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => self.done(open, &request.id, answer).await,
@@ -379,17 +397,11 @@ impl Connection {
 
     /// List changes for a legacy client, from `initialized` on.
     async fn tell_changes(&self, revision: Revision) {
-        let client =
-            ClientContext { offered: self.offered(), log: Some(Arc::clone(&self.log)), ..self.client(revision) };
-        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
+        let mut news = News::new(&self.service, self.legacy(revision), None);
         loop {
             tokio::select! {
-                methods = feed.changed() => for method in methods {
-                    self.send(message::encode_notification(method, None)).await;
-                },
-                message = unclaimed(&client) => self.send(message).await,
-                uris = self.watched.watcher.updated() => for uri in uris {
-                    self.send(updated_notice(&uri, None)).await;
+                messages = news.next() => for message in messages {
+                    self.send(message).await;
                 },
                 () = self.tasks.stop_token().cancelled() => return,
                 () = self.service.draining.cancelled() => return,
@@ -398,44 +410,28 @@ impl Connection {
         }
     }
 
-    async fn listen(self: &Arc<Self>, revision: Revision, request: Request, params: &RawObject, open: OpenRequest) {
-        let wanted = match Wanted::read(params, self.max_uris) {
-            Ok(wanted) => wanted,
-            Err(answer) => return self.done(open, &request.id, answer).await,
-        };
-        let Some(share) = self.service.admission.quota.take(&self.caller, Good::Stream) else {
-            return self.done(open, &request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
-        };
-        let connection = Arc::clone(self);
-        self.tasks.spawn("listen", async move {
-            connection.follow(revision, &wanted, request.id.raw(), &open).await;
-            drop(share);
-        });
-    }
-
-    async fn follow(&self, revision: Revision, wanted: &Wanted, id: &RawJson, open: &OpenRequest) {
-        let client = ClientContext { offered: wanted.offered, ..self.client(revision) };
-        let mut feed = Feed::new(Arc::clone(&self.service), client.clone());
-        let (watcher, watched) = wanted.watch(&self.service, &client).await;
-        self.send(wanted.acknowledged(id, &watched)).await;
+    async fn follow(&self, mut listening: Listening, id: &RawJson, open: &OpenRequest) {
+        if let Some(first) = listening.acknowledge().await {
+            self.send(first).await;
+        }
         loop {
-            tokio::select! {
-                methods = feed.changed() => for method in methods {
-                    if let Some(notice) = wanted.notice(id, method) {
-                        self.send(notice).await;
-                    }
-                },
-                uris = watcher.updated() => for uri in uris {
-                    self.send(wanted.updated(id, &uri)).await;
-                },
+            let messages = tokio::select! {
+                messages = listening.next() => messages,
                 () = open.cancelled.cancelled() => return,
                 () = self.tasks.stop_token().cancelled() => return,
-                () = self.service.draining.cancelled() => {
-                    self.send(listen_end(id)).await;
+                () = self.out.closed() => return,
+            };
+            match messages {
+                ControlFlow::Continue(messages) => {
+                    for message in messages {
+                        self.send(message).await;
+                    }
+                }
+                ControlFlow::Break(end) => {
+                    self.send(end).await;
                     let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, id.text()));
                     return self.send(message::encode_notification("notifications/cancelled", Some(&params))).await;
                 }
-                () = self.out.closed() => return,
             }
         }
     }

@@ -10,11 +10,10 @@ use crate::gateway::quota::Place;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;
-use crate::serve::feed::{Feed, unclaimed, updated, updated_notice};
+use crate::serve::feed::News;
 use crate::serve::front::Front;
 use crate::serve::replay::{Own, Reader, Resumed};
 use crate::serve::sessions::{Session, StreamPlace};
-use crate::wire::message;
 
 /// The session's stream of what belongs to no request: changes of lists and resources.
 pub(crate) fn open(
@@ -52,15 +51,15 @@ fn follow(
     places: (StreamPlace, Place),
 ) -> Response<ReplyBody> {
     let told = *own.told.lock();
-    let feed = Feed::new(Arc::clone(&front.service), session.client.clone()).since(told);
+    let news = News::new(&front.service, session.client.clone(), told);
     let following =
-        Following { feed, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };
-    following.tell(std::iter::empty());
+        Following { news, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };
+    following.tell(Vec::new());
     reply::events(stream::unfold(following, Following::step))
 }
 
 struct Following {
-    feed: Feed,
+    news: News,
     own: Arc<Own>,
     reader: Reader,
     front: Arc<Front>,
@@ -74,13 +73,7 @@ impl Following {
             tokio::select! {
                 biased;
                 bytes = self.reader.next(self.front.keepalive) => return Some((bytes?, self)),
-                methods = self.feed.changed() => {
-                    self.tell(methods.into_iter().map(|method| message::encode_notification(method, None)));
-                }
-                message = unclaimed(&self.session.client) => self.tell(std::iter::once(message)),
-                uris = updated(self.session.client.watched.as_deref()) => {
-                    self.tell(uris.iter().map(|uri| updated_notice(uri, None)));
-                }
+                notices = self.news.next() => self.tell(notices),
                 () = self.session.ended.cancelled() => return None,
                 () = self.front.service.draining.cancelled() => return None,
             }
@@ -88,10 +81,10 @@ impl Following {
     }
 
     /// Writes down what the client is told: it may have to be told again.
-    fn tell(&self, notices: impl Iterator<Item = Bytes>) {
+    fn tell(&self, notices: Vec<Bytes>) {
         for notice in notices {
             self.session.streams.push(&self.own.recording, notice.into(), true);
         }
-        *self.own.told.lock() = Some(self.feed.told());
+        *self.own.told.lock() = Some(self.news.feed.told());
     }
 }

@@ -1,0 +1,142 @@
+//! A subscription of a modern client: what it asked for and gets, and the messages of it, whatever carries them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::engine::answer::Answer;
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::Service;
+use crate::mcp::meta::SUBSCRIPTION_ID;
+use crate::mcp::method::List;
+use crate::serve::feed::{Feed, updated_notice};
+use crate::upstream::subscriptions::Watching;
+use crate::upstream::updates::Watcher;
+use crate::wire::code;
+use crate::wire::message;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// An open subscription.
+pub(crate) struct Listening {
+    service: Arc<Service>,
+    client: ClientContext,
+    id: RawJson,
+    wanted: Wanted,
+    feed: Feed,
+    watcher: Arc<Watcher>,
+    /// Ends with the subscription; none before it is acknowledged.
+    watched: Option<Vec<(String, Watching)>>,
+}
+
+impl Listening {
+    /// Opens the subscription that the request of that id asks for.
+    ///
+    /// # Errors
+    /// The answer to send.
+    pub(crate) fn open(
+        service: &Arc<Service>,
+        client: ClientContext,
+        id: &RawJson,
+        params: &RawObject,
+        max_uris: usize,
+    ) -> Result<Self, Answer> {
+        let wanted = Wanted::read(params, max_uris)?;
+        let feed = Feed::new(Arc::clone(service), client.clone());
+        let (service, id) = (Arc::clone(service), id.clone());
+        Ok(Self { service, client, id, wanted, feed, watcher: Arc::default(), watched: None })
+    }
+
+    /// The acknowledgement, which must be the first message; `None` the second time. Not cancel-safe.
+    pub(crate) async fn acknowledge(&mut self) -> Option<Bytes> {
+        if self.watched.is_some() {
+            return None;
+        }
+        let watched = self.service.watch_all(&self.client, &self.wanted.uris, &self.watcher).await;
+        let acknowledged = self.wanted.acknowledged(&self.id, &watched);
+        self.watched = Some(watched);
+        Some(acknowledged)
+    }
+
+    /// The next notifications; broken off by the result with which the gateway ends the subscription. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> ControlFlow<Bytes, Vec<Bytes>> {
+        let (wanted, id) = (&self.wanted, &self.id);
+        ControlFlow::Continue(tokio::select! {
+            methods = self.feed.changed() => methods.into_iter().filter_map(|method| wanted.notice(id, method)).collect(),
+            uris = self.watcher.updated() => uris.iter().map(|uri| updated_notice(uri, Some(&subscription(id)))).collect(),
+            () = self.service.draining.cancelled() => {
+                let end = format!(r#"{{"resultType":"complete","_meta":{}}}"#, subscription(id));
+                return ControlFlow::Break(message::encode_result(id, end.as_bytes()));
+            }
+        })
+    }
+}
+
+/// What the client asked for and gets.
+#[derive(Debug, Default)]
+struct Wanted {
+    methods: Vec<&'static str>,
+    honoured: Vec<&'static str>,
+    uris: Vec<String>,
+}
+
+impl Wanted {
+    /// Reads the filter. List changes are always honoured, resources where their server tells of updates.
+    ///
+    /// # Errors
+    /// The answer to send.
+    fn read(params: &RawObject, max_uris: usize) -> Result<Self, Answer> {
+        let bad = |text: &str| Answer::error(code::INVALID_PARAMS, text, None);
+        let filter = params.get("notifications").ok_or_else(|| bad("params lacks `notifications`"))?;
+        let filter = RawObject::parse(filter).map_err(|_| bad("`notifications` must be an object"))?;
+        let mut wanted = Self::default();
+        for (key, list) in [
+            ("toolsListChanged", List::Tools),
+            ("promptsListChanged", List::Prompts),
+            ("resourcesListChanged", List::Resources),
+        ] {
+            match filter.get(key).map(|raw| raw.bytes().as_ref().to_vec()).as_deref() {
+                Some(b"true") => {
+                    wanted.methods.push(list.changed());
+                    wanted.honoured.push(key);
+                }
+                None | Some(b"false") => {}
+                Some(_) => return Err(bad("a member of `notifications` has the wrong type")),
+            }
+        }
+        if let Some(uris) = filter.get("resourceSubscriptions") {
+            let uris = uris.parse::<Vec<String>>();
+            let uris = uris.map_err(|_| bad("`resourceSubscriptions` must be a list of URIs"))?;
+            if uris.len() > max_uris {
+                return Err(bad(&format!("`resourceSubscriptions` may hold {max_uris} URIs")));
+            }
+            wanted.uris = uris;
+            wanted.uris.sort_unstable();
+            wanted.uris.dedup();
+        }
+        Ok(wanted)
+    }
+
+    /// The acknowledgement, which must be the first message of the stream.
+    fn acknowledged(&self, id: &RawJson, watched: &[(String, Watching)]) -> Bytes {
+        let mut honoured: Vec<String> = self.honoured.iter().map(|key| format!(r#""{key}":true"#)).collect();
+        if !watched.is_empty() {
+            let uris = RawJson::list(watched.iter().map(|(uri, _)| RawJson::string(uri)));
+            honoured.push(format!(r#""resourceSubscriptions":{}"#, uris.text()));
+        }
+        let params = format!(r#"{{"notifications":{{{}}},"_meta":{}}}"#, honoured.join(","), subscription(id));
+        message::encode_notification("notifications/subscriptions/acknowledged", Some(&RawJson::trusted(params)))
+    }
+
+    /// The notification of one change, if it was asked for.
+    fn notice(&self, id: &RawJson, method: &'static str) -> Option<Bytes> {
+        self.methods.contains(&method).then(|| {
+            let params = RawJson::trusted(format!(r#"{{"_meta":{}}}"#, subscription(id)));
+            message::encode_notification(method, Some(&params))
+        })
+    }
+}
+
+fn subscription(id: &RawJson) -> String {
+    format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.text())
+}
