@@ -400,9 +400,7 @@ fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
 
 /// One tool call, through the same path as a client's.
 async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
-    let mut settled = gateway.supervised.settled.clone();
-    // The sender lives as long as the gateway.
-    drop(settled.wait_for(|settled| *settled).await);
+    gateway.service.settled().await;
     let client = ClientContext::new(Arc::clone(caller), None, Revision::preferred(Era::Legacy));
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();

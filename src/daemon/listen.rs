@@ -82,7 +82,6 @@ impl Gateway {
                 guard,
                 endpoint: server.endpoint.clone(),
                 legacy_sse: server.legacy_sse,
-                settled: self.supervised.settled.clone(),
                 bounds: Bounds { depth: server.limits.depth, nodes: server.limits.nodes },
                 max_body_bytes: server.limits.body_bytes,
                 body_time: server.limits.body_timeout,

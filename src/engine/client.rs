@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::engine::answer::Answer;
-use crate::engine::client::asked::{Asked, Initialize};
-use crate::engine::client::head::Head;
-use crate::engine::client::heard::{Batch, Said, Unreadable};
+use crate::engine::client::asked::{Asked, Head};
+use crate::engine::client::heard::{Said, Unreadable};
 use crate::engine::route::{Params, params_object};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
@@ -24,7 +23,6 @@ use crate::wire::raw::RawJson;
 use crate::wire::start::Start;
 
 pub(crate) mod asked;
-pub(crate) mod head;
 pub(crate) mod heard;
 #[cfg(test)]
 mod tests;
@@ -58,13 +56,13 @@ pub(crate) enum Step<T> {
     Answer(ClientId, Answer),
     /// An error without an id, where [`Client::complains`].
     Complain(RawJson),
-    /// Begin the session, and answer.
-    Initialize(ClientId, Initialize),
+    /// Begin the session of a client with these capabilities, and answer.
+    Initialize(ClientId, Revision, Option<RawJson>),
     Serve(Served<T>),
     /// The client withdraws a request.
     Cancel(T),
     /// The client wants to hear of changes from now on.
-    Initialized(Revision),
+    Initialized,
     /// The client answers a question.
     Answered(Response),
 }
@@ -105,11 +103,11 @@ impl<T: Clone + Default> Client<T> {
         let (revision, params, listens) = match (asked, self.agreed) {
             (Asked::Modern { revision, method, params }, _) => (revision, params, method == Method::Listen),
             (Asked::Legacy(params), Some(revision)) => (revision, params, false),
-            (Asked::Initialize(initialize), None) => {
-                self.agreed = Some(initialize.revision);
-                return Step::Initialize(request.id, initialize);
+            (Asked::Initialize { revision, capabilities }, None) => {
+                self.agreed = Some(revision);
+                return Step::Initialize(request.id, revision, capabilities);
             }
-            (Asked::Initialize(_), Some(_)) => {
+            (Asked::Initialize { .. }, Some(_)) => {
                 return Step::Answer(request.id, refused(code::INVALID_REQUEST, "this session is initialized already"));
             }
             (Asked::Legacy(_), None) if request.method == Method::Ping.as_str() => {
@@ -145,9 +143,9 @@ impl<T: Clone + Default> Client<T> {
                 let open = id.and_then(|id| self.open.get(&id.key()));
                 open.map_or(Step::Nothing, |open| Step::Cancel(open.ticket.clone()))
             }
-            ("notifications/initialized", Some(revision)) if !self.is_initialized => {
+            ("notifications/initialized", Some(_)) if !self.is_initialized => {
                 self.is_initialized = true;
-                Step::Initialized(revision)
+                Step::Initialized
             }
             _ => Step::Nothing,
         }
@@ -175,11 +173,6 @@ impl<T: Clone + Default> Client<T> {
             Start::Unknown if !no_room => (Step::Complain(error), ControlFlow::Continue(())),
             Start::Request(_) | Start::Asks | Start::Unknown => (Step::Complain(error), ControlFlow::Break(())),
         }
-    }
-
-    /// Why the client may not send this batch now.
-    pub(crate) fn refuses(&self, batch: &Batch) -> Option<&'static str> {
-        batch.refusal(self.agreed)
     }
 
     /// Whether an error without an id may be sent now.

@@ -12,6 +12,7 @@ use crate::mcp::version::Revision;
 use crate::policy::{Action, Kind};
 use crate::upstream::session_news::ClientTag;
 use crate::wire::digest::Digest;
+use crate::wire::raw::RawJson;
 
 /// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
 pub(crate) const STATELESS: u64 = 0;
@@ -49,6 +50,18 @@ impl ClientContext {
             log: None,
             watched: None,
             tag: None,
+        }
+    }
+
+    /// The same once it has said `initialize` with these capabilities.
+    pub(crate) fn initialized(self, capabilities: Option<&RawJson>) -> Self {
+        let client_requests = ClientRequests::new(capabilities);
+        Self {
+            offered: client_requests.as_ref().map(|asked| asked.offered).unwrap_or_default(),
+            client_requests,
+            log: Some(Arc::default()),
+            watched: Some(Arc::default()),
+            ..self
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Service {
     pub(crate) snapshots: Arc<ArcSwap<Snapshot>>,
     /// Counts snapshots; listeners wait for it to grow.
     pub(crate) generation: watch::Receiver<u64>,
+    /// The upstreams have been heard of.
+    pub(crate) settled: watch::Receiver<bool>,
     pub(crate) metrics: Metrics,
     pub(crate) audit: Audit,
     pub(crate) tasks: TaskGroup,
@@ -77,6 +79,14 @@ impl Service {
 }
 
 impl Service {
+    /// Waits, shortly after the start, until the upstreams have been heard of; later it costs one look.
+    pub(crate) async fn settled(&self) {
+        if !*self.settled.borrow() {
+            // The sender lives as long as the gateway.
+            drop(self.settled.clone().wait_for(|settled| *settled).await);
+        }
+    }
+
     /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.
     pub(super) fn is_full(&self) -> bool {
         self.admission.is_full() || self.budget.is_overdrawn()

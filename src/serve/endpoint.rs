@@ -14,14 +14,12 @@ use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, 
 use hyper::body::Incoming;
 
 use crate::engine::answer::Answer;
-use crate::engine::client::asked::{Asked, Initialize};
-use crate::engine::client::head::{self, is_modern};
+use crate::engine::client::asked::{Asked, fits_session, is_modern};
 use crate::engine::client::heard::{Batch, Heard, claims};
 use crate::engine::client::{Client, Step};
 use crate::engine::route::Params;
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
-use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
@@ -44,6 +42,7 @@ use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
+use crate::wire::raw::RawJson;
 use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
@@ -162,8 +161,10 @@ impl Received<'_> {
 
     /// Rungs 10 and 11: JSON, then JSON-RPC.
     async fn message(&self, bytes: Bytes) -> Reply {
-        match Heard::read(bytes, self.front.bounds) {
-            Heard::Batch(batch) => Box::pin(self.batch(batch)).await,
+        let heard = Heard::read(bytes, self.front.bounds);
+        let requests = heard.requests();
+        match heard {
+            Heard::Batch(batch) => Box::pin(self.batch(batch, requests)).await,
             Heard::Message(Ok(Message::Request(request))) => self.request(request).await,
             Heard::Message(Err(unreadable)) => no_message(&unreadable),
             Heard::Message(Ok(message)) => self.told(message),
@@ -181,7 +182,7 @@ impl Received<'_> {
         }
         match asked {
             Asked::Modern { revision, method, params } => self.modern(request, revision, method, params).await,
-            Asked::Initialize(_) | Asked::Legacy(_) => self.legacy(request, asked).await,
+            Asked::Initialize { .. } | Asked::Legacy(_) => self.legacy(request, asked).await,
         }
     }
 
@@ -201,7 +202,7 @@ impl Received<'_> {
                 Err(refused) => reply::answer(id, refused),
             };
         }
-        self.front.settled().await;
+        self.front.service.settled().await;
         if method == Method::ToolsCall
             && let Err(refused) =
                 modern::check_param_headers(&self.front.service, &client, self.headers, &params.object)
@@ -220,7 +221,7 @@ impl Received<'_> {
         let session = match self.session_of_header() {
             Ok(session) => Some(session),
             // A client begins, or begins again after a session that has ended.
-            Err(_) if matches!(asked, Asked::Initialize(_)) => None,
+            Err(_) if matches!(asked, Asked::Initialize { .. }) => None,
             Err(response) => return *response,
         };
         let step = match &session {
@@ -230,34 +231,26 @@ impl Received<'_> {
         match (step, session) {
             (Step::Serve(served), Some(session)) => {
                 let entered = Entered::new(&session, &served.request.id, served.ticket);
-                self.front.settled().await;
+                self.front.service.settled().await;
                 let mut client = session.client.clone();
                 // A question needs a stream.
                 client.client_requests = client.client_requests.filter(|_| self.accepts_events);
                 self.serve(&client, served.request, served.params, Some(entered)).await
             }
-            (Step::Initialize(id, initialize), _) => self.initialize(&id, &initialize),
+            (Step::Initialize(id, revision, capabilities), _) => self.initialize(&id, revision, capabilities.as_ref()),
             (Step::Answer(id, answer), _) => reply::answer(id.raw(), answer),
             // Nothing else comes of a request.
             _ => reply::accepted(),
         }
     }
 
-    fn initialize(&self, id: &ClientId, initialize: &Initialize) -> Reply {
-        let Initialize { revision, capabilities } = initialize;
-        let client = ClientContext {
-            offered: Kinds::of(capabilities.as_ref()),
-            is_here: self.seat.is_here(self.headers),
-            client_requests: ClientRequests::new(capabilities.as_ref()),
-            log: Some(Arc::default()),
-            watched: Some(Arc::default()),
-            tag: Some(ClientTag::new()),
-            ..self.client(*revision)
-        };
+    fn initialize(&self, id: &ClientId, revision: Revision, capabilities: Option<&RawJson>) -> Reply {
+        let (is_here, tag) = (self.seat.is_here(self.headers), Some(ClientTag::new()));
+        let client = ClientContext { is_here, tag, ..self.client(revision) }.initialized(capabilities);
         let Some(session) = self.front.sessions.open(client, None) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };
-        let mut response = reply::answer(id.raw(), Answer::ok(initialize_result(*revision)));
+        let mut response = reply::answer(id.raw(), Answer::ok(initialize_result(revision)));
         if let Ok(value) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION_HEADER, value);
         }
@@ -278,7 +271,7 @@ impl Received<'_> {
             let text = "no such session; start again with `initialize`";
             return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
         };
-        if !head::fits_session(self.headers) {
+        if !fits_session(self.headers) {
             let text =
                 format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
@@ -322,18 +315,18 @@ impl Received<'_> {
         }
     }
 
-    async fn batch(&self, batch: Batch) -> Reply {
+    async fn batch(&self, batch: Batch, requests: usize) -> Reply {
         let session = self.session_of_header();
         if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
             return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         }
         // The POST paid for one request.
-        let admitted = self.front.admit(&self.caller, batch.requests().saturating_sub(1));
+        let admitted = self.front.admit(&self.caller, requests.saturating_sub(1));
         let session = match admitted.and(session) {
             Ok(session) => session,
             Err(response) => return *response,
         };
-        self.front.settled().await;
+        self.front.service.settled().await;
         let mut answers: Vec<Pieces> = Vec::new();
         let mut running = FuturesUnordered::new();
         for said in batch.into_messages() {
@@ -345,7 +338,7 @@ impl Received<'_> {
                 }
                 Step::Answer(id, answer) => answers.push(Pieces::answer(id.raw(), answer)),
                 Step::Complain(error) => answers.push(message::encode_error(None, &error).into()),
-                Step::Nothing | Step::Initialize(..) | Step::Cancel(_) | Step::Initialized(_) | Step::Answered(_) => {
+                Step::Nothing | Step::Initialize(..) | Step::Cancel(_) | Step::Initialized | Step::Answered(_) => {
                     session.told(step);
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::base::clock;
 use crate::base::tally::Tally;
@@ -30,7 +30,6 @@ pub(crate) struct Front {
     pub(crate) endpoint: String,
     /// Whether HTTP+SSE of 2024-11-05 is served too.
     pub(crate) legacy_sse: bool,
-    pub(crate) settled: watch::Receiver<bool>,
     pub(crate) bounds: Bounds,
     pub(crate) max_body_bytes: usize,
     pub(crate) body_time: Duration,
@@ -54,14 +53,6 @@ impl Front {
         }
         let known = |name: &&str| self.service.snapshots.load().profiles.contains_key(*name);
         rest.strip_prefix('/').filter(known).map(|name| Some(Arc::from(name)))
-    }
-
-    /// Waits, shortly after the start, until the upstreams have been heard of; later it costs one look.
-    pub(crate) async fn settled(&self) {
-        if !*self.settled.borrow() {
-            // The sender lives as long as the gateway.
-            drop(self.settled.clone().wait_for(|settled| *settled).await);
-        }
     }
 
     /// Admits so many requests of a caller.

@@ -57,34 +57,30 @@ impl Conversation {
         Self { call: Some(call), id, entered, keepalive }
     }
 
-    /// One JSON answer if the outcome comes first and soon, else a stream.
+    /// One JSON answer if the outcome comes first and soon, or the client takes nothing else; else a stream.
     pub(crate) async fn respond(mut self, service: &Arc<Service>, accepts_events: bool) -> Response<ReplyBody> {
-        let mut quiet = COMMIT_TO_STREAM;
-        loop {
-            match self.turn(quiet).await {
-                Turn::Event(ClientEvent::Done(answer)) => {
-                    self.call = None;
-                    return reply::answer(self.id.raw(), answer);
-                }
-                Turn::Event(event) if accepts_events && self.is_recorded() => return self.record(service, Some(event)),
-                Turn::Quiet if accepts_events && self.is_recorded() => return self.record(service, None),
-                Turn::Event(ClientEvent::Notice(notice) | ClientEvent::Question(notice)) if accepts_events => {
-                    let first = Pieces::from(notice).event(None, None);
-                    return reply::events(stream::unfold((Some(first), Some(self)), step));
-                }
-                Turn::Quiet if accepts_events => {
-                    let first = sse::comment("working").into();
-                    return reply::events(stream::unfold((Some(first), Some(self)), step));
-                }
-                Turn::Event(ClientEvent::Notice(_) | ClientEvent::Question(_)) => {}
-                Turn::Quiet => quiet = Duration::from_secs(3600),
-                Turn::Cancelled => {
-                    // Withdrawn by the client: there is no answer, and HTTP needs some response.
-                    self.call = None;
-                    return reply::events(stream::empty::<Bytes>());
-                }
-            }
+        // Withdrawn by the client: there is no answer, and HTTP needs some response.
+        let withdrawn = || reply::events(stream::empty::<Bytes>());
+        if !accepts_events {
+            let id = self.id.clone();
+            return Box::pin(self.answer()).await.map_or_else(withdrawn, |answer| reply::answer(id.raw(), answer));
         }
+        let first = match self.turn(COMMIT_TO_STREAM).await {
+            Turn::Event(ClientEvent::Done(answer)) => return reply::answer(self.id.raw(), answer),
+            Turn::Cancelled => return withdrawn(),
+            Turn::Event(event) => Some(event),
+            Turn::Quiet => None,
+        };
+        if self.is_recorded() {
+            return self.record(service, first);
+        }
+        let first = match first {
+            Some(ClientEvent::Notice(message) | ClientEvent::Question(message)) => {
+                Pieces::from(message).event(None, None)
+            }
+            Some(ClientEvent::Done(_)) | None => sse::comment("working").into(),
+        };
+        reply::events(stream::unfold((Some(first), Some(self)), step))
     }
 
     fn is_recorded(&self) -> bool {
@@ -106,24 +102,18 @@ impl Conversation {
         ))
     }
 
-    /// The answer alone, for a request of a batch; `None` where the client has withdrawn it. What else the call says is left out.
+    /// The answer alone; `None` where the client has withdrawn the request. What else the call says is left out.
     pub(crate) async fn answer(mut self) -> Option<Answer> {
         loop {
             match self.turn(Duration::from_secs(3600)).await {
-                Turn::Event(ClientEvent::Done(answer)) => {
-                    self.call = None;
-                    return Some(answer);
-                }
+                Turn::Event(ClientEvent::Done(answer)) => return Some(answer),
                 Turn::Event(ClientEvent::Notice(_) | ClientEvent::Question(_)) | Turn::Quiet => {}
-                Turn::Cancelled => {
-                    self.call = None;
-                    return None;
-                }
+                Turn::Cancelled => return None,
             }
         }
     }
 
-    /// Waits for the call, for a cancellation, or for so much quiet.
+    /// Waits for the call, for a cancellation, or for so much quiet. The call is over after its answer and when it is withdrawn.
     async fn turn(&mut self, quiet: Duration) -> Turn {
         let Some(call) = &mut self.call else { return Turn::Cancelled };
         let cancelled = async {
@@ -137,12 +127,16 @@ impl Conversation {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let turn = tokio::select! {
             biased;
             event = call.next() => Turn::Event(event),
             () = cancelled => Turn::Cancelled,
             () = tokio::time::sleep(quiet) => Turn::Quiet,
+        };
+        if matches!(turn, Turn::Event(ClientEvent::Done(_)) | Turn::Cancelled) {
+            self.call = None;
         }
+        turn
     }
 }
 
@@ -218,12 +212,8 @@ async fn step((first, conversation): State) -> Option<(Pieces, State)> {
         }
         Turn::Quiet => Some((sse::comment("keep-alive").into(), (None, Some(conversation)))),
         Turn::Event(ClientEvent::Done(answer)) => {
-            conversation.call = None;
             Some((Pieces::answer(conversation.id.raw(), answer).event(None, None), (None, None)))
         }
-        Turn::Cancelled => {
-            conversation.call = None;
-            None
-        }
+        Turn::Cancelled => None,
     }
 }

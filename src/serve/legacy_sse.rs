@@ -115,7 +115,6 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
         service: Arc::clone(&front.service),
         caller: Arc::clone(&session.client.caller),
         profile: session.client.profile.clone(),
-        settled: front.settled.clone(),
         connected: None,
         is_here: session.client.is_here,
         by_post: true,

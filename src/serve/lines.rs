@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,6 @@ use crate::base::budget::{COUNTED_FROM, Room};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::engine::answer::Answer;
-use crate::engine::client::asked::Initialize;
 use crate::engine::client::heard::{Heard, Said};
 use crate::engine::client::{Client, Served, Step};
 use crate::gateway::admission::OverRate;
@@ -23,14 +22,11 @@ use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
-use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
-use crate::gateway::watched::Subscriptions;
 use crate::listener::pieces::{Pieces, Queued};
 use crate::mcp::capability::initialize_result;
 use crate::mcp::input::Kinds;
-use crate::mcp::log::LogSwitch;
 use crate::mcp::version::{Era, Revision};
 use crate::serve::feed::News;
 use crate::serve::listening::Listening;
@@ -54,7 +50,6 @@ pub(crate) struct LineClient {
     pub(crate) service: Arc<Service>,
     pub(crate) caller: Arc<str>,
     pub(crate) profile: Option<Arc<str>>,
-    pub(crate) settled: watch::Receiver<bool>,
     /// How it is counted; none where its connections are counted already.
     pub(crate) connected: Option<Connected>,
     /// On this machine.
@@ -103,35 +98,27 @@ pub(crate) async fn serve_to(
 ) {
     let mut reader = reader;
     let tasks = TaskGroup::default();
-    let connected = client.connected;
     let mut room = Room::new(&client.service.budget);
     let has_room = client.by_post;
     // The line that is read is given up for want of room, not for its size.
     let mut no_room = false;
     let mut decoder = LineDecoder::new(client.max_line_bytes);
     let connection = Arc::new(Connection {
-        service: client.service,
-        caller: client.caller,
-        profile: client.profile,
-        settled: client.settled,
-        is_here: client.is_here,
-        is_admitted: client.by_post,
-        bounds: client.bounds,
-        max_uris: client.max_uris,
+        client,
         out,
         tasks: tasks.clone(),
         protocol: Protocol::default(),
-        client_requests: OnceLock::new(),
-        log: Arc::default(),
+        legacy: OnceLock::new(),
         tag: ClientTag::new(),
-        watched: Arc::default(),
     });
     'serving: loop {
         while let Some(line) = decoder.next_line() {
             match line {
                 Line::Full(line) => connection.line(room.keep(line)).await,
                 Line::Oversize { prefix, .. } => {
-                    if connection.skipped(&prefix, std::mem::take(&mut no_room)).await.is_break() {
+                    let (step, flow) = Client::skipped(&prefix, std::mem::take(&mut no_room));
+                    connection.act(step).await;
+                    if flow.is_break() {
                         break 'serving;
                     }
                 }
@@ -147,7 +134,7 @@ pub(crate) async fn serve_to(
                 () = connection.out.closed() => break,
             };
             if grown.is_err() {
-                connection.service.metrics.limit_hit("max-buffered");
+                connection.client.service.metrics.limit_hit("max-buffered");
                 room.set(0);
                 decoder.discard();
                 no_room = true;
@@ -169,10 +156,9 @@ pub(crate) async fn serve_to(
         tasks.join().await;
     }
     tasks.stop();
-    connection.service.approvals.session_ended(connection.tag.number());
+    connection.client.service.approvals.session_ended(connection.tag.number());
     drop(connection);
     tasks.join().await;
-    drop(connected);
 }
 
 /// Writes what has gathered in one go, and large messages from where they are.
@@ -210,34 +196,23 @@ async fn gathered(
 }
 
 struct Connection {
-    service: Arc<Service>,
-    caller: Arc<str>,
-    profile: Option<Arc<str>>,
-    settled: watch::Receiver<bool>,
-    is_here: bool,
-    /// Its requests are admitted before they come here.
-    is_admitted: bool,
-    bounds: Bounds,
-    max_uris: usize,
+    client: LineClient,
     out: mpsc::Sender<Queued>,
     tasks: TaskGroup,
     protocol: Protocol,
-    /// How a legacy client is asked for input, once it has said `initialize`.
-    client_requests: OnceLock<Option<Arc<ClientRequests>>>,
-    log: Arc<LogSwitch>,
+    /// What it is as a legacy client, once it has said `initialize`.
+    legacy: OnceLock<ClientContext>,
     tag: Arc<ClientTag>,
-    watched: Arc<Subscriptions>,
 }
 
 impl Connection {
     async fn line(self: &Arc<Self>, line: Bytes) {
-        let heard = Heard::read(line, self.bounds);
+        let heard = Heard::read(line, self.client.bounds);
         let requests = heard.requests();
         match heard {
             Heard::Message(said) => self.message(said, self.admit(requests)).await,
             Heard::Batch(batch) => {
-                let refused = self.protocol.lock().refuses(&batch);
-                if let Some(text) = refused {
+                if let Some(text) = batch.refusal(self.legacy.get().map(|client| client.revision)) {
                     let error = message::error_object(code::INVALID_REQUEST, text, None);
                     return self.act(Step::Complain(error)).await;
                 }
@@ -247,13 +222,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    /// Takes a message of which only the start was kept.
-    async fn skipped(self: &Arc<Self>, start: &[u8], no_room: bool) -> ControlFlow<()> {
-        let (step, flow) = Client::skipped(start, no_room);
-        self.act(step).await;
-        flow
     }
 
     /// Takes one message, with whether its requests are admitted.
@@ -274,19 +242,20 @@ impl Connection {
                     self.send(message::encode_error(None, &error)).await;
                 }
             }
-            Step::Initialize(id, Initialize { revision, capabilities }) => {
+            Step::Initialize(id, revision, capabilities) => {
                 // Once a connection.
-                drop(self.client_requests.set(ClientRequests::new(capabilities.as_ref())));
+                drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref())));
                 self.answer(&id, Answer::ok(initialize_result(revision))).await;
             }
             Step::Serve(served) => self.serve(served).await,
             Step::Cancel(ticket) => ticket.cancel(),
-            Step::Initialized(revision) => {
-                let connection = Arc::clone(self);
-                self.tasks.spawn("feed", async move { connection.tell_changes(revision).await });
+            Step::Initialized => {
+                let Some(client) = self.legacy.get().cloned() else { return };
+                let (connection, news) = (Arc::clone(self), News::new(&self.client.service, client, None));
+                self.tasks.spawn("feed", async move { connection.tell(news).await });
             }
             Step::Answered(response) => {
-                if let Some(client_requests) = self.client_requests() {
+                if let Some(client_requests) = self.legacy.get().and_then(|client| client.client_requests.as_ref()) {
                     client_requests.answered(response);
                 }
             }
@@ -295,53 +264,38 @@ impl Connection {
 
     async fn send(&self, message: impl Into<Pieces>) {
         // The writer has ended when the client is gone; then nobody is left to tell.
-        drop(self.out.send(Queued::new(message, &self.service.budget)).await);
+        drop(self.out.send(Queued::new(message, &self.client.service.budget)).await);
     }
 
     async fn answer(&self, id: &ClientId, answer: Answer) {
         self.send(Pieces::answer(id.raw(), answer)).await;
     }
 
-    fn client_requests(&self) -> Option<&Arc<ClientRequests>> {
-        self.client_requests.get()?.as_ref()
-    }
-
-    fn client(&self, revision: Revision) -> ClientContext {
-        let client = ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision);
-        ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.is_here, ..client }
-    }
-
-    fn legacy(&self, revision: Revision) -> ClientContext {
-        let client_requests = self.client_requests().cloned();
-        ClientContext {
-            offered: client_requests.as_ref().map(|client_requests| client_requests.offered).unwrap_or_default(),
-            client_requests,
-            log: Some(Arc::clone(&self.log)),
-            watched: Some(Arc::clone(&self.watched)),
-            ..self.client(revision)
-        }
+    fn context(&self, revision: Revision) -> ClientContext {
+        let client = ClientContext::new(Arc::clone(&self.client.caller), self.client.profile.clone(), revision);
+        ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, ..client }
     }
 
     fn admit(&self, requests: usize) -> Result<(), OverRate> {
-        if self.is_admitted { Ok(()) } else { self.service.admission.admit(&self.caller, requests) }
+        if self.client.by_post { Ok(()) } else { self.client.service.admission.admit(&self.client.caller, requests) }
     }
 
     async fn serve(self: &Arc<Self>, served: Served<CancellationToken>) {
         let Served { request, revision, params, listens, ticket } = served;
         let open = OpenRequest::new(&self.protocol, &request.id, ticket);
-        let client = match revision.era() {
-            Era::Legacy => self.legacy(revision),
-            Era::Modern => {
+        let client = match self.legacy.get().filter(|_| revision.era() == Era::Legacy) {
+            Some(client) => client.clone(),
+            None => {
                 let offered = Kinds::of(params.meta.input_capabilities().as_ref());
-                ClientContext { offered, ..self.client(revision) }
+                ClientContext { offered, ..self.context(revision) }
             }
         };
         if listens {
             let id = request.id.raw().clone();
-            let Some(share) = self.service.admission.quota.take(&self.caller, Good::Stream) else {
+            let Some(share) = self.client.service.admission.quota.take(&self.client.caller, Good::Stream) else {
                 return self.done(open, &request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
             };
-            return match Listening::open(&self.service, client, &id, &params.object, self.max_uris) {
+            return match Listening::open(&self.client.service, client, &id, &params.object, self.client.max_uris) {
                 Err(refused) => self.done(open, &request.id, refused).await,
                 Ok(listening) => {
                     let connection = Arc::clone(self);
@@ -352,11 +306,8 @@ impl Connection {
                 }
             };
         }
-        if !*self.settled.borrow() {
-            // The sender lives as long as the gateway.
-            drop(self.settled.clone().wait_for(|settled| *settled).await);
-        }
-        match self.service.handle(&client, &request, Ok(params)) {
+        self.client.service.settled().await;
+        match self.client.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => self.done(open, &request.id, answer).await,
             Handled::Later(answer) => {
                 let connection = Arc::clone(self);
@@ -390,21 +341,22 @@ impl Connection {
                 ClientEvent::Done(answer) => return self.done(open, id, answer).await,
                 ClientEvent::Question(question) => self.send(question).await,
                 // A client that does not read misses progress, never an answer.
-                ClientEvent::Notice(notice) => drop(self.out.try_send(Queued::new(notice, &self.service.budget))),
+                ClientEvent::Notice(notice) => {
+                    drop(self.out.try_send(Queued::new(notice, &self.client.service.budget)))
+                }
             }
         }
     }
 
-    /// List changes for a legacy client, from `initialized` on.
-    async fn tell_changes(&self, revision: Revision) {
-        let mut news = News::new(&self.service, self.legacy(revision), None);
+    /// Tells a legacy client of changes, from `initialized` on.
+    async fn tell(&self, mut news: News) {
         loop {
             tokio::select! {
                 messages = news.next() => for message in messages {
                     self.send(message).await;
                 },
                 () = self.tasks.stop_token().cancelled() => return,
-                () = self.service.draining.cancelled() => return,
+                () = self.client.service.draining.cancelled() => return,
                 () = self.out.closed() => return,
             }
         }
@@ -438,7 +390,7 @@ impl Connection {
 
     /// Ends subscriptions and feeds so that only calls are left.
     async fn end_listens(&self) {
-        if !self.service.draining.is_cancelled() {
+        if !self.client.service.draining.is_cancelled() {
             self.protocol.lock().listens().for_each(CancellationToken::cancel);
         }
         tokio::task::yield_now().await;

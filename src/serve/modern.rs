@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue};
 
 use crate::engine::answer::Answer;
-use crate::engine::client::head::{Head, mismatch};
+use crate::engine::client::asked::{Head, mismatch};
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::mcp::method::List;

@@ -1,18 +1,105 @@
-//! What a request is by itself and by its head, before the session is looked at: the body says which era it is of, and the head
-//! must agree.
+//! What a request is by itself and by the head of its HTTP request, before the session is looked at: the body says which era it
+//! is of, and the head must say the same.
 
 use crate::engine::answer::{Answer, invalid, not_found};
-use crate::engine::client::head::{Head, check, claimed_revision, is_modern, mismatch};
 use crate::engine::route::Params;
+use crate::mcp::capability::unsupported_version_data;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
+use crate::wire::headers::decode_value;
 use crate::wire::message::Request;
-use crate::wire::raw::RawJson;
+use crate::wire::raw::{RawJson, RawObject};
+
+const VERSION: &str = "mcp-protocol-version";
+
+/// The head of an HTTP request.
+pub(crate) trait Head {
+    /// The first field of that name, which is in lower case, and whether another follows.
+    fn field(&self, name: &str) -> (Option<&[u8]>, bool);
+}
+
+/// Whether the head speaks of the modern era.
+pub(crate) fn is_modern(head: &dyn Head) -> bool {
+    text(head.field(VERSION).0).is_some_and(Revision::header_is_modern)
+}
+
+/// Whether the head may stand over a message of a session: its version is one that has sessions, or missing.
+pub(crate) fn fits_session(head: &dyn Head) -> bool {
+    let (version, again) = head.field(VERSION);
+    let is_legacy = |text| Revision::parse(text).is_some_and(|revision| revision.era() == Era::Legacy);
+    !again && version.is_none_or(|version| text(Some(version)).is_some_and(is_legacy))
+}
+
+fn text(value: Option<&[u8]>) -> Option<&str> {
+    value.filter(|value| value.is_ascii()).and_then(|value| std::str::from_utf8(value).ok()).map(str::trim)
+}
+
+pub(crate) fn mismatch(why: &str) -> Answer {
+    Answer::error(code::HEADER_MISMATCH, why, None).with_status(400)
+}
+
+/// The revision that a request claims.
+///
+/// # Errors
+/// The answer to send: it is not served, or has no `_meta` to claim it in.
+fn claimed_revision(claimed: &str) -> Result<Revision, Answer> {
+    Revision::parse(claimed).filter(|revision| revision.era() == Era::Modern).ok_or_else(|| {
+        let served: Vec<&str> = Revision::of(Era::Modern).rev().map(Revision::as_str).collect();
+        let text = format!("Unsupported protocol version; this server speaks {}", served.join(", "));
+        let data = unsupported_version_data(claimed);
+        Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data)).with_status(400)
+    })
+}
+
+/// Checks version and `Mcp-*` fields against the body, which names the revision. Policy never reads them again.
+///
+/// Source: MCP 2026-07-28, streamable-http, "Server validation"; order as the official suite expects it.
+///
+/// # Errors
+/// The answer to send.
+fn check(
+    head: &dyn Head,
+    request: &Request,
+    method: Method,
+    params: &RawObject,
+    claimed: &str,
+) -> Result<Revision, Answer> {
+    let once = |name| match head.field(name) {
+        (_, true) => Err(mismatch(&format!("the header {name} stands twice"))),
+        (value, false) => Ok(value),
+    };
+    let (version, named, name) = (text(once(VERSION)?), once("mcp-method")?, once("mcp-name")?);
+    if version.is_some_and(|version| version != claimed) {
+        return Err(mismatch("MCP-Protocol-Version differs from the version in params._meta"));
+    }
+    if named.is_some_and(|named| named.trim_ascii() != request.method.as_bytes()) {
+        return Err(mismatch("Mcp-Method differs from the method in the body"));
+    }
+    let revision = claimed_revision(claimed)?;
+    if version.is_none() {
+        return Err(mismatch("the MCP-Protocol-Version header is missing"));
+    }
+    if named.is_none() {
+        return Err(mismatch("the Mcp-Method header is missing"));
+    }
+    let Some(in_body) = method.name_member().and_then(|member| params.string(member)) else {
+        return Ok(revision);
+    };
+    let Some(name) = name else { return Err(mismatch("the Mcp-Name header is missing")) };
+    match decode_value(name) {
+        Ok(value) if value == in_body => Ok(revision),
+        Ok(_) => Err(mismatch("Mcp-Name differs from the name in the body")),
+        Err(_) => Err(mismatch("Mcp-Name cannot be decoded")),
+    }
+}
 
 /// A request that may be served as far as it can be told by itself.
 pub(crate) enum Asked {
-    Initialize(Initialize),
+    Initialize {
+        revision: Revision,
+        capabilities: Option<RawJson>,
+    },
     /// Of the legacy era.
     Legacy(Params),
     /// It says everything about itself, and its method exists.
@@ -21,14 +108,6 @@ pub(crate) enum Asked {
         method: Method,
         params: Params,
     },
-}
-
-/// What `initialize` asked for and gets.
-#[derive(Debug)]
-pub(crate) struct Initialize {
-    pub(crate) revision: Revision,
-    /// The client's.
-    pub(crate) capabilities: Option<RawJson>,
 }
 
 impl Asked {
@@ -48,9 +127,14 @@ impl Asked {
             (false, Method::Initialize) if head_is_modern => {
                 Err(mismatch("`initialize` does not exist in the version that the header names"))
             }
-            (false, Method::Initialize) => Initialize::read(&params).map(Self::Initialize),
+            (false, Method::Initialize) => {
+                let missing = || Answer::error(code::INVALID_PARAMS, "`initialize` needs params.protocolVersion", None);
+                let version = params.object.string("protocolVersion").ok_or_else(missing)?;
+                let capabilities = params.object.get("capabilities").cloned();
+                Ok(Self::Initialize { revision: Revision::negotiate(&version), capabilities })
+            }
             (false, _) if !head_is_modern => Ok(Self::Legacy(params)),
-            (true | false, _) => Self::modern(request, head, method, params),
+            _ => Self::modern(request, head, method, params),
         }
     }
 
@@ -66,15 +150,5 @@ impl Asked {
             return Err(not_found(&request.method, revision.era()));
         }
         Ok(Self::Modern { revision, method, params })
-    }
-}
-
-impl Initialize {
-    fn read(params: &Params) -> Result<Self, Answer> {
-        let Some(version) = params.object.string("protocolVersion") else {
-            return Err(Answer::error(code::INVALID_PARAMS, "`initialize` needs params.protocolVersion", None));
-        };
-        let capabilities = params.object.get("capabilities").cloned();
-        Ok(Self { revision: Revision::negotiate(&version), capabilities })
     }
 }

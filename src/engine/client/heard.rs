@@ -71,15 +71,12 @@ impl Heard {
 
     /// The requests in it, each of which counts for the rate of its caller.
     pub(crate) fn requests(&self) -> usize {
-        match self {
-            Self::Message(said) => usize::from(is_request(said)),
-            Self::Batch(batch) => batch.requests(),
-        }
+        let messages = match self {
+            Self::Message(said) => std::slice::from_ref(said),
+            Self::Batch(Batch(messages)) => messages,
+        };
+        messages.iter().filter(|said| matches!(said, Ok(Message::Request(_)))).count()
     }
-}
-
-fn is_request(said: &Said) -> bool {
-    matches!(said, Ok(Message::Request(_)))
 }
 
 /// The messages of a batch in their order; none where they are too few or too many.
@@ -106,10 +103,6 @@ impl Batch {
         } else {
             None
         }
-    }
-
-    pub(crate) fn requests(&self) -> usize {
-        self.0.iter().filter(|said| is_request(said)).count()
     }
 
     pub(crate) fn into_messages(self) -> Vec<Said> {

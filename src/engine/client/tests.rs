@@ -4,12 +4,24 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
+use crate::engine::client::asked::{fits_session, is_modern};
 use crate::engine::client::heard::Heard;
 use crate::wire::frame::Bounds;
 
 type Ticket = Rc<()>;
 
 const CLAIM: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+/// The head of an HTTP request.
+#[derive(Debug)]
+struct Fields<'a>(&'a [(&'a str, &'a str)]);
+
+impl Head for Fields<'_> {
+    fn field(&self, name: &str) -> (Option<&[u8]>, bool) {
+        let mut values = self.0.iter().filter(|(field, _)| *field == name).map(|(_, value)| value.as_bytes());
+        (values.next(), values.next().is_some())
+    }
+}
 
 fn said(text: &str) -> Said {
     match Heard::read(text.to_owned().into(), Bounds::CLIENT) {
@@ -29,10 +41,10 @@ fn word(step: &Step<Ticket>) -> String {
         Step::Answer(_, Answer { outcome: Ok(_), .. }) => "answer 0".to_owned(),
         Step::Answer(_, Answer { outcome: Err(error), .. }) => format!("answer {}", code_of(error)),
         Step::Complain(error) => format!("complain {}", code_of(error)),
-        Step::Initialize(_, initialize) => format!("initialize {}", initialize.revision),
+        Step::Initialize(_, revision, _) => format!("initialize {revision}"),
         Step::Serve(served) => format!("{} {}", if served.listens { "listen" } else { "serve" }, served.revision),
         Step::Cancel(_) => "cancel".to_owned(),
-        Step::Initialized(revision) => format!("initialized {revision}"),
+        Step::Initialized => "initialized".to_owned(),
         Step::Answered(_) => "answered".to_owned(),
     }
 }
@@ -43,14 +55,13 @@ fn code_of(error: &RawJson) -> i64 {
 
 #[test]
 fn each_message_is_of_the_era_that_its_body_says() {
-    let legacy = |head: &Vec<(&'static str, &'static str)>, method: &str, params: &str| {
-        let mut client = Client { agreed: Some(Revision::V2025_06_18), ..Client::default() };
-        let head: Option<&dyn Head> = if head.is_empty() { None } else { Some(head) };
-        word(&client.heard(request("1", method, params), head))
+    let told = |head: &Fields<'_>, method: &str, params: &str| {
+        let head = Some(head).filter(|head| !head.0.is_empty()).map(|head| head as &dyn Head);
+        word(&Client::agreed(Revision::V2025_06_18).heard(request("1", method, params), head))
     };
-    let none = vec![];
-    let session = vec![("mcp-protocol-version", "2025-06-18")];
-    let modern = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
+    let none = Fields(&[]);
+    let session = Fields(&[("mcp-protocol-version", "2025-06-18")]);
+    let modern = Fields(&[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")]);
     let claimed = CLAIM.replace("2026-07-28", "1900-01-01");
     for (head, method, params, want) in [
         (&none, "tools/list", "", "serve 2025-06-18"),
@@ -71,7 +82,66 @@ fn each_message_is_of_the_era_that_its_body_says() {
         (&modern, "initialize", r#""protocolVersion":"2025-06-18""#, "answer -32020"),
         (&modern, "rpc.discover", "", "answer -32601"),
     ] {
-        assert_eq!(legacy(head, method, params), want, "{method} {params} under {head:?}");
+        assert_eq!(told(head, method, params), want, "{method} {params} under {head:?}");
+    }
+}
+
+#[test]
+fn headers_of_2026_07_28_are_checked_as_if_no_revision_had_followed() {
+    const NOW: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
+    const LATER: (&str, &str) = ("mcp-protocol-version", "2099-12-31");
+    const CALL: (&str, &str) = ("mcp-method", "tools/call");
+    const NAME: (&str, &str) = ("mcp-name", "t");
+    // What a call of the tool `t` is told that claims this revision with these headers; the revision where it may pass.
+    let told = |claimed: &str, head: &[(&str, &str)]| {
+        let params = format!(r#""name":"t",{}"#, CLAIM.replace("2026-07-28", claimed));
+        let Ok(Message::Request(request)) = request("1", "tools/call", &params) else { panic!("no request: {params}") };
+        match Asked::of(&request, Some(&Fields(head))) {
+            Ok(Asked::Modern { revision, .. }) => revision.to_string(),
+            Ok(Asked::Initialize { .. } | Asked::Legacy(_)) => panic!("not modern: {params}"),
+            Err(answer) => {
+                assert_eq!(answer.status, Some(400));
+                answer.outcome.unwrap_err().text().into_owned()
+            }
+        }
+    };
+    let bad = |why: &str| format!(r#"{{"code":-32020,"message":"{why}"}}"#);
+    for (headers, want) in [
+        (vec![NOW, CALL, NAME], "2026-07-28".to_owned()),
+        (vec![NOW, NOW, CALL, NAME], bad("the header mcp-protocol-version stands twice")),
+        (vec![CALL, NAME], bad("the MCP-Protocol-Version header is missing")),
+        (vec![LATER, CALL, NAME], bad("MCP-Protocol-Version differs from the version in params._meta")),
+        (vec![NOW, NAME], bad("the Mcp-Method header is missing")),
+        (vec![NOW, ("mcp-method", "ping"), NAME], bad("Mcp-Method differs from the method in the body")),
+        (vec![NOW, CALL], bad("the Mcp-Name header is missing")),
+        (vec![NOW, CALL, ("mcp-name", "u")], bad("Mcp-Name differs from the name in the body")),
+    ] {
+        assert_eq!(told("2026-07-28", &headers), want, "{headers:?}");
+    }
+    assert_eq!(told("2099-12-31", &[LATER, CALL, NAME]), "2099-12-31");
+    for claimed in ["2025-11-25", "2031-01-01", ""] {
+        let want = format!(
+            r#"{{"code":-32022,"message":"Unsupported protocol version; this server speaks 2099-12-31, 2026-07-28","data":{{"supported":["2099-12-31","2026-07-28"],"requested":"{claimed}"}}}}"#
+        );
+        assert_eq!(told(claimed, &[CALL, NAME]), want);
+    }
+}
+
+#[test]
+fn a_session_has_no_modern_version_over_its_messages() {
+    const VERSION: &str = "mcp-protocol-version";
+    for (versions, modern, fits) in [
+        (vec![], false, true),
+        (vec![(VERSION, "2025-06-18")], false, true),
+        (vec![(VERSION, " 2025-11-25 ")], false, true),
+        (vec![(VERSION, "2025-06-18"), (VERSION, "2025-06-18")], false, false),
+        (vec![(VERSION, "1900-01-01")], false, false),
+        (vec![(VERSION, "\u{e9}")], false, false),
+        (vec![(VERSION, "2026-07-28")], true, false),
+        (vec![(VERSION, "v999")], true, false),
+    ] {
+        let head = Fields(&versions);
+        assert_eq!((is_modern(&head), fits_session(&head)), (modern, fits), "{versions:?}");
     }
 }
 
@@ -86,7 +156,7 @@ fn nothing_of_the_legacy_era_comes_before_initialize() {
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}"#, "answer -32602"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}"#, "initialize 2025-11-25"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}"#, "answer -32600"),
-        (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "initialized 2025-11-25"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "initialized"),
         (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "nothing"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, "serve 2025-11-25"),
         (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}"#, "nothing"),
@@ -174,7 +244,7 @@ fn play(seed: u64, steps: usize) {
                         model.open.insert(id, (served.ticket, served.listens));
                     }
                     Step::Answer(answered, _) => assert_eq!(answered.raw().text(), spelled, "{at}"),
-                    Step::Nothing | Step::Complain(_) | Step::Cancel(_) | Step::Initialized(_) | Step::Answered(_) => {
+                    Step::Nothing | Step::Complain(_) | Step::Cancel(_) | Step::Initialized | Step::Answered(_) => {
                         panic!("{at}: no answer to a request")
                     }
                 }
@@ -192,9 +262,9 @@ fn play(seed: u64, steps: usize) {
             }
             7 => {
                 let text = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-                let first = model.agreed.filter(|_| !model.initialized);
-                model.initialized |= first.is_some();
-                let want = first.map_or("nothing".to_owned(), |revision| format!("initialized {revision}"));
+                let first = model.agreed.is_some() && !model.initialized;
+                model.initialized |= first;
+                let want = if first { "initialized" } else { "nothing" };
                 assert_eq!(word(&client.heard(said(text), None)), want, "{at}");
             }
             _ => {
