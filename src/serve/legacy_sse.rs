@@ -186,7 +186,7 @@ async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Resu
     match Heard::of(&frame, front.bounds) {
         Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
         // The POST paid for one request. Whether the session's revision knows batches is not known here.
-        heard => front.admit(caller, heard.requests().saturating_sub(1))?,
+        heard @ (Heard::Message(_) | Heard::Batch(_)) => front.admit(caller, heard.requests().saturating_sub(1))?,
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
     let session = front.sessions.find(&id, caller).ok_or_else(unknown)?;
