@@ -181,6 +181,12 @@ impl OpenRequests {
         Some(call)
     }
 
+    /// How many are open, and calls that wait for them.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.open.len() + self.parked.len()
+    }
+
     /// Ends all requests of a call that has ended.
     pub(crate) fn of_call(&mut self, call: u64) -> Vec<ServerRequest> {
         self.parked.retain(|parked| *parked != call);

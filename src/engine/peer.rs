@@ -241,6 +241,12 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Calls in flight and requests of the server that are open.
+    #[cfg(test)]
+    pub(crate) fn left(&mut self) -> usize {
+        self.ports().count() + self.asked.left()
+    }
+
     /// One line of the upstream.
     pub(crate) fn handle_line(&mut self, line: Bytes, now: Instant) {
         let Ok(frame) = Frame::from_upstream(line) else { return self.fault(Fault::Garbage) };
@@ -354,7 +360,6 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn finish_call(&mut self, port: P, response: Response) {
-        self.end_requests_of(port.key());
         let era = match self.state {
             State::Ready(agreed) => agreed.revision.era(),
             State::Opening { .. } | State::Failed => Era::Legacy,
@@ -363,6 +368,12 @@ impl<P: CallPort> Peer<P> {
         if let Some(fault) = outcome.fault() {
             self.fault(fault);
         }
+        self.end_call(port, outcome);
+    }
+
+    /// Ends a call, and what its server asked in the middle of it.
+    fn end_call(&mut self, port: P, outcome: Outcome) {
+        self.end_requests_of(port.key());
         port.done(outcome);
     }
 
@@ -375,7 +386,7 @@ impl<P: CallPort> Peer<P> {
         if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
             && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
         {
-            port.done(Outcome::Failed(Failure::malformed()));
+            self.end_call(port, Outcome::Failed(Failure::malformed()));
         }
     }
 

@@ -34,7 +34,7 @@ impl<P: CallPort> Peer<P> {
             return;
         }
         match self.pending.take(id) {
-            Lookup::Found(Waiting::Call(port)) => port.done(Outcome::Failed(failure.clone())),
+            Lookup::Found(Waiting::Call(port)) => self.end_call(port, Outcome::Failed(failure.clone())),
             Lookup::Found(Waiting::List(reading, _)) if failure.reason == Reason::Busy => {
                 self.lists.no_room(reading.list);
                 self.read_lists(now);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Seen, World, echo};
+use crate::engine::call::Failure;
 use crate::mcp::version::Revision;
 
 #[test]
@@ -25,6 +26,30 @@ fn a_question_ends_with_its_answer_its_withdrawal_or_its_call() {
     let asked = |id: &str| Seen::Asked(json!(id));
     let want = [asked("answered"), asked("withdrawn"), Seen::Withdrawn(json!("withdrawn")), asked("orphan")];
     assert_eq!(world.seen(call), want);
+}
+
+#[test]
+fn a_question_ends_with_its_call_where_the_answer_cannot_be_read() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": {}});
+    world.call("x", &echo("a__t", 1)).unwrap();
+    world.server_says(0, &ask("malformed"));
+    let id = world.upstreams[0].server.calls[0]["id"].clone();
+    world.server_says(0, &json!({"jsonrpc": "2.0", "id": id, "result": {}, "error": {"code": 1}}));
+    world.call("x", &echo("a__t", 2)).unwrap();
+    world.server_says(0, &ask("oversize"));
+    let start = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, world.upstreams[0].server.calls[1]["id"]);
+    let now = world.now;
+    world.upstreams[0].peer.handle_skipped(start.as_bytes(), &Failure::too_large(), now);
+    world.settle();
+    for id in ["malformed", "oversize"] {
+        assert_eq!(
+            world.reply_to(0, &json!(id)).unwrap()["error"]["code"],
+            -1,
+            "{id}: the server does not wait for ever"
+        );
+    }
+    assert_eq!(world.upstreams[0].peer.left(), 0);
 }
 
 /// What the clients and the server of one shared connection do, in any order.
