@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, Reading};
-use crate::engine::ask::{ClientAnswer, Declared, OpenRequests, ServerRequest, declined, unable};
+use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, declined, unable};
 use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::fault::Fault;
@@ -100,6 +100,8 @@ enum Waiting<P> {
     List(Box<Reading>, Instant),
     Listen,
     Call(P),
+    /// The answer to a ping: by then the server has read what was cancelled before.
+    Cancelled,
 }
 
 #[derive(Debug)]
@@ -123,6 +125,8 @@ pub(crate) struct Peer<P> {
     reads_lists: bool,
     lists: Lists,
     asked: OpenRequests,
+    /// A call was cancelled after the ping that is under way.
+    cancelled_since: bool,
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
@@ -145,6 +149,7 @@ impl<P: CallPort> Peer<P> {
             reads_lists,
             lists: Lists::new(bounds),
             asked: OpenRequests::default(),
+            cancelled_since: false,
             hop: HopMeta::bare(),
             state: State::Opening { handshake, until },
             pending: Pending::new(),
@@ -215,7 +220,23 @@ impl<P: CallPort> Peer<P> {
             let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"cancelled by the client"}}"#));
             let line = message::encode_notification("notifications/cancelled", Some(&params));
             put_line(&mut self.out, &line);
+            self.mark_cancelled();
         }
+    }
+
+    /// What a legacy server asks may be about a call that was cancelled, until it has read so. One ping at a time tells.
+    fn mark_cancelled(&mut self) {
+        let may_ask = matches!(self.state, State::Ready(agreed) if agreed.revision.era() == Era::Legacy);
+        if self.is_in_doubt() {
+            self.cancelled_since = true;
+        } else if may_ask && self.declared.kinds.any() {
+            self.ask(Method::Ping, None, Waiting::Cancelled);
+        }
+    }
+
+    /// Whether what the server says may be about a call that is not in flight any more.
+    fn is_in_doubt(&self) -> bool {
+        self.pending.find(|waiting| matches!(waiting, Waiting::Cancelled)).is_some()
     }
 
     /// The answer to a request of the server. One that was withdrawn or answered already is ignored.
@@ -356,6 +377,11 @@ impl<P: CallPort> Peer<P> {
                 self.read_lists(now);
             }
             Lookup::Found(Waiting::Listen) => {}
+            Lookup::Found(Waiting::Cancelled) => {
+                if std::mem::take(&mut self.cancelled_since) {
+                    self.mark_cancelled();
+                }
+            }
         }
     }
 
@@ -454,7 +480,7 @@ impl<P: CallPort> Peer<P> {
 
     fn handle_log(&mut self, notification: Notification) {
         // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-        let several = self.ports().nth(1).is_some();
+        let several = self.ports().nth(1).is_some() || self.is_in_doubt();
         let Some(only) = self.ports().next().filter(|_| !several) else {
             return self.tell(PeerEvent::Unclaimed(notification));
         };
@@ -475,14 +501,17 @@ impl<P: CallPort> Peer<P> {
     fn ports(&mut self) -> impl Iterator<Item = &mut P> {
         self.pending.iter_mut().filter_map(|waiting| match waiting {
             Waiting::Call(port) => Some(port),
-            Waiting::Handshake | Waiting::List(..) | Waiting::Listen => None,
+            Waiting::Handshake | Waiting::List(..) | Waiting::Listen | Waiting::Cancelled => None,
         })
     }
 
     /// A request of a legacy server.
     fn handle_request(&mut self, request: &Request) {
         let calls: Vec<u64> = self.ports().map(|port| port.key()).collect();
-        let candidates = self.asked.candidates(calls.into_iter());
+        let candidates = match self.asked.candidates(calls.into_iter()) {
+            Candidates::One(_) if self.is_in_doubt() => Candidates::Several,
+            sure @ (Candidates::None | Candidates::One(_) | Candidates::Several) => sure,
+        };
         let (answer, fault) = match asked(request, &self.declared, candidates, &mut self.asked) {
             Asked::Answered(answer, fault) => (answer, fault),
             Asked::Client(asked, call) => {

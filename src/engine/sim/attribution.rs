@@ -52,6 +52,20 @@ fn a_question_ends_with_its_call_where_the_answer_cannot_be_read() {
     assert_eq!(world.upstreams[0].peer.left(), 0);
 }
 
+#[test]
+fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}});
+    let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("y", &echo("a__t", 2)).unwrap());
+    // The server has not read it when it asks.
+    world.upstreams[0].peer.handle_cancel(one);
+    world.server_says(0, &ask("of one"));
+    assert_eq!(world.seen(two), []);
+    assert_eq!(world.reply_to(0, &json!("of one")).unwrap()["error"]["code"], -32602);
+    world.server_says(0, &ask("of two"));
+    assert_eq!(world.seen(two), [Seen::Asked(json!("of two"))], "by now it has");
+}
+
 /// What the clients and the server of one shared connection do, in any order.
 #[derive(Clone, Debug)]
 enum Talk {
