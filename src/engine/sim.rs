@@ -55,6 +55,7 @@ mod http;
 mod questions;
 mod revisions;
 mod room;
+mod world;
 
 type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
 

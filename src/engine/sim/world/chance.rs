@@ -1,0 +1,57 @@
+//! Chance that can be repeated: everything random in a world comes from one seed.
+
+use bytes::{Bytes, BytesMut};
+
+pub(super) struct Chance(fastrand::Rng);
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(fastrand::Rng::with_seed(seed))
+    }
+
+    pub(super) fn one_in(&mut self, n: u32) -> bool {
+        self.0.u32(..n) == 0
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        self.0.usize(..n)
+    }
+
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    pub(super) fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        std::array::from_fn(|_| self.0.u8(..))
+    }
+}
+
+/// Bytes on their way, which arrive in pieces that are cut anywhere.
+#[derive(Debug, Default)]
+pub(super) struct Pipe(BytesMut);
+
+impl Pipe {
+    pub(super) fn line(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.extend_from_slice(b"\n");
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next piece: mostly all that is there.
+    pub(super) fn piece(&mut self, chance: &mut Chance) -> Bytes {
+        let all = self.0.len();
+        let length = if all > 1 && chance.one_in(5) { 1 + chance.below(all - 1) } else { all };
+        self.0.split_to(length).freeze()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

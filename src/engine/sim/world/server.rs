@@ -1,0 +1,349 @@
+//! A simulated server of either era, behind lines or HTTP. It works on several calls at once and does with each what chance
+//! says: progress, questions of every kind, a result, an error, nothing.
+
+use std::fmt::Write as _;
+
+use super::chance::Chance;
+use super::link::MAX_LINE;
+use super::tasks::Task;
+use super::truth::{Truth, numbers};
+use super::words::{self, Words, member, members, quoted};
+use crate::mcp::version::{Era, Revision};
+
+/// What a server says, and on which of its streams: that of a request, or its own.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) on: Option<u64>,
+    pub(super) text: String,
+    /// It is the answer to the request whose stream it is on.
+    pub(super) last: bool,
+}
+
+/// A call that the server works on.
+#[derive(Debug)]
+struct Work {
+    /// The id of the request, as it came.
+    id: String,
+    /// The stream of the request, over HTTP.
+    on: Option<u64>,
+    n: u64,
+    /// Of a tool call; other requests are answered as they come.
+    token: Option<String>,
+    steps: u32,
+    /// What the server may ask for.
+    capabilities: String,
+    /// The k of a question that is open.
+    open: Option<u64>,
+}
+
+pub(super) struct Server {
+    pub(super) revision: Revision,
+    /// Whether one call at a time may ask, because nothing says whose question it is.
+    lines: bool,
+    work: Vec<Work>,
+    pub(super) tasks: Vec<Task>,
+    pub(super) out: Vec<Said>,
+    /// The ids of all requests of this connection.
+    ids: Vec<u64>,
+    /// Answers that were sent, to be repeated.
+    sent: Option<(Option<u64>, String)>,
+    /// What its client said that it can be asked for, if it is legacy.
+    declared: String,
+    /// Questions so far, of all lives, so that no two are called alike.
+    asked: u64,
+}
+
+impl Server {
+    pub(super) fn new(revision: Revision, lines: bool) -> Self {
+        Self {
+            revision,
+            lines,
+            work: Vec::new(),
+            tasks: Vec::new(),
+            out: Vec::new(),
+            ids: Vec::new(),
+            sent: None,
+            declared: String::new(),
+            asked: 0,
+        }
+    }
+
+    pub(super) fn is_modern(&self) -> bool {
+        self.revision.era() == Era::Modern
+    }
+
+    /// Forgets everything that a process or a session forgets.
+    pub(super) fn restart(&mut self) {
+        *self = Self { asked: self.asked, ..Self::new(self.revision, self.lines) };
+    }
+
+    pub(super) fn say(&mut self, on: Option<u64>, text: String, last: bool) {
+        self.out.push(Said { on, text, last });
+    }
+
+    /// A message of the gateway; over HTTP that of a request with this stream.
+    pub(super) fn hear(&mut self, text: &str, on: Option<u64>, truth: &mut Truth) {
+        let words = Words::of(text);
+        truth.note(|| format!("server heard {text}"));
+        if words.method.is_empty() {
+            return self.answer(&words, truth);
+        }
+        if words.id.is_empty() {
+            return self.notice(&words);
+        }
+        let id = words.number().expect("our ids are numbers");
+        if words.method != "initialize" {
+            assert!(!self.ids.contains(&id), "wire id {id} used twice");
+            self.ids.push(id);
+        }
+        let result = match words.method {
+            "initialize" if !self.is_modern() => {
+                self.declared = member(words.params, "capabilities").unwrap_or_default().to_owned();
+                format!(
+                    r#"{{"protocolVersion":"{}","capabilities":{{"tools":{{}},"tasks":{{"requests":{{"tools":{{"call":{{}}}}}}}}}}}}"#,
+                    self.revision
+                )
+            }
+            "server/discover" if self.is_modern() => {
+                if !words.params.contains(self.revision.as_str()) {
+                    let error =
+                        format!(r#"{{"code":-32022,"message":"no","data":{{"supported":["{}"]}}}}"#, self.revision);
+                    return self.say(on, words::error(words.id, &error), true);
+                }
+                format!(r#"{{"supportedVersions":["{}"],"capabilities":{{"tools":{{}}}}}}"#, self.revision)
+            }
+            "tools/call" => return self.call(&words, on, truth),
+            "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel" => {
+                return self.about_task(&words, on, truth);
+            }
+            _ => return self.say(on, words::error(words.id, r#"{"code":-32601,"message":"no"}"#), true),
+        };
+        self.say(on, words::result(words.id, &result), true);
+    }
+
+    fn call(&mut self, words: &Words<'_>, on: Option<u64>, truth: &mut Truth) {
+        let name = member(words.params, "name").unwrap_or_default().trim_matches('"');
+        let n =
+            member(words.params, "arguments").and_then(|arguments| member(arguments, "n")).unwrap().parse().unwrap();
+        let meta = member(words.params, "_meta").unwrap_or_default();
+        let capabilities = match self.is_modern() {
+            true => member(meta, "io.modelcontextprotocol/clientCapabilities").unwrap_or_default().to_owned(),
+            false => self.declared.clone(),
+        };
+        if name == "task" {
+            return self.begins(words, on, n, capabilities, truth);
+        }
+        let state = member(words.params, "requestState");
+        match (state, member(words.params, "inputResponses")) {
+            (None, None) => truth.took(n, name),
+            (state, responses) => {
+                assert!(self.is_modern(), "a legacy server heard of states");
+                let (of, k) = numbers(state.unwrap_or_default(), "s=").expect("a state that this server gave out");
+                assert_eq!(of, n, "call {n} goes on with the state of call {of}");
+                for (key, response) in members(responses.unwrap_or("{}")) {
+                    let (of, key) = numbers(key, "k=").expect("a key that this server gave out");
+                    assert!(of == n && key >= k, "call {n} goes on with an answer about call {of}");
+                    truth.heard(of, key, response);
+                }
+            }
+        }
+        let token = member(meta, "progressToken").map(str::to_owned);
+        self.work.push(Work { id: words.id.to_owned(), on, n, token, steps: 0, capabilities, open: None });
+    }
+
+    fn notice(&mut self, words: &Words<'_>) {
+        if words.method == "notifications/cancelled" {
+            let id = member(words.params, "requestId").unwrap_or_default();
+            self.work.retain(|work| work.id != id);
+            self.result_unwanted(|waits, _| waits == id);
+        }
+    }
+
+    /// The stream of a request was closed by the gateway: to a modern server its cancellation.
+    pub(super) fn closed(&mut self, on: u64) {
+        if self.is_modern() {
+            self.work.retain(|work| work.on != Some(on));
+            self.result_unwanted(|_, waits| waits == Some(on));
+        }
+    }
+
+    /// The answer to a question of a legacy server.
+    fn answer(&mut self, words: &Words<'_>, truth: &mut Truth) {
+        let Some((n, k)) = numbers(words.id, "k=") else { return };
+        truth.heard(n, k, if words.result.is_empty() { words.error } else { words.result });
+        for work in self.work.iter_mut().filter(|work| work.open == Some(k)) {
+            work.open = None;
+        }
+        self.task_answered(k);
+    }
+
+    /// Does something about one of its calls. Whether it could.
+    pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+        if chance.one_in(16)
+            && let Some((on, text)) = self.sent.take()
+        {
+            // Once more, and late.
+            if self.lines {
+                self.say(on, text, false);
+            }
+            return true;
+        }
+        if (self.work.is_empty() || chance.one_in(3)) && self.works(false, chance, truth) {
+            return true;
+        }
+        if self.work.is_empty() {
+            return false;
+        }
+        let at = chance.below(self.work.len());
+        let steps = self.work[at].steps;
+        self.work[at].steps += 1;
+        match chance.below(if steps > 4 { 4 } else { 10 }) {
+            0..=2 => self.finish(at, chance, truth),
+            3 => self.refuse(at, chance, truth),
+            4..=5 => self.progress(at),
+            6 if self.work[at].open.is_some() && !self.is_modern() => self.withdraw(at),
+            _ => self.ask(at, chance, truth),
+        }
+        true
+    }
+
+    /// Answers its oldest call, whatever is open.
+    pub(super) fn end_one(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+        let is_busy = !self.work.is_empty();
+        if is_busy {
+            self.finish(0, chance, truth);
+        }
+        is_busy || self.works(true, chance, truth)
+    }
+
+    fn finish(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
+        let Work { id, on, n, .. } = self.work.swap_remove(at);
+        truth.answered(n);
+        let text = match chance.below(if self.lines { 24 } else { 20 }) {
+            // Neither of these can be read.
+            23 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}},"error":{{"code":1,"message":"c={n}"}}}}"#),
+            22 => words::result(&id, &format!(r#"{{"content":[],"x":"{}"}}"#, "x".repeat(MAX_LINE))),
+            0..=3 => words::error(&id, &format!(r#"{{"code":-32000,"message":"c={n}"}}"#)),
+            _ => {
+                let head = self.revision.features().result_head;
+                words::result(&id, &format!(r#"{{{head}"content":[{{"type":"text","text":"c={n}"}}]}}"#))
+            }
+        };
+        self.sent = Some((on, text.clone()));
+        self.say(on, text, true);
+    }
+
+    /// Does not take the call before a page was opened, where the client can open one.
+    fn refuse(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
+        let work = &self.work[at];
+        if work.steps > 1 || work.open.is_some() || truth.call(work.n).refused > 0 {
+            return self.finish(at, chance, truth);
+        }
+        let Work { id, on, n, .. } = self.work.swap_remove(at);
+        let k = self.new_question(n, truth);
+        truth.refused(n);
+        // The error names the question; its answer never comes here, only the call once more.
+        truth.closes_itself(n, k);
+        let page =
+            format!(r#"{{"mode":"url","message":"q={n}-{k}","url":"https://x.example/","elicitationId":"e{k}"}}"#);
+        let error = format!(r#"{{"code":-32042,"message":"first","data":{{"elicitations":[{page}]}}}}"#);
+        self.say(on, words::error(&id, &error), true);
+    }
+
+    fn progress(&mut self, at: usize) {
+        let Work { on, n, steps, token, .. } = &self.work[at];
+        let Some(token) = token else { return };
+        let params = format!(r#"{{"progressToken":{token},"progress":{steps},"message":"p={n}"}}"#);
+        let (on, text) = (*on, words::notification("notifications/progress", &params));
+        self.say(on, text, false);
+    }
+
+    fn withdraw(&mut self, at: usize) {
+        let Work { on, n, open, .. } = &mut self.work[at];
+        let Some(k) = open.take() else { return };
+        let params = format!(r#"{{"requestId":"k={n}-{k}"}}"#);
+        let (on, text) = (*on, words::notification("notifications/cancelled", &params));
+        self.say(on, text, false);
+    }
+
+    pub(super) fn new_question(&mut self, n: u64, truth: &mut Truth) -> u64 {
+        self.asked += 1;
+        truth.asked(n, self.asked);
+        self.asked
+    }
+
+    fn ask(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
+        let work = &self.work[at];
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(&work.capabilities)).collect();
+        if work.open.is_some() || kinds.is_empty() {
+            return self.progress(at);
+        }
+        let n = work.n;
+        if !self.is_modern() {
+            let (on, k, kind) = (work.on, self.new_question(n, truth), chance.pick(&kinds));
+            self.work[at].open = Some(k);
+            let text = words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k));
+            return self.say(on, text, false);
+        }
+        let Work { id, on, .. } = self.work.swap_remove(at);
+        let mut requests = String::new();
+        let mut first = None;
+        for _ in 0..=chance.below(2) {
+            let (k, kind) = (self.new_question(n, truth), chance.pick(&kinds));
+            first = first.or(Some(k));
+            let comma = if requests.is_empty() { "" } else { "," };
+            write!(requests, r#"{comma}"k={n}-{k}":{{"method":"{}","params":{}}}"#, kind.method(), kind.params(n, k))
+                .unwrap();
+        }
+        let state = format!("s={n}-{}", first.unwrap_or_default());
+        let result =
+            format!(r#"{{"resultType":"input_required","inputRequests":{{{requests}}},"requestState":"{state}"}}"#);
+        self.say(on, words::result(&id, &result), true);
+    }
+}
+
+/// The kinds of questions.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Form,
+    Url,
+    Sampling,
+    Roots,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] = [Self::Form, Self::Url, Self::Sampling, Self::Roots];
+
+    pub(super) fn is_in(self, capabilities: &str) -> bool {
+        let elicitation = member(capabilities, "elicitation");
+        match self {
+            Self::Form => elicitation.is_some_and(|modes| modes == "{}" || modes.contains("form")),
+            Self::Url => elicitation.is_some_and(|modes| modes.contains("url")),
+            Self::Sampling => member(capabilities, "sampling").is_some(),
+            Self::Roots => member(capabilities, "roots").is_some(),
+        }
+    }
+
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Form | Self::Url => "elicitation/create",
+            Self::Sampling => "sampling/createMessage",
+            Self::Roots => "roots/list",
+        }
+    }
+
+    pub(super) fn params(self, n: u64, k: u64) -> String {
+        match self {
+            Self::Form => format!(
+                r#"{{"message":"q={n}-{k}","requestedSchema":{{"type":"object","properties":{{"x":{{"type":"string"}}}}}}}}"#
+            ),
+            Self::Url => {
+                format!(r#"{{"mode":"url","message":"q={n}-{k}","url":"https://x.example/","elicitationId":"e{k}"}}"#)
+            }
+            Self::Sampling => format!(
+                r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"q={n}-{k}"}}}}],"maxTokens":9}}"#
+            ),
+            Self::Roots => format!(r#"{{"_meta":{{"x":"q={n}-{k}"}}}}"#),
+        }
+    }
+}
