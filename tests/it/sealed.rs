@@ -207,7 +207,7 @@ fn with_the_key_lost_open_questions_vanish_and_nothing_else() {
     let shown = world.run(&["approvals", "--config", config.to_str().unwrap()]);
     assert!(shown.status.success(), "{}", said(&shown));
     assert!(String::from_utf8_lossy(&shown.stdout).contains("no approval is open"), "{}", said(&shown));
-    assert!(String::from_utf8_lossy(&shown.stderr).contains("the key that they are sealed with"), "{}", said(&shown));
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("the key that seals them"), "{}", said(&shown));
     assert!(!world.path("state/headend/secrets.key").exists());
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     still_holds(&gateway);
