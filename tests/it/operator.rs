@@ -70,7 +70,11 @@ fn other_users_of_the_socket_are_clients_and_not_the_operator() {
     );
     for args in [&["reload"][..], &["status"], &["approvals"], &["grants"], &["pins"], &["console"]] {
         let refused = as_nobody(&gateway, args);
-        assert!(!refused.status.success() && said(&refused).contains("only root and the user"), "{args:?}: {}", said(&refused));
+        assert!(
+            !refused.status.success() && said(&refused).contains("only root and the user"),
+            "{args:?}: {}",
+            said(&refused)
+        );
     }
     let closed = stage("");
     assert!(!as_nobody(&closed, &["call", "fx__echo", "{}"]).status.success());

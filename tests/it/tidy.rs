@@ -205,11 +205,17 @@ fn check_layer(layer: &str, file: &Path, broken: &mut Vec<String>) {
             broken.push(format!("{}: `serde_json::Value` in {layer}", at(n)));
         }
         if PURE.contains(&layer) {
-            for token in IMPURE.iter().filter(|token| code.contains(**token)) {
+            for token in IMPURE.iter().filter(|token| has_token(code, token)) {
                 broken.push(format!("{}: `{token}` in the pure layer {layer}", at(n)));
             }
         }
     }
+}
+
+/// Whether code has a text that does not merely end another word: `Errand::` is not `rand::`.
+fn has_token(code: &str, token: &str) -> bool {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(token).any(|(at, _)| !(token.starts_with(in_word) && code[..at].ends_with(in_word)))
 }
 
 /// All files of a layer except its test-only ones.
