@@ -43,7 +43,7 @@ impl Arguments {
         }
     }
 
-    /// Reads what [`Self::as_str`] wrote.
+    /// Reads the word of a variant.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         [Self::Exact, Self::Any].into_iter().find(|scope| scope.into_str() == word)
     }
@@ -69,7 +69,7 @@ impl Lifetime {
         }
     }
 
-    /// Reads what [`Self::as_str`] and [`Self::until`] gave.
+    /// Reads the word of a variant and the time of [`Self::until`].
     pub(crate) fn parse(word: &str, until: Option<Wall>) -> Option<Self> {
         match (word, until) {
             ("once", None) => Some(Self::Once),

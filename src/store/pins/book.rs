@@ -21,7 +21,7 @@ pub(crate) enum PinKind {
 }
 
 impl PinKind {
-    /// Reads what [`Self::as_str`] wrote.
+    /// Reads the word of a variant.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::VARIANTS.iter().copied().find(|kind| kind.into_str() == text)
     }
