@@ -340,23 +340,23 @@ impl Pinned {
     }
 }
 
-impl consent::Closed {
-    /// The end of an approval, as a heading and a sentence.
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Granted => {
-                ("Allowed", "The call was allowed. Its grant is listed under Grants as long as it is in force.")
-            }
-            Self::Denied => ("Denied", "The call was denied. It was not made."),
-            Self::Dismissed => ("Dismissed", "The approval was closed without an answer. The call was not made."),
-            Self::TimedOut => {
-                ("Timed out", "No answer came in time. The call was not made; the client may try it again.")
-            }
-            Self::Superseded => (
-                "Superseded",
-                "The tool, its upstream or the rule changed meanwhile, or the gateway was restarted, so this approval is void. The client may try the call again.",
-            ),
+/// The end of an approval, as a heading and a sentence.
+const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
+    match ending {
+        consent::Closed::Granted => {
+            ("Allowed", "The call was allowed. Its grant is listed under Grants as long as it is in force.")
         }
+        consent::Closed::Denied => ("Denied", "The call was denied. It was not made."),
+        consent::Closed::Dismissed => {
+            ("Dismissed", "The approval was closed without an answer. The call was not made.")
+        }
+        consent::Closed::TimedOut => {
+            ("Timed out", "No answer came in time. The call was not made; the client may try it again.")
+        }
+        consent::Closed::Superseded => (
+            "Superseded",
+            "The tool, its upstream or the rule changed meanwhile, or the gateway was restarted, so this approval is void. The client may try the call again.",
+        ),
     }
 }
 
@@ -393,7 +393,7 @@ impl Closed {
             "Not known",
             "There is no open approval with this id. It may have ended before the gateway was restarted.",
         );
-        let (title, text) = ending.map_or(unknown, consent::Closed::words);
+        let (title, text) = ending.map_or(unknown, words_of);
         Self { frame, title, text, id: id.to_owned() }
     }
 }

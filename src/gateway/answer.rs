@@ -13,20 +13,18 @@ use crate::telemetry::metrics::MethodLabel;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
-impl Answer {
-    /// The same, with room for it.
-    ///
-    /// # Errors
-    /// The failure of its call, for which there is none.
-    pub(crate) fn counted(self, budget: &Arc<Budget>) -> Result<Self, Failure> {
-        let count = |raw: RawJson| budget.try_count(raw.into_bytes()).map(RawJson::trusted);
-        let outcome = match self.outcome {
-            Ok(raw) => count(raw).map(Ok),
-            Err(raw) => count(raw).map(Err),
-        };
-        let outcome = outcome.map_err(|no_room| no_room.failure(Executed::Unknown))?;
-        Ok(Self { outcome, status: self.status })
-    }
+/// The same answer, with room for it.
+///
+/// # Errors
+/// The failure of its call, for which there is none.
+pub(crate) fn counted(answer: Answer, budget: &Arc<Budget>) -> Result<Answer, Failure> {
+    let count = |raw: RawJson| budget.try_count(raw.into_bytes()).map(RawJson::trusted);
+    let outcome = match answer.outcome {
+        Ok(raw) => count(raw).map(Ok),
+        Err(raw) => count(raw).map(Err),
+    };
+    let outcome = outcome.map_err(|no_room| no_room.failure(Executed::Unknown))?;
+    Ok(Answer { outcome, status: answer.status })
 }
 
 /// What names a call in metrics, logs and refusals.

@@ -15,10 +15,10 @@ use crate::engine::fault::Fault;
 use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
 use crate::engine::state::{Carried, MAX_ROUNDS, StateScope};
 use crate::gateway::admission::InFlight;
-use crate::gateway::answer::{Answer, CallLabels, refused};
+use crate::gateway::answer::{Answer, CallLabels, counted, refused};
 use crate::gateway::gate::Gate;
 use crate::gateway::prepared::{InputContext, Prepared};
-use crate::gateway::question::client_requests::PendingRequest;
+use crate::gateway::question::client_requests::{PendingRequest, ask, next_answer};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::View;
@@ -202,7 +202,7 @@ impl Call {
             let turn = tokio::select! {
                 biased;
                 event = running.exchange.next() => Turn::Event(event),
-                (shown, answer) = Box::pin(self.on_stream.next()), if !self.on_stream.is_empty() => {
+                (shown, answer) = Box::pin(next_answer(&mut self.on_stream)), if !self.on_stream.is_empty() => {
                     Turn::Answered(shown, answer)
                 }
                 () = clock::sleep_until(until) => if due.is_some() { return self.inquire() } else { Turn::TimeOut },
@@ -293,7 +293,7 @@ impl Call {
             }
             (Some(InputContext { client_requests: Some(client_requests), .. }), Ok(judged)) => {
                 let judged = judged.for_revision(self.revision, page_id).ok();
-                match judged.and_then(|judged| self.on_stream.ask(client_requests, question(judged))) {
+                match judged.and_then(|judged| ask(&mut self.on_stream, client_requests, question(judged))) {
                     Some(message) => return Some(ClientEvent::Question(self.service.budget.count(message))),
                     None => false,
                 }
@@ -351,7 +351,7 @@ impl Call {
         held.parked();
         self.count(OutcomeLabel::InputRequired);
         self.end();
-        let result = Answer::ok(result).counted(&self.service.budget);
+        let result = counted(Answer::ok(result), &self.service.budget);
         Some(ClientEvent::Done(result.unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision))))
     }
 
@@ -360,7 +360,7 @@ impl Call {
         let (round, _) = self.round.as_mut()?;
         if !self.on_stream.is_empty() {
             let (Shown { question, wait, .. }, answer) = tokio::select! {
-                ended = self.on_stream.next() => ended,
+                ended = next_answer(&mut self.on_stream) => ended,
                 () = self.service.giving_up.cancelled() => return Some(self.unfinished("the gateway is shutting down")),
             };
             if answer.is_none() {
@@ -379,7 +379,7 @@ impl Call {
             return None;
         };
         let client_requests = self.input.as_ref().and_then(|input| input.client_requests.as_ref());
-        match client_requests.and_then(|client_requests| self.on_stream.ask(client_requests, question)) {
+        match client_requests.and_then(|client_requests| ask(&mut self.on_stream, client_requests, question)) {
             Some(message) => Some(ClientEvent::Question(self.service.budget.count(message))),
             None => Some(self.unfinished("the client has too many questions open")),
         }

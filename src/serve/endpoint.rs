@@ -34,7 +34,7 @@ use crate::serve::front::{Front, Seat};
 use crate::serve::http_response::{Conversation, Entered};
 use crate::serve::legacy_sse;
 use crate::serve::listening::Listening;
-use crate::serve::modern;
+use crate::serve::modern::{self, Headers};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::Session;
@@ -173,7 +173,7 @@ impl Received<'_> {
 
     /// Rung 12: the body says which era it is of, and the headers must agree.
     async fn request(&self, request: Request) -> Reply {
-        let mut asked = match Asked::of(&request, Some(self.headers)) {
+        let mut asked = match Asked::of(&request, Some(&Headers(self.headers))) {
             Ok(asked) => asked,
             Err(refused) => return reply::answer(request.id.raw(), refused),
         };
@@ -271,7 +271,7 @@ impl Received<'_> {
             let text = "no such session; start again with `initialize`";
             return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
         };
-        if !fits_session(self.headers) {
+        if !fits_session(&Headers(self.headers)) {
             let text =
                 format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
@@ -297,18 +297,20 @@ impl Received<'_> {
     /// Takes a notification, or an answer to a question of ours.
     fn told(&self, message: Message) -> Reply {
         match &message {
-            Message::Response(_) if is_modern(self.headers) => {
+            Message::Response(_) if is_modern(&Headers(self.headers)) => {
                 let text = "responses are not accepted in this protocol version";
                 return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
             }
             // The modern era knows no client notification over HTTP; a cancellation is a closed connection.
-            Message::Notification(_) if is_modern(self.headers) || claims(&message) => return reply::accepted(),
+            Message::Notification(_) if is_modern(&Headers(self.headers)) || claims(&message) => {
+                return reply::accepted();
+            }
             Message::Request(_) | Message::Notification(_) | Message::Response(_) => {}
         }
         match self.session_of_header() {
             Err(response) => *response,
             Ok(session) => {
-                let step = session.protocol.lock().heard(Ok(message), Some(self.headers));
+                let step = session.protocol.lock().heard(Ok(message), Some(&Headers(self.headers)));
                 session.told(step);
                 reply::accepted()
             }
@@ -330,7 +332,7 @@ impl Received<'_> {
         let mut answers: Vec<Pieces> = Vec::new();
         let mut running = FuturesUnordered::new();
         for said in batch.into_messages() {
-            let step = session.protocol.lock().heard(said, Some(self.headers));
+            let step = session.protocol.lock().heard(said, Some(&Headers(self.headers)));
             match step {
                 Step::Serve(served) => {
                     let entered = Entered::new(&session, &served.request.id, served.ticket);
@@ -389,7 +391,7 @@ impl Received<'_> {
     }
 
     fn get_or_delete(&self, head: &Parts) -> Reply {
-        if is_modern(self.headers) {
+        if is_modern(&Headers(self.headers)) {
             return reply::method_not_allowed("POST");
         }
         let has_session = self.headers.contains_key(SESSION_HEADER);

@@ -9,9 +9,12 @@ use crate::gateway::service::Service;
 use crate::mcp::method::List;
 use crate::wire::raw::{RawJson, RawObject};
 
-impl Head for HeaderMap {
+/// The headers of a request, as the engine looks at them.
+pub(crate) struct Headers<'h>(pub(crate) &'h HeaderMap);
+
+impl Head for Headers<'_> {
     fn field(&self, name: &str) -> (Option<&[u8]>, bool) {
-        let mut values = self.get_all(name).iter();
+        let mut values = self.0.get_all(name).iter();
         (values.next().map(HeaderValue::as_bytes), values.next().is_some())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
-use crate::gateway::answer::{Answer, refused};
+use crate::gateway::answer::{Answer, counted, refused};
 use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::prepared::TaskWay;
@@ -23,8 +23,7 @@ impl Call {
         };
         match self.finish(outcome)? {
             ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(ClientEvent::Done(
-                answer
-                    .counted(&self.service.budget)
+                counted(answer, &self.service.budget)
                     .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
             )),
             event @ (ClientEvent::Done(_) | ClientEvent::Notice(_) | ClientEvent::Question(_)) => Some(event),

@@ -106,34 +106,36 @@ impl Drop for PendingRequest {
     }
 }
 
-impl OnStream<PendingRequest> {
-    /// Asks a question; the message for the client. `None` when too many are open.
-    pub(crate) fn ask(&mut self, client_requests: &Arc<ClientRequests>, question: Question) -> Option<Bytes> {
-        let (message, wait) = self.has_room().then(|| client_requests.ask(&question.request)).flatten()?;
-        self.shown(question, wait, clock::now());
-        Some(message)
-    }
+/// Asks a question; the message for the client. `None` when too many are open.
+pub(crate) fn ask(
+    open: &mut OnStream<PendingRequest>,
+    client_requests: &Arc<ClientRequests>,
+    question: Question,
+) -> Option<Bytes> {
+    let (message, wait) = open.has_room().then(|| client_requests.ask(&question.request)).flatten()?;
+    open.shown(question, wait, clock::now());
+    Some(message)
+}
 
-    /// The next question that ends, with the client's answer unless its time is over. Cancel-safe; waits for ever when nothing
-    /// is open.
-    pub(crate) async fn next(&mut self) -> (Shown<PendingRequest>, Option<ClientAnswer>) {
-        loop {
-            let due = self.due();
-            let answered = poll_fn(|context| {
-                let polls = self.iter_mut().map(|shown| shown.wait.poll_answer(context));
-                match polls.enumerate().find(|(_, poll)| poll.is_ready()) {
-                    Some((at, poll)) => poll.map(|answer| (at, answer)),
-                    None => Poll::Pending,
-                }
-            });
-            let ended = tokio::select! {
-                biased;
-                (at, answer) = answered => self.end(at).map(|shown| (shown, answer)),
-                () = clock::sleep_until(due) => due.and_then(|due| self.late(due)).map(|shown| (shown, None)),
-            };
-            if let Some(ended) = ended {
-                return ended;
+/// The next question that ends, with the client's answer unless its time is over. Cancel-safe; waits for ever when nothing
+/// is open.
+pub(crate) async fn next_answer(open: &mut OnStream<PendingRequest>) -> (Shown<PendingRequest>, Option<ClientAnswer>) {
+    loop {
+        let due = open.due();
+        let answered = poll_fn(|context| {
+            let polls = open.iter_mut().map(|shown| shown.wait.poll_answer(context));
+            match polls.enumerate().find(|(_, poll)| poll.is_ready()) {
+                Some((at, poll)) => poll.map(|answer| (at, answer)),
+                None => Poll::Pending,
             }
+        });
+        let ended = tokio::select! {
+            biased;
+            (at, answer) = answered => open.end(at).map(|shown| (shown, answer)),
+            () = clock::sleep_until(due) => due.and_then(|due| open.late(due)).map(|shown| (shown, None)),
+        };
+        if let Some(ended) = ended {
+            return ended;
         }
     }
 }
