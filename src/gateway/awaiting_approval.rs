@@ -13,14 +13,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Reason};
-use crate::engine::question::approval::{form, page, read};
+use crate::engine::question::approval::read;
 use crate::gateway::answer::{Answer, CallLabels, refused};
 use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
-use crate::mcp::input::is_accepted;
+use crate::mcp::input::{InputRequest, is_accepted};
 use crate::mcp::meta::Meta;
 use crate::policy::Evidence;
 use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
@@ -95,10 +95,8 @@ enum Step {
 
 /// How the client is asked.
 pub(crate) enum Channel {
-    /// By a request on the call's own stream: the form itself.
-    Form(Arc<ClientRequests>),
-    /// By a request on the call's own stream to open the prompt's page.
-    Page(Arc<ClientRequests>, String),
+    /// By a request on the call's own stream: our form, or to open the approval's page.
+    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, is_page: bool },
     /// A modern client has answered our question.
     Answered(RawJson),
     /// A modern client was asked to open the page; it is asked again with this result.
@@ -121,8 +119,6 @@ pub(crate) struct Asking {
     service: Arc<Service>,
     request: Request,
     prompt: PromptId,
-    /// What the person is told.
-    message: String,
     channel: Channel,
     until: Instant,
     question: Option<PendingRequest>,
@@ -141,7 +137,6 @@ impl Asking {
         service: Arc<Service>,
         request: Request,
         prompt: PromptId,
-        message: String,
         channel: Channel,
         patience: Duration,
         places: (Place, OwnedSemaphorePermit),
@@ -156,7 +151,6 @@ impl Asking {
             request,
             page_id: prompt.to_string(),
             prompt,
-            message,
             channel,
             until: clock::now() + patience,
             question: None,
@@ -219,31 +213,32 @@ impl Asking {
 
     /// Sends the question, or takes the answer that is there already.
     fn ask(&mut self) -> Option<ClientEvent> {
-        let client = &self.request.client;
-        let (client_requests, request) = match &self.channel {
-            Channel::Form(client_requests) => {
-                let form = form(&self.message, client.tag.is_some());
-                (client_requests, form.for_revision(client.revision, String::new))
+        match &self.channel {
+            Channel::OnStream { client_requests, question, .. } => {
+                let Some((message, question)) = client_requests.ask(question) else {
+                    return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
+                };
+                self.question = Some(question);
+                Some(ClientEvent::Question(message))
             }
-            Channel::Page(client_requests, url) => (client_requests, Ok(page(&self.message, url, &self.page_id))),
             Channel::Answered(answer) => {
                 self.answer(Ok(answer.clone()));
-                return None;
+                None
             }
-            Channel::Waiting(_) => return None,
-        };
-        let Some((message, question)) = request.ok().and_then(|request| client_requests.ask(&request)) else {
-            return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
-        };
-        self.question = Some(question);
-        Some(ClientEvent::Question(message))
+            Channel::Waiting(_) => None,
+        }
+    }
+
+    /// The client is asked to open a page, where the answer is given.
+    fn has_page(&self) -> bool {
+        matches!(self.channel, Channel::OnStream { is_page: true, .. })
     }
 
     /// The client's response to our question on the stream.
     fn answered(&mut self, answer: Option<ClientAnswer>) {
         self.question = None;
         let answer = answer.and_then(Result::ok).ok_or(());
-        if answer.as_ref().is_ok_and(is_accepted) && matches!(self.channel, Channel::Page(..)) {
+        if answer.as_ref().is_ok_and(is_accepted) && self.has_page() {
             // It only means that the client will open the page, which is waited for.
             return;
         }
@@ -262,8 +257,8 @@ impl Asking {
         if let Some(question) = self.question.take() {
             return Some(question.withdrawal("answered elsewhere"));
         }
-        let has_page = matches!(self.channel, Channel::Page(..)) && !self.page_id.is_empty();
-        if !has_page || !self.request.client.revision.features().elicitation_ids {
+        let knows_it = self.has_page() && self.request.client.revision.features().elicitation_ids;
+        if !knows_it || self.page_id.is_empty() {
             return None;
         }
         let id = RawJson::string(&std::mem::take(&mut self.page_id));

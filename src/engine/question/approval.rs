@@ -23,11 +23,10 @@ pub(crate) fn form(message: &str, has_session: bool) -> InputRequest {
     ))
 }
 
-/// The request to open the approval's page. Revisions that know no `elicitationId` get none.
-pub(crate) fn page(message: &str, url: &str, id: &str) -> InputRequest {
-    let id = if id.is_empty() { String::new() } else { format!(r#","elicitationId":{}"#, RawJson::string(id).text()) };
+/// The request to open the approval's page.
+pub(crate) fn page(message: &str, url: &str) -> InputRequest {
     elicitation(format!(
-        r#"{{"mode":"url","message":{},"url":{}{id}}}"#,
+        r#"{{"mode":"url","message":{},"url":{}}}"#,
         RawJson::string(message).text(),
         RawJson::string(url).text()
     ))

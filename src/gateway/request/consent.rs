@@ -37,14 +37,6 @@ use crate::wire::raw::{RawJson, RawObject};
 /// How long a modern client may take to come back with an answer: its state lives no longer.
 const ROUND: Duration = crate::engine::state::LIFE;
 
-/// The ways that a caller can be asked by its own client.
-enum Way {
-    Form,
-    Page(String),
-    /// The client cannot be asked, or its word does not suffice.
-    None,
-}
-
 impl Service {
     /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
     pub(super) fn ask(
@@ -64,10 +56,12 @@ impl Service {
         let request = Request { client: client.clone(), params, meta, labels, metrics };
         let consent = self.snapshots.load().config.consent.clone();
         let era = request.client.revision.era();
-        let life = match (offered.form && need == Evidence::Client, era) {
-            (true, Era::Legacy) => consent.timeout,
-            (true, Era::Modern) => consent.prompt_life.min(ROUND),
-            (false, _) => consent.prompt_life,
+        // A form will do where the client's own word does; else the person answers on the approval's page.
+        let is_page = !offered.form || need != Evidence::Client;
+        let life = match (is_page, era) {
+            (false, Era::Legacy) => consent.timeout,
+            (false, Era::Modern) => consent.prompt_life.min(ROUND),
+            (true, _) => consent.prompt_life,
         };
         let prompt = match self.approvals.ask_for(asked, shown, life) {
             Ok(prompt) => prompt,
@@ -75,33 +69,27 @@ impl Service {
         };
         let message = self.approvals.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
         let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
-        let way = match &url {
-            _ if offered.form && need == Evidence::Client => Way::Form,
-            Some(url) if offered.url => Way::Page(url.clone()),
-            Some(_) | None => Way::None,
+        let question = match &url {
+            _ if !is_page => form(&message, request.client.tag.is_some()),
+            Some(url) if offered.url => page(&message, url),
+            Some(_) | None => return self.awaiting(&request, &prompt, &message, url),
         };
-        let channel = match (way, era) {
-            (Way::None, _) => return self.awaiting(&request, &prompt, &message, url),
-            (Way::Form, Era::Legacy) => request.client.client_requests.clone().map(Channel::Form),
-            (Way::Page(url), Era::Legacy) => {
-                request.client.client_requests.clone().map(|client_requests| Channel::Page(client_requests, url))
+        let channel = match era {
+            Era::Legacy => {
+                let question = question.for_revision(request.client.revision, || prompt.to_string()).ok();
+                let way = request.client.client_requests.clone().zip(question);
+                way.map(|(client_requests, question)| Channel::OnStream { client_requests, question, is_page })
             }
-            (way, Era::Modern) => {
-                let question = match &way {
-                    Way::Page(url) => page(&message, url, ""),
-                    Way::Form | Way::None => form(&message, request.client.tag.is_some()),
-                };
-                let Some(again) = input
-                    .and_then(|input| self.consent_required(&action, labels.method, input.round, &prompt, &question))
-                else {
-                    return self.awaiting(&request, &prompt, &message, url);
-                };
-                match (going_on, way) {
-                    (GoingOn::Consent { prompt: of, answer: Some(answer) }, way) if of == prompt => {
-                        let opened = matches!(way, Way::Page(_)) && is_accepted(&answer);
+            Era::Modern => {
+                let again = input
+                    .and_then(|input| self.consent_required(&action, labels.method, input.round, &prompt, &question));
+                match (going_on, again) {
+                    (_, None) => None,
+                    (GoingOn::Consent { prompt: of, answer: Some(answer) }, Some(again)) if of == prompt => {
+                        let opened = is_page && is_accepted(&answer);
                         Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
                     }
-                    (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted, _) => {
+                    (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted, Some(again)) => {
                         request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
                         return Handled::Answer(Answer::ok(again));
                     }
@@ -110,7 +98,7 @@ impl Service {
         };
         let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
         let Some(place) = self.admission.ask() else { return Handled::Overloaded };
-        let asking = Asking::new(Arc::clone(self), request, prompt, message, channel, consent.timeout, (share, place));
+        let asking = Asking::new(Arc::clone(self), request, prompt, channel, consent.timeout, (share, place));
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
 
