@@ -155,7 +155,7 @@ impl<T: Clone + Default> Client<T> {
     /// request that waits for its answer, the connection ends, which its client notices.
     pub(crate) fn skipped(start: &[u8], no_room: bool) -> (Step<T>, ControlFlow<()>) {
         let (code, text) = match no_room {
-            true => (code::INTERNAL, "the gateway holds as many bytes as it may; try again"),
+            true => (code::INTERNAL, "the gateway's memory for messages is used up; try again"),
             false => (code::INVALID_REQUEST, "the message is too large"),
         };
         let error = error_object(code, text, None);

@@ -53,7 +53,7 @@ impl StateScope<'_> {
     }
 }
 
-/// What a state says.
+/// The content of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     /// How many rounds there have been.
@@ -61,7 +61,7 @@ pub(crate) struct Opened {
     pub(crate) carried: Carried,
 }
 
-/// What it takes to go on with a call.
+/// The parts needed to continue a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
     /// The upstream gave no state, so none must be sent to it.

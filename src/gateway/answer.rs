@@ -27,7 +27,7 @@ pub(crate) fn counted(answer: Answer, budget: &Arc<Budget>) -> Result<Answer, Fa
     Ok(Answer { outcome, status: answer.status })
 }
 
-/// What names a call in metrics, logs and refusals.
+/// The call's names in metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallLabels {
     pub(crate) method: Method,

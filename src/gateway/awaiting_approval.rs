@@ -1,4 +1,4 @@
-//! A call that somebody has to agree to first, and what every client's call is: being asked about, or permitted.
+//! A call that waits for its approval, and the two states of every call: awaiting approval, or permitted.
 //!
 //! Whoever agrees, the call is then decided again from the start, against the snapshot of that moment: the consent is a grant
 //! that this decision finds. Whoever does not, in time or at all, has it refused.
@@ -31,7 +31,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// How long the repeated request of a modern client waits for what happens on the page, before it is asked again.
 const PAGE_WAIT: Duration = Duration::from_secs(20);
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) enum Handled {
     Answer(Answer),
     Call(Box<ClientCall>),
@@ -79,8 +79,8 @@ impl ClientCall {
         }
     }
 
-    /// Lets a permitted call run on without its client: a legacy client that went away did not cancel. Nobody is left to ask
-    /// otherwise.
+    /// Lets a permitted call run on without its client: a legacy client that went away did not cancel. A call that
+    /// awaits approval ends, since no client is left to ask.
     pub(crate) fn detach(self) {
         if let Self::Permitted(call) = self {
             call.detach();
@@ -252,7 +252,7 @@ impl Asking {
             Some(Box::pin(async move { approvals.answer(&prompt, answer, Evidence::Client, "client").await }));
     }
 
-    /// Takes a question back that nobody needs to answer any more.
+    /// Withdraws a question that needs no answer any more.
     fn withdrawal(&mut self) -> Option<Bytes> {
         if let Some(question) = self.question.take() {
             return Some(question.withdrawal("answered elsewhere"));
@@ -266,29 +266,29 @@ impl Asking {
         Some(encode_notification("notifications/elicitation/complete", Some(&params)))
     }
 
-    /// Nobody answered while the client waited.
+    /// No answer came while the client waited.
     fn late(&mut self) -> ClientEvent {
         if let Channel::Waiting(again) = &self.channel {
             self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
             return ClientEvent::Done(Answer::ok(again.clone()));
         }
-        // It may just have been answered, which then counts for the next call.
+        // An answer may just have come; it counts for the next call then.
         self.service.approvals.unanswered(&self.prompt);
-        self.refuse(Reason::Denied, "Nobody approved this call in time, so it was not made.")
+        self.refuse(Reason::Denied, "This call was not approved in time, so it was not made.")
     }
 
     async fn conclude(&mut self, closed: Closed) -> Step {
         let text = match closed {
             Closed::Granted => return self.decide_again().await,
             Closed::Denied => "This call was denied by the person who was asked.",
-            Closed::Dismissed => "The question whether to make this call was dismissed, so it was not made.",
-            Closed::TimedOut => "Nobody approved this call in time, so it was not made.",
-            Closed::Superseded => "What this call was about has changed meanwhile; make it again.",
+            Closed::Dismissed => "The approval of this call was dismissed, so it was not made.",
+            Closed::TimedOut => "This call was not approved in time, so it was not made.",
+            Closed::Superseded => "The item of this call has changed meanwhile; make the call again.",
         };
         Step::Event(self.refuse(Reason::Denied, text))
     }
 
-    /// Somebody agreed: the grant is there for the decision to find.
+    /// The approval was given: the decision finds its grant.
     async fn decide_again(&mut self) -> Step {
         self.places = None;
         let Request { client, params, meta, labels, .. } = self.request.clone();

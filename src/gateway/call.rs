@@ -45,7 +45,7 @@ pub(crate) use self::outcome::translate;
 /// Why a question is taken back whose time is over.
 const LATE: &str = "no answer in time";
 
-/// What a call yields.
+/// The events of a call for its client.
 #[derive(Debug)]
 pub(crate) enum ClientEvent {
     /// A whole notification for the client.
@@ -63,7 +63,7 @@ pub(crate) struct Call {
     view: Arc<View>,
     entry: usize,
     permit: Permit,
-    /// What has to be on disk before the call is sent.
+    /// Conditions on disk before the call is sent.
     gate: Option<Gate>,
     action: Action,
     /// The snapshot that the action was decided in.
@@ -72,7 +72,7 @@ pub(crate) struct Call {
     running: Option<Running>,
     /// A legacy client is asked what a modern server wants to know; nothing is in flight upstream meanwhile.
     round: Option<(Box<Round>, Outgoing)>,
-    /// What was sent, for clients that may be asked.
+    /// The sent request, for clients that can be asked.
     kept: Option<Outgoing>,
     progress: Option<Progress>,
     revision: Revision,
@@ -86,7 +86,7 @@ pub(crate) struct Call {
     input: Option<Box<InputContext>>,
     /// Questions that a legacy client has before it.
     on_stream: OnStream<PendingRequest>,
-    /// What a legacy client is told before the answer: the questions that nobody wants answered any more.
+    /// Messages for a legacy client before the answer: withdrawals of open questions.
     closing: Vec<Bytes>,
     answer: Option<Answer>,
     /// Questions of a legacy server that a modern client is about to get.
@@ -106,7 +106,7 @@ struct Running {
     exchange: Exchange,
     deadline: Deadline,
     sent: Instant,
-    /// The lane that the call takes, which stays open for it. A parked call holds it elsewhere.
+    /// The session of the call, which stays open for it. A parked call holds it elsewhere.
     lane: LaneUse,
     _turn: Option<OwnedSemaphorePermit>,
     _slot: Slot,
@@ -138,7 +138,7 @@ impl Call {
             action,
             generation: found.snapshot.generation,
             log_from: outgoing.log_level,
-            // Whoever joins a call that is parked here must never make a second one of it.
+            // A request that joins a parked call must never start a second one.
             waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
             running: None,
             round: None,
@@ -186,7 +186,7 @@ impl Call {
         }
     }
 
-    /// What is left to say once the call has ended with questions open.
+    /// The last messages of a call that ended with open questions.
     fn part(&mut self) -> Option<ClientEvent> {
         let withdrawal = self.closing.pop().map(ClientEvent::Notice);
         withdrawal.or_else(|| self.answer.take().map(ClientEvent::Done))
@@ -441,7 +441,7 @@ impl Call {
         Some(Answer::ok(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed)))
     }
 
-    /// The server asked what it must not ask.
+    /// The server asked for input that it must not ask for.
     fn misasked(&mut self, why: InputError) -> ClientEvent {
         self.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
@@ -459,7 +459,7 @@ impl Call {
         if self.done || self.service.draining.is_cancelled() {
             return;
         }
-        // Whatever is asked from here on would reach nobody.
+        // Later questions would reach no client.
         self.input = None;
         let tasks = self.service.tasks.clone();
         tasks.spawn("detached call", async move { while !matches!(self.next().await, ClientEvent::Done(_)) {} });

@@ -1,4 +1,4 @@
-//! Who asks: what is known of one client, whatever transport it came on.
+//! One client: its caller, profile, revision and capabilities, on any transport.
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ impl Refusal {
             Self::Hidden => None,
             Self::Told(failure) => Some(failure),
             Self::Ask { .. } => {
-                let text = "This needs an approval, which nobody can be asked for here.";
+                let text = "This needs an approval, and this kind of request cannot wait for one.";
                 Some(Failure::new(Reason::Denied, Executed::No, text))
             }
         }

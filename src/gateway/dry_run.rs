@@ -1,4 +1,4 @@
-//! What the policy would say of one call, without a daemon and without a server.
+//! Dry run: what would happen to a call, without a daemon or a server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::policy::{
 use crate::store::directory::Store;
 use crate::wire::raw::RawJson;
 
-/// A call that nobody makes.
+/// A dry run of a call.
 #[derive(Debug)]
 pub(crate) struct DryRun<'a> {
     pub(crate) caller: &'a str,

@@ -1,5 +1,5 @@
-//! What has to be on disk before a call goes upstream: what it uses of its limits, the record of its decision, and the use of a
-//! consent for one call.
+//! The gate: waits for the disk before a call goes upstream (its use of limits, the record of its decision, the use of a
+//! once-grant).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What one caller may hold at once where there are several. The local user has no share: the global limits are his.
+//! Caller quotas: connections, calls and streams of one caller at once. The local user has no quota, only the global limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;

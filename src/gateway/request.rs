@@ -1,4 +1,4 @@
-//! What the gateway does with one request, whatever transport it came on.
+//! One request of a client, on any transport: dispatch by method.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Clients that want to hear when resources change: which lane tells them, and under which URI.
+//! Resource subscriptions of clients: the upstream session that notifies them, and the URI.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ impl Service {
     /// `resources/subscribe` of a legacy client.
     pub(crate) async fn subscribe(self: Arc<Self>, client: ClientContext, params: RawObject) -> Answer {
         let Some(subscriptions) = &client.watched else {
-            return Answer::error(code::INVALID_REQUEST, "nothing can be watched without a session", None);
+            return Answer::error(code::INVALID_REQUEST, "subscriptions need a session; start with `initialize`", None);
         };
         let uri = params.string("uri").unwrap_or_default();
         if subscriptions.lock().contains_key(&uri) {
             return Answer::ok(RawJson::EMPTY_OBJECT);
         }
         if subscriptions.lock().len() >= MAX_WATCHED {
-            return Answer::error(code::INVALID_REQUEST, "too many resources are watched", None);
+            return Answer::error(code::INVALID_REQUEST, "too many subscriptions; end one first", None);
         }
         match self.watch(&client, &params, &subscriptions.watcher).await {
             Ok(watching) => {
@@ -94,7 +94,7 @@ impl Service {
         let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
         Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await.map_err(|why| match why {
             Unwatched::NotOffered => {
-                Answer::error(code::INVALID_PARAMS, "The server of this resource does not tell of its updates.", None)
+                Answer::error(code::INVALID_PARAMS, "The server of this resource offers no subscriptions.", None)
             }
             // Pages to open are for calls; here nothing would judge them.
             Unwatched::Refused(error) => {

@@ -299,7 +299,7 @@ impl Supervisor {
             old.stop.cancel();
             let spec = old.handle.spec.load_full();
             if let Err(error) = self.launch((*spec).clone()) {
-                tracing::error!(upstream.name = %name, error = %error, "upstream not looked after");
+                tracing::error!(upstream.name = %name, error = %error, "upstream cannot be started");
             }
         }
         for managed in self.managed.values().filter(|managed| managed.gate.shut().is_some()) {

@@ -1,4 +1,4 @@
-//! What one legacy client watches.
+//! Resource subscriptions of one legacy client.
 
 use std::collections::HashMap;
 use std::sync::Arc;

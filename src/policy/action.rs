@@ -17,7 +17,7 @@ pub(crate) const LOCAL: &str = "local";
 /// One caller doing one thing with one item.
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
-    /// Who the client is, after authentication. Never empty.
+    /// The client's caller. Never empty.
     pub(crate) caller: Arc<str>,
     /// The view that the client looks through.
     pub(crate) profile: Option<Arc<str>>,
@@ -32,11 +32,11 @@ pub(crate) struct Action {
     pub(crate) listed: Arc<str>,
     /// The effective ones of a tool. Nothing else has any.
     pub(crate) annotations: Annotations,
-    /// Of the item's definition.
+    /// Digest of the item's definition.
     pub(crate) definition: Digest,
-    /// Of the program or address that answers.
+    /// Digest of the answering program or address.
     pub(crate) launch: Digest,
-    /// The same text that the upstream gets.
+    /// The text that the upstream gets.
     pub(crate) arguments: Option<RawJson>,
 }
 

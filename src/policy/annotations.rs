@@ -1,4 +1,4 @@
-//! What a tool is held to do: its upstream's hints, which are claims, under what the operator says.
+//! Effective tool annotations: the upstream's hints, which are claims, below the operator's annotations.
 
 use globset::GlobMatcher;
 
@@ -15,7 +15,7 @@ pub(crate) enum Trust {
     /// Its hints can only tighten.
     #[default]
     Standard,
-    /// Its hints are believed.
+    /// Its hints may loosen too.
     Trusted,
 }
 
@@ -37,7 +37,8 @@ impl Annotator {
         Ok(Self { trust, stated: stated.iter().map(compile).collect::<Result<_, String>>()? })
     }
 
-    /// What the operator says of a tool. Where several patterns match, the stricter word holds: their order means nothing.
+    /// The operator's annotations of a tool. If several patterns match, the stricter one applies: their order means
+    /// nothing.
     fn stated(&self, original: &str) -> Hints {
         let mut all = Hints::default();
         for (_, hints) in self.stated.iter().filter(|(glob, _)| glob.is_match(original)) {
@@ -63,11 +64,11 @@ impl Annotate for Annotator {
 
 fn effective(trust: Trust, claims: &Hints, operator: &Hints) -> Annotations {
     let assumed = Annotations::ASSUMED;
-    // A claim that frees is believed of a trusted upstream only; one that binds repeats what is assumed anyway.
+    // Only trusted upstreams may loosen. A tightening hint matches our default, so it changes nothing.
     let believed = if trust == Trust::Trusted { *claims } else { Hints::default() };
     let destructive = operator.destructive.or(claims.destructive.filter(|_| operator.read_only != Some(true)));
     let known_destructive = destructive == Some(true);
-    // What both only reads and destroys does not only read.
+    // A tool that reads only and destroys does not read only.
     let read_only = operator.read_only.or(believed.read_only).unwrap_or(assumed.read_only) && !known_destructive;
     Annotations {
         read_only,

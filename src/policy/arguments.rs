@@ -40,7 +40,7 @@ pub(in crate::policy) struct Arguments<'a> {
 enum Known<'a> {
     /// The call has these, or none.
     Given(Option<&'a RawJson>),
-    /// What is completed has arguments that are not known yet.
+    /// The arguments of a completion's item are not known yet.
     Unknown,
     /// The call was decided with its arguments before; this request has none.
     Settled,
@@ -51,7 +51,7 @@ impl<'a> Arguments<'a> {
         let known = match kind {
             Kind::Tool | Kind::Prompt => Known::Given(raw),
             Kind::Resource | Kind::Subscription | Kind::Launch => Known::Given(None),
-            // What a server may ask is decided before it asks.
+            // The decision about a server's question is made before the question.
             Kind::Completion | Kind::Sampling | Kind::Elicitation => Known::Unknown,
             Kind::Task => Known::Settled,
         };

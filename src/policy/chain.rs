@@ -91,7 +91,7 @@ impl fmt::Display for Head {
     }
 }
 
-/// What the writer of a log goes by.
+/// Settings of a log's form.
 pub(crate) struct Form {
     key: hmac::Key,
     /// Whether arguments are written down as they are.
@@ -147,7 +147,7 @@ impl Chain {
     }
 }
 
-/// What a line claims.
+/// The claims of a line.
 struct Parts<'l> {
     seq: u64,
     /// All that the hash is over, beside the digits of `prev`.

@@ -1,4 +1,4 @@
-//! The compiled policy, and what of it can match one item.
+//! The compiled policy, and the rules that can match one item.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Policy {
             };
             list.push(Arc::clone(rule));
         }
-        // What needs no arguments is asked first.
+        // Rules without conditions on arguments come first.
         for list in [&mut item.deny, &mut item.ask, &mut item.allow] {
             list.sort_by_key(|rule| rule.conditions.is_some());
         }
@@ -165,7 +165,7 @@ impl PatternUse<'_> {
     }
 }
 
-/// What of a policy can match one item; made by [`Policy::item_rules`], valid for that policy only.
+/// The rules of a policy that can match one item; made by [`Policy::item_rules`], valid for that policy only.
 #[derive(Debug)]
 pub(crate) struct ItemRules {
     pub(super) stamp: Stamp,

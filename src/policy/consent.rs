@@ -1,4 +1,4 @@
-//! Consent: what a person was asked, what was answered, and what follows from it. Pure; time and ids are passed in.
+//! Approvals and grants: a person's answers and their effects. Pure; time and ids are passed in.
 //!
 //! An *action* is one caller doing one thing with one item as it is defined and launched, under the rule that asks. A *prompt*
 //! is the open question about an action ([`Desk`]); a *grant* is the answer that lets actions pass ([`Grants`]). [`Consented`]

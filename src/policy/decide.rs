@@ -16,7 +16,7 @@ use super::rule::Rule;
 use super::truth::Truth;
 use crate::mcp::annotations::Annotations;
 
-/// What becomes of a call.
+/// The decision about a call.
 #[derive(Debug)]
 pub(crate) enum Decision {
     Allow(Permit),
@@ -146,7 +146,7 @@ fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -
     wanted.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
-/// Who asks, in which view, for a tool of which kind.
+/// The caller, its profile, and the kind of the item.
 #[derive(Clone, Copy, Debug)]
 struct Who<'a> {
     caller: &'a str,
@@ -178,7 +178,7 @@ impl Rule {
     }
 }
 
-/// What the rules say, with the id of the one that says so.
+/// The verdict of the rules, with the id of the deciding one.
 #[derive(Debug)]
 pub(super) enum Verdict<'p> {
     Deny { rule: &'p Arc<str>, hidden: bool },
@@ -232,7 +232,7 @@ fn denying<'p>(item: &'p ItemRules, who: &Who<'_>, arguments: &Arguments<'_>) ->
     item.deny.iter().map(|rule| &**rule).find(|rule| rule.fires(who, arguments))
 }
 
-/// The least evidence of a consent, whatever a rule says: that of the console for what is known to destroy.
+/// The least evidence for a grant, whatever a rule says: the console's for a tool known to destroy.
 fn least_evidence(kind: Kind, annotations: Annotations) -> Evidence {
     let destroys = kind == Kind::Tool && annotations.known_destructive;
     if destroys { Evidence::Page } else { Evidence::Client }
@@ -266,7 +266,7 @@ impl Policy {
         item.sound && self.stamp.is(&item.stamp) && !caller.is_empty()
     }
 
-    /// What the rules say about an item before any limit, as long as no rule about arguments fires; for displays.
+    /// The effect for an item before limits, as long as no rule on arguments applies; for displays.
     pub(crate) fn effect(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> Effect {
         usual(self, item, &Who { caller, profile, annotations })
     }
@@ -290,7 +290,7 @@ fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<
     (denies && !opened()).then_some(&policy.default_id)
 }
 
-/// What becomes of calls that no rule about arguments fires for.
+/// The effect for calls to which no rule on arguments applies.
 fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
     if closed(policy, item, who).is_some() {
         return Effect::Deny;

@@ -1,9 +1,9 @@
-//! How strong the evidence is that a person agreed.
+//! Evidence: who vouches for an approval.
 use strum::VariantArray as _;
 
-/// Who vouches for a consent. Ordered: what suffices for a lower level suffices from a higher one too.
+/// Evidence of an approval. Ordered: a higher level suffices wherever a lower one does.
 ///
-/// Level 0, a rule of the configuration, needs no consent and is not here.
+/// Level 0, a rule of the configuration, needs no approval and is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str)]
 pub(crate) enum Evidence {

@@ -1,4 +1,4 @@
-//! What has to hold for patterns, the arguments of calls, and the audit log.
+//! Properties of patterns, of arguments, and of the audit log.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use super::chain::{Chain, Form, Head, Reader};

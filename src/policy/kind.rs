@@ -1,9 +1,9 @@
-//! What a decision is about: the kinds of actions.
+//! Kinds of actions.
 
 use super::effect::Effect;
 use crate::mcp::method::{List, Method};
 
-/// What is acted on.
+/// Kind of the item or request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Kind {
@@ -33,7 +33,7 @@ impl Kind {
         matches!(self, Self::Tool | Self::Prompt | Self::Resource)
     }
 
-    /// What becomes of it where no rule matches.
+    /// The effect if no rule matches.
     pub(super) const fn otherwise(self, default: Effect) -> Effect {
         match (self, default) {
             (Self::Tool | Self::Prompt | Self::Resource, default) => default,

@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
 
-/// What a text looks like: two texts with one skeleton look the same. Source: Unicode Technical Standard 39, "Confusable
+/// The skeleton of a text: texts with one skeleton look the same. Source: Unicode Technical Standard 39, "Confusable
 /// Detection".
 pub(crate) fn skeleton(text: &str) -> String {
     unicode_security::skeleton(text.trim()).collect()
 }
 
-/// The exposed names of everybody, by what they look like.
+/// The exposed names of all upstreams, by skeleton.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(HashMap<String, Vec<(UpstreamName, String)>>);
 
@@ -34,7 +34,7 @@ impl Looks {
     }
 }
 
-/// What the names of other upstreams begin with.
+/// Prefixes of other upstreams' names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Markers {
     own: Vec<String>,
@@ -54,7 +54,7 @@ impl Markers {
         markers
     }
 
-    /// What the definition says of another upstream's items, if it does.
+    /// The name of another upstream's item in the definition, if there is one.
     pub(crate) fn named_in(&self, definition: &Definition) -> Option<&str> {
         let mut found = None;
         definition.strings(&mut |text| {
@@ -88,7 +88,7 @@ impl Markers {
     }
 }
 
-/// The titles that items of more than one upstream have, as skeletons. Nobody can tell whose item such a title is.
+/// Titles of items of more than one upstream, as skeletons. A person cannot tell whose item such a title names.
 pub(crate) fn shared_titles<'a>(titles: impl Iterator<Item = (&'a UpstreamName, &'a str)>) -> HashSet<String> {
     let mut owners: HashMap<&str, &UpstreamName> = HashMap::new();
     let mut shared = HashSet::new();

@@ -48,7 +48,7 @@ pub(crate) struct LimitSpec {
     pub(crate) tools: Vec<String>,
     pub(crate) upstreams: Vec<String>,
     pub(crate) callers: Vec<String>,
-    /// What gets a bucket of its own; all calls that agree in these share one.
+    /// Parts of the key; calls that agree in these share a bucket.
     pub(crate) key: Vec<KeyPart>,
     pub(crate) rate: Option<Rate>,
     /// How many calls of a rate may come in one moment; means nothing without one.
@@ -59,7 +59,7 @@ pub(crate) struct LimitSpec {
     pub(crate) per_day: Option<u32>,
 }
 
-/// What tells buckets apart.
+/// A part of a limit's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum KeyPart {
@@ -86,7 +86,7 @@ struct Part {
     meter: Meter,
 }
 
-/// What makes a part the same part after a reload or a restart: while this stays, so do its buckets.
+/// Identity of a part over reloads and restarts: its buckets stay while this does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     id: Arc<str>,

@@ -12,7 +12,7 @@ use super::rule::{Kinds, Patterns, Rule, RuleSpec};
 use super::spec::PolicySpec;
 use crate::mcp::annotations::Hints;
 
-/// Adds what is wrong with rules that compile.
+/// Adds the problems of rules that compile.
 pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut Problems) {
     for (index, rule) in spec.rules.iter().enumerate() {
         alone(&format!("policy.rules[{index}]"), rule, problems);
@@ -27,13 +27,14 @@ pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mu
             problems.add(path, format!("says the same as rule `{}`; remove one of the two", first.0.id));
         } else if let Some((other, _)) = all.iter().find(|other| goes_before(spec.default, other, compiled)) {
             let verb = if other.effect == Effect::Deny { "denies" } else { "asks about" };
-            let message = format!("never decides anything: rule `{}` {verb} all that this one is about", other.id);
+            let message =
+                format!("never decides anything: rule `{}` {verb} everything that this one matches", other.id);
             problems.add(path, message);
         }
     }
 }
 
-/// What is wrong with a rule, whatever the others say.
+/// Problems of one rule, independent of the others.
 fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
     let mut add = |key: &str, message: &str| problems.add(format!("{path}{key}"), message);
     let kinds = Kinds::of(rule);
@@ -42,10 +43,10 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
         if rule.annotations.is_empty() {
             add(".kinds", "never matches: `tools`, `prompts` or `resources` of this rule name nothing of these kinds");
         } else {
-            add(".annotations", "never matches: only tools have annotations, and this rule is about none");
+            add(".annotations", "never matches: only tools have annotations, and this rule matches none");
         }
     } else if heeded.is_empty() && rule.effect == Effect::Ask {
-        add(".kinds", "cannot wait for a consent: only tools, prompts and resources can");
+        add(".kinds", "cannot wait for an approval: only tools, prompts and resources can");
     } else if heeded.is_empty() {
         add(".kinds", "changes nothing: these kinds are allowed unless a rule denies them");
     }
@@ -53,13 +54,13 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
         add(".min-evidence", "belongs to rules with effect = \"ask\"");
     }
     if (rule.annotations.read_only, rule.annotations.destructive) == (Some(true), Some(true)) {
-        add(".annotations", "never matches: a tool that only reads is not held to be destructive");
+        add(".annotations", "never matches: a read-only tool is never destructive");
     }
     let key = if rule.arguments.is_empty() { ".unless" } else { ".arguments" };
     if rule.is_conditional() && !rule.resources.is_empty() {
         add(key, "resources have no arguments; write the URIs in `resources`, and tools in a rule of their own");
     } else if rule.is_conditional() && !kinds.is_empty() && !kinds.meets(Kinds::WITH_ARGUMENTS) {
-        add(key, "never matters: what this rule is about has no arguments");
+        add(key, "never matters: the items of this rule have no arguments");
     } else if rule.is_conditional() && rule.kinds.iter().any(|kind| matches!(kind, Kind::Sampling | Kind::Elicitation))
     {
         add(
@@ -160,7 +161,7 @@ fn types(matcher: &MatcherSpec) -> u16 {
 fn goes_before(default: Effect, (spec, first): &(&RuleSpec, &Rule), second: &Rule) -> bool {
     let kinds = match (first.effect, second.effect) {
         (Effect::Deny, Effect::Allow | Effect::Ask) => second.kinds.that_heed(second.effect),
-        // What cannot ask still needs the second rule where the default denies.
+        // Kinds that cannot ask still need the second rule if the default denies.
         (Effect::Ask, Effect::Allow) if default == Effect::Deny && second.kinds.meets(Kinds::FOLLOWING) => {
             return false;
         }

@@ -15,7 +15,7 @@ use super::truth::Truth;
 pub(in crate::policy) struct Pattern {
     text: Box<str>,
     form: Form,
-    /// What the second reading of a URI is matched with, where that differs.
+    /// The form for a URI's second reading, if that differs.
     respelled: Option<Form>,
 }
 
@@ -73,7 +73,7 @@ impl Form {
 }
 
 impl Pattern {
-    /// Compiles a glob and, for resources, its respelling; or says what is wrong with it.
+    /// Compiles a glob and, for resources, its respelling; the error says what is wrong with it.
     pub(in crate::policy) fn compile(text: &str, respelled: Option<&str>) -> Result<Self, String> {
         if text.is_empty() {
             return Err("must not be empty; write \"*\" for everything".to_owned());
@@ -104,7 +104,7 @@ impl Pattern {
         }
     }
 
-    /// What stands before the first special character.
+    /// The literal text before the first special character.
     pub(in crate::policy) fn head(&self) -> &str {
         self.text.split(is_special).next().unwrap_or_default()
     }
@@ -138,7 +138,7 @@ impl Pattern {
 pub(in crate::policy) struct Glob(Form);
 
 impl Glob {
-    /// Compiles a glob, or says what is wrong with it.
+    /// Compiles a glob; the error says what is wrong with it.
     pub(in crate::policy) fn compile(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("must not be empty; write \"*\" for any text".to_owned());

@@ -49,7 +49,7 @@ impl Permit {
         }
     }
 
-    /// What has to be durable before the call is sent, if anything: the limits that it drew from outlive a crash.
+    /// The lease that has to be durable before the call is sent, if there is one.
     pub(crate) fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
@@ -65,8 +65,8 @@ impl Permit {
         &self.rule
     }
 
-    /// Whether the record of the decision has to be on disk before the call is sent: it says that somebody agreed where nothing
-    /// else does, more was wanted than a client's word, or the tool is known to destroy.
+    /// Whether the record of the decision has to be on disk before the call is sent: for a grant without another record
+    /// of it, for evidence above the client's word, and for a tool known to destroy.
     pub(crate) fn is_grave(&self, annotations: Annotations) -> bool {
         let consented = |grant: &Arc<Grant>| grant.is_grave() || self.need.is_some_and(|need| need > Evidence::Client);
         annotations.known_destructive || self.grant.as_ref().is_some_and(consented)

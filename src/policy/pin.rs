@@ -36,7 +36,7 @@
 
 use crate::policy::{Digest, Trust};
 
-/// What becomes of a definition that changed.
+/// What happens when a definition changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum OnChange {
@@ -59,7 +59,7 @@ pub(crate) enum PinState {
     Rejected,
 }
 
-/// What is known of one definition or launch.
+/// The pin of one definition or launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
     approved: Option<Digest>,
@@ -70,9 +70,9 @@ pub(crate) struct Pin {
 /// Why an approval or rejection did not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Undecided {
-    #[error("nothing waits there")]
+    #[error("nothing waits for approval under that name")]
     NothingWaits,
-    #[error("it changed once more since it was shown; look at it again")]
+    #[error("it changed again after it was shown; see `headend pins diff` again")]
     ChangedSince,
 }
 
@@ -118,7 +118,7 @@ impl Pin {
         if trust == Trust::Untrusted { self.see(digest, OnChange::Quarantine, false) } else { Self::at(digest) }
     }
 
-    /// The operator approves what was shown.
+    /// The operator approves the shown text.
     ///
     /// # Errors
     /// [`Undecided`]; the pin is as before.
@@ -130,7 +130,7 @@ impl Pin {
         }
     }
 
-    /// The operator rejects what was shown, which may be what is pinned.
+    /// The operator rejects the shown text, which may be the pinned one.
     ///
     /// # Errors
     /// [`Undecided`]; the pin is as before.

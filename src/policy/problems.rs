@@ -1,4 +1,4 @@
-//! What is wrong with a policy, and where.
+//! Problems of a policy, with their places.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,12 +8,12 @@ use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE};
 /// Longest id of a rule or limit, in bytes; ids are written to each line of the audit log.
 const MAX_ID_LENGTH: usize = 64;
 
-/// One thing that is wrong with a [`PolicySpec`](super::PolicySpec).
+/// One problem of a [`PolicySpec`](super::PolicySpec).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyProblem {
     /// Where, as a key path with indices from zero: `policy.rules[2].tools[0]`.
     pub(crate) path: String,
-    /// What is wrong and, where that is known, what to write.
+    /// What is wrong and, if known, what to write.
     pub(crate) message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the audit log says about a decision.
+//! The audit record of a decision.
 
 use std::sync::Arc;
 use std::time::Duration;

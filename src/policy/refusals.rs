@@ -1,4 +1,4 @@
-//! Refusals that no answer tells: calls of items that their caller cannot see.
+//! Hidden refusals: calls of items that their caller cannot see.
 //!
 //! The audit log has one record of the first, then one summary a minute for each caller, so a caller that tries names as fast as
 //! it can costs the log two lines a minute. A minute without such a call ends the counting: the next is recorded by itself again.
@@ -25,7 +25,7 @@ struct Tally {
     others: bool,
 }
 
-/// What a summary says.
+/// Content of a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// `None` for all callers beyond those that are counted one by one.

@@ -85,7 +85,7 @@ pub(in crate::policy) struct Subject<'n> {
     upstream: &'n str,
     canonical: &'n str,
     kind: Kind,
-    /// `None` for what is about a whole upstream.
+    /// `None` for items that are whole upstreams.
     field: Option<Field>,
     reading: Reading,
 }
@@ -112,7 +112,7 @@ impl<'n> Subject<'n> {
     }
 }
 
-/// What a rule or limit is about.
+/// The items and calls that a rule or limit matches.
 #[derive(Debug)]
 pub(in crate::policy) struct Target {
     pub(in crate::policy) upstreams: Patterns,
@@ -193,7 +193,7 @@ impl Patterns {
         let Subject { upstream, canonical, reading, .. } = subject;
         let any = |test: &dyn Fn(&Pattern) -> bool| self.0.iter().any(test);
         let (sure, possible) = match reading {
-            // Who wrote out this very text meant it, whatever the server makes of it.
+            // An operator who wrote this very text meant it, however the server reads it.
             Reading::Other(_) | Reading::Unclear if any(&|p| *p.text() == **canonical) => (true, true),
             Reading::Plain => (self.matches(canonical), false),
             Reading::Other(other) => {

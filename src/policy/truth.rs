@@ -1,4 +1,4 @@
-//! Three values: a text may mean different things to different readers.
+//! Three-valued truth: readers may understand the same text differently.
 
 /// Whether a matcher matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! How far the text of a URI says what it means.
+//! Whether all readers understand the text of a URI the same way.
 //!
 //! Resource rules match text, but servers read `%2e%2e`, `//` and `FILE:` each in their own way,
 //! and a URI that matched a template was written by the client. Rules therefore look at a second
@@ -7,7 +7,7 @@
 
 use super::pattern::is_special;
 
-/// What a URI may mean besides its own text.
+/// Other meanings of a URI besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum Reading {
     /// Nothing else.

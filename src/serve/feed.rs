@@ -1,4 +1,4 @@
-//! Tells one client which of its lists have changed, and only those: what it can see decides, not what the catalog holds.
+//! List-change notifications of one client, only for lists whose visible part changed.
 
 use std::sync::Arc;
 

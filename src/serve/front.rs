@@ -1,4 +1,4 @@
-//! What the connections of one listener share, and where one connection stands.
+//! Shared state of one listener's connections, and the state of one connection.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -38,7 +38,7 @@ pub(crate) fn check_param_headers(
     };
     for (name, _) in entry.headers.params() {
         if headers.get_all(format!("mcp-param-{name}").to_ascii_lowercase()).iter().nth(1).is_some() {
-            return Err(mismatch("an Mcp-Param header stands twice"));
+            return Err(mismatch("an Mcp-Param header occurs twice"));
         }
     }
     let arguments = params.get("arguments").map(RawJson::text);

@@ -437,7 +437,7 @@ fn rules_that_do_nothing_are_refused_where_they_stand() {
         (
             "a shadow",
             "[policy]\n[[policy.rules]]\nid=\"a\"\neffect=\"deny\"\nupstreams=[\"fs\"]\n[[policy.rules]]\nid=\"b\"\neffect=\"allow\"\ntools=[\"fs__x\"]\n",
-            "t:10: policy.rules[1]: never decides anything: rule `a` denies all that this one is about",
+            "t:10: policy.rules[1]: never decides anything: rule `a` denies everything that this one matches",
         ),
         (
             "no such profile",

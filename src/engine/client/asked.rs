@@ -66,7 +66,7 @@ fn check(
     claimed: &str,
 ) -> Result<Revision, Answer> {
     let once = |name| match head.field(name) {
-        (_, true) => Err(mismatch(&format!("the header {name} stands twice"))),
+        (_, true) => Err(mismatch(&format!("the header {name} occurs twice"))),
         (value, false) => Ok(value),
     };
     let (version, named, name) = (text(once(VERSION)?), once("mcp-method")?, once("mcp-name")?);

@@ -108,7 +108,7 @@ fn headers_of_2026_07_28_are_checked_as_if_no_revision_had_followed() {
     let bad = |why: &str| format!(r#"{{"code":-32020,"message":"{why}"}}"#);
     for (headers, want) in [
         (vec![NOW, CALL, NAME], "2026-07-28".to_owned()),
-        (vec![NOW, NOW, CALL, NAME], bad("the header mcp-protocol-version stands twice")),
+        (vec![NOW, NOW, CALL, NAME], bad("the header mcp-protocol-version occurs twice")),
         (vec![CALL, NAME], bad("the MCP-Protocol-Version header is missing")),
         (vec![LATER, CALL, NAME], bad("MCP-Protocol-Version differs from the version in params._meta")),
         (vec![NOW, NAME], bad("the Mcp-Method header is missing")),

@@ -1,4 +1,4 @@
-//! Questions that no person is shown: on which terms a server asks, and how its call goes on without an answer.
+//! Declined elicitations: the terms on which a server may ask, and how its call continues without an answer.
 
 use std::sync::atomic::Ordering;
 

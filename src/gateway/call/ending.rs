@@ -15,7 +15,7 @@ use crate::policy::{Entry, Event};
 use crate::telemetry::metrics::OutcomeLabel;
 
 impl Call {
-    /// What the outcome is to the client. What was written anew for it takes room of its own.
+    /// The outcome for the client. Rewritten bytes take room of their own.
     pub(super) fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
         let received = match &outcome {
             Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
@@ -88,7 +88,7 @@ impl Call {
         self.count(outcome);
         self.end();
         let answer = if failure.reason == Reason::UpstreamProtocol {
-            // What the server said wrongly is no tool's result.
+            // A protocol violation of the server is not a tool's result.
             Answer { outcome: Err(failure.error_object(self.labels.call)), status: None }
         } else {
             refused(failure, &self.labels, self.revision)
@@ -111,7 +111,7 @@ impl Call {
             duration: Some(total),
             ..Entry::new(Event::Outcome)
         };
-        // The call has ended: nobody can wait for this record, and nothing hangs on it.
+        // The call has ended: no task waits for this record, and nothing depends on it.
         drop(self.service.audit.record(entry, false));
     }
 

@@ -1,4 +1,4 @@
-//! What an upstream's answer is to a client of this hop.
+//! Translation of an upstream's outcome for a client.
 
 use std::sync::LazyLock;
 
@@ -73,7 +73,7 @@ fn missing_capability(method: Method, error: &RawObject, message: &str, revision
     impossible(method, &text, error.get("data"), revision)
 }
 
-/// What the server needs cannot be had here; a model may find another way.
+/// The client cannot meet the server's need; a model may find another way.
 fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
     if method == Method::ToolsCall {
         let text = RawJson::string(text);

@@ -1,4 +1,4 @@
-//! A last look before a call is sent: whether what was decided about still is what it was.
+//! The last check before a call is sent: the item and the deny rules of the newest snapshot.
 
 use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Reason};
@@ -10,7 +10,7 @@ impl Call {
     pub(super) fn recheck(&self) -> Result<(), Failure> {
         let Action { kind, upstream, canonical, definition, .. } = &self.action;
         let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
-        // One for a single call is looked at where it is used up.
+        // A once-grant is checked where it is used up.
         let lasting = self.permit.grant().filter(|grant| !grant.is_once());
         if lasting.is_some_and(|grant| !self.service.approvals.grants().has(grant)) {
             return refused("The approval of this call was taken back.");
@@ -26,10 +26,12 @@ impl Call {
             };
             view.catalog.entries().iter().find(is_same)
         });
-        let Some(entry) = same else { return refused("What this call is about has changed meanwhile.") };
+        let Some(entry) = same else {
+            return refused("The item of this call has changed meanwhile; make the call again.");
+        };
         let rules = snapshot.policy.item_rules(*kind, upstream, canonical);
         let action = Action { annotations: entry.annotations, ..self.action.clone() };
-        // What goes on with a call that was sent has its permit already; only a deny takes it back.
+        // A continuation keeps its permit unless a deny rule was added since.
         let goes_on =
             **self.permit.rule() == *AGAIN_RULE || self.waiting.as_ref().is_some_and(|outgoing| outgoing.resumed);
         let allowed = if goes_on {

@@ -1,4 +1,4 @@
-//! Calls that become tasks, and requests about these tasks.
+//! Calls that become tasks of the client, and requests about these tasks.
 
 use std::sync::Arc;
 

@@ -97,7 +97,7 @@ impl Service {
         if action.kind == Kind::Completion
             && let Some(asks) = self.keeps_completions(&found, &action)
         {
-            let why = "answered empty: no consent to calls of this item lasts";
+            let why = "answered empty: calls of this item have no lasting grant";
             // Nothing is sent upstream for it, so nothing waits for the record.
             drop(self.write_down(&Record { why, ..Record::new(&action, &asks) }, Some(labels.call)));
             return Err(nothing());

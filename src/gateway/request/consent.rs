@@ -1,4 +1,4 @@
-//! Calls that somebody has to agree to: through which channel, and what is answered where there is none.
+//! Approval of calls: the channel that asks, and the answer without one.
 //!
 //! | evidence, client | channel |
 //! |---|---|
@@ -133,10 +133,11 @@ impl Service {
             Refused::Declined => Failure::new(
                 Reason::Denied,
                 Executed::No,
-                "This very call was denied a moment ago, so nobody is asked again.",
+                "The same call was denied in the last 10 minutes, so it is refused.",
             ),
             Refused::Embargo { until } => {
-                let text = "Requests to approve this were dismissed several times, so nobody is asked for a while.";
+                let text =
+                    "Approvals of this item were not answered several times, so its calls are refused for a while.";
                 Failure::new(Reason::Denied, Executed::No, text)
                     .retry_after(Duration::from_secs(until.saturating_sub(self.approvals.wall())))
             }
@@ -148,7 +149,7 @@ impl Service {
                 Failure::new(Reason::AwaitingApproval, Executed::No, text).approval(prompt.to_string(), url)
             }
             Refused::TooMany { retry } => {
-                let text = "Too many calls wait for approval, so nobody is asked about this one.";
+                let text = "Too many calls wait for approval, so this one is refused. Try again in a minute.";
                 Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry)
             }
         };

@@ -1,4 +1,4 @@
-//! The one place where pins keep items from clients: between what upstreams list and the merge. Lists, calls, completions and
+//! Applies pins in one place, which hides items without approval from clients: between what upstreams list and the merge. Lists, calls, completions and
 //! profiles are all made of what the merge gets.
 
 use std::cell::{OnceCell, RefCell};

@@ -1,4 +1,4 @@
-//! Looks which of the calls that were answered with "unknown" were of items that exist, and records those.
+//! Finds calls of hidden items among those answered with "unknown", and records them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,8 +88,7 @@ impl Watch {
         // Seen at once, then once a minute.
         self.missed_due = (missed > 0).then(|| now.saturating_add(EVERY));
         if missed > 0 {
-            let why =
-                "calls of unknown names that came too fast, or with too long a name, to look whether they are hidden";
+            let why = "calls of unknown names, too fast or with too long names to check whether the items are hidden";
             let unseen = policy::Entry { count: Some(missed), result: "unseen", ..policy::Entry::new(Event::Refusals) };
             service.wrote_refusals(policy::Entry { why: why.into(), ..unseen });
         }

@@ -1,4 +1,4 @@
-//! What a condition asks of the value at its place.
+//! Matchers: the test of one argument's value.
 
 use core::net::IpAddr;
 
@@ -94,7 +94,7 @@ pub(crate) enum Scalar {
     Boolean(bool),
 }
 
-/// What `type` can ask for.
+/// Types for the matcher `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum JsonType {
@@ -129,7 +129,7 @@ pub(super) enum Matcher {
 }
 
 impl Matcher {
-    /// Compiles a matcher, or says what is wrong with it.
+    /// Compiles a matcher; the error says what is wrong with it.
     pub(super) fn compile(spec: &MatcherSpec) -> Result<Self, String> {
         Ok(match spec {
             MatcherSpec::Eq(value) => Self::OneOf(scalars(std::slice::from_ref(value))?),
@@ -272,7 +272,7 @@ fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
 
 fn cidr(value: &str, nets: &[IpNet]) -> Truth {
     match value.parse::<IpAddr>() {
-        // It is the address inside to some, and another one to others.
+        // Some readers take it for the address inside, others do not.
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => Truth::Unknown,
         Ok(address) => Truth::from(nets.iter().any(|net| net.contains(&address))),
         Err(_) => Truth::Unknown,
@@ -354,7 +354,7 @@ fn regex(text: &str) -> Result<Regex, String> {
         if matches!(error, regex::Error::CompiledTooBig(_)) {
             return "is too large once it is compiled; write a simpler expression".to_owned();
         }
-        // The whole message is a drawing of several lines; its last line says what is wrong.
+        // The message is a drawing of several lines; the last one names the mistake.
         let message = error.to_string();
         let last = message.lines().last().unwrap_or_default();
         format!("is no regular expression: {}", last.trim_start_matches("error: "))

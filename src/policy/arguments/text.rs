@@ -92,7 +92,7 @@ fn host_of(url: &str) -> Option<String> {
         return None;
     }
     let authority = rest.split(['/', '?', '#']).next()?;
-    // Whoever writes `@` may mean it as the end of a user's name, wherever it stands before the path.
+    // An `@` before the path may end a user's name for some readers.
     if authority.contains(['@', '%']) {
         return None;
     }

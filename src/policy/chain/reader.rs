@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Head, Parts};
 
-/// What is wrong with a record.
+/// Defects of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum What {
@@ -31,7 +31,7 @@ impl fmt::Display for What {
             Self::Changed => f.write_str("wrong hash: it was changed"),
             Self::Removed { from } => write!(f, "sequence gap: the records from {from} on were removed"),
             Self::Reordered => f.write_str("out of order: records were moved"),
-            Self::Duplicate => f.write_str("duplicate: it stands here a second time"),
+            Self::Duplicate => f.write_str("duplicate: the record occurs twice"),
             Self::Torn => f.write_str("torn last line: the log was cut"),
             Self::CutOff { until } => {
                 write!(f, "missing: the log was cut or rolled back, it had records up to {until}")
@@ -46,7 +46,7 @@ pub(crate) struct Bad {
     pub(crate) segment: String,
     /// From one.
     pub(crate) line: u64,
-    /// What the record calls itself, or what it should be where it says nothing.
+    /// The record's own number, or the expected one if it has none.
     pub(crate) seq: u64,
     pub(crate) what: What,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Reader {
     broken: Option<Broken>,
 }
 
-/// What was found first, and while it may still turn out to be a record that was moved: which one is looked for.
+/// The first finding; while it may still be a moved record, also the record to look for.
 #[derive(Debug)]
 struct Broken {
     bad: Bad,
@@ -134,7 +134,7 @@ impl Reader {
         }
     }
 
-    /// What a file has after its last newline.
+    /// Bytes of a file after its last newline.
     pub(crate) fn rest(&mut self, text: &[u8]) {
         self.refuse_torn();
         self.torn = !text.is_empty();

@@ -1,4 +1,4 @@
-//! The desk: prompts that are open, who may answer them how, and what is refused before anybody is bothered.
+//! Open approvals: which answers by which evidence count, and which calls are refused without one.
 //!
 //! | state | event | to | remembered |
 //! |---|---|---|---|
@@ -25,10 +25,10 @@ use crate::policy::Evidence;
 
 /// Prompts of all callers that may be open at once.
 const MAX_PROMPTS: usize = 1024;
-/// What a caller is told to wait where nobody can say when there will be room, in seconds.
+/// The wait in a refusal when the time is unknown, in seconds.
 const SOME_TIME: u64 = 60;
 
-/// What a caller may ask of people.
+/// A caller's bounds on approvals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeskLimits {
     /// Open prompts of one caller.
@@ -55,7 +55,7 @@ pub(crate) enum Closed {
     Denied,
     Dismissed,
     TimedOut,
-    /// What was asked about has changed, or is gone.
+    /// The item of the call has changed or is gone.
     Superseded,
 }
 
@@ -67,29 +67,29 @@ pub(crate) struct Opened {
     pub(crate) joined: bool,
 }
 
-/// Why nobody is asked.
+/// Why a call is refused without an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    #[error("the same was denied within the last 10 minutes")]
+    #[error("the same call was denied within the last 10 minutes")]
     Declined,
-    #[error("nobody answered the last questions about this item; it is not asked about for a while")]
+    #[error("the last approvals of this item were not answered; try again later")]
     Embargo { until: Wall },
-    #[error("another question about this item is open: {0}")]
+    #[error("another approval of this item is open: {0}")]
     OpenAlready(PromptId),
-    #[error("too many questions are open or were asked just now")]
+    #[error("too many approvals are open or were opened just now; try again in a minute")]
     TooMany { retry: Duration },
 }
 
 /// Why an answer does not count. The prompt stays as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CannotAnswer {
-    #[error("there is no open question of that name; it may have been answered, or its time is over")]
+    #[error("no open approval with that id; it was answered or has expired")]
     Unknown,
     #[error("this needs evidence {} or more: {}", .0.into_str(), who_may(*.0))]
     Evidence(Evidence),
     #[error("an answer that came through the client may allow once or for its session, nothing longer")]
     TooLong,
-    #[error("whoever asked has no session, or it is over; allow once, for a time, or always")]
+    #[error("the caller has no session, or it has ended; allow once, for a time, or always")]
     NoSession,
     #[error("that time is over already")]
     Past,
@@ -123,7 +123,7 @@ impl Desk {
     /// Opens a prompt of `life` seconds, or joins the open one about the very same action.
     ///
     /// # Errors
-    /// Why nobody is asked.
+    /// Why the call is refused without a prompt.
     pub(crate) fn open(
         &mut self,
         asked: Asked,
@@ -226,7 +226,7 @@ impl Desk {
         over
     }
 
-    /// Closes the prompts about what has changed; nobody is blamed.
+    /// Closes the prompts about changed items; this counts towards no embargo.
     pub(crate) fn supersede(&mut self, changed: impl Fn(&Prompt) -> bool) -> Vec<PromptId> {
         let gone: Vec<PromptId> = self.prompts.values().filter(|prompt| changed(prompt)).map(|p| p.id).collect();
         for id in &gone {
@@ -235,7 +235,7 @@ impl Desk {
         gone
     }
 
-    /// A session is over: what it asked can still be answered, but not for that session.
+    /// A session ended: its prompts can still be answered, but not for that session.
     pub(crate) fn session_ended(&mut self, session: u64) {
         for prompt in self.prompts.values_mut().filter(|prompt| prompt.asked.session == Some(session)) {
             prompt.asked.session = None;

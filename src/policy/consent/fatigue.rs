@@ -1,4 +1,4 @@
-//! What keeps a caller from tiring people out: how often it may ask, what was denied lately, and what nobody cares to answer.
+//! Against approval fatigue: bounds on a caller's approvals, and refusals after denials and unanswered ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const MINUTE: Wall = 60;
 const MAX_ENTRIES: usize = 8192;
 const MAX_OF_CALLER: usize = 512;
 
-/// What nobody answered about one item for one caller.
+/// Unanswered prompts of one caller about one item.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strikes {
     in_row: u32,
@@ -43,7 +43,7 @@ pub(super) struct Fatigue {
 }
 
 impl Fatigue {
-    /// Forgets what is over.
+    /// Forgets expired entries.
     pub(super) fn sweep(&mut self, now: Wall) {
         if now < self.swept + MINUTE {
             return;
@@ -94,19 +94,19 @@ impl Fatigue {
         self.opened.entry(Arc::clone(caller)).or_default().push_back(now);
     }
 
-    /// Somebody said no.
+    /// A person denied the call.
     pub(super) fn denied(&mut self, asked: &Asked, now: Wall) {
         self.denied.insert(asked.action(), (Arc::clone(&asked.caller), now + DENIED));
     }
 
-    /// Somebody cared to answer.
+    /// A person answered.
     pub(super) fn answered(&mut self, asked: &Asked) {
         if let Some(items) = self.strikes.get_mut(&asked.caller) {
             items.remove(&asked.item);
         }
     }
 
-    /// Nobody did.
+    /// The prompt ended without an answer.
     pub(super) fn strike(&mut self, asked: &Asked, now: Wall) {
         let items = self.strikes.entry(Arc::clone(&asked.caller)).or_default();
         let strikes = items.entry(Arc::clone(&asked.item)).or_default();

@@ -20,20 +20,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{Asked, Wall};
 use crate::policy::Evidence;
 
-/// A once-grant that nobody used for a day was given for a call that is long forgotten. In seconds.
+/// Life of an unused once-grant, in seconds: after a day its call is long forgotten.
 pub(crate) const ONCE_LIFE: Wall = 24 * 3600;
 
 /// Which arguments a grant covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Arguments {
-    /// Those that were shown.
+    /// The arguments that were shown.
     Exact,
     Any,
 }
 
 impl Arguments {
-    /// What a grant of that lifetime and evidence covers.
+    /// The scope of a grant with that lifetime and evidence.
     pub(crate) fn of(lifetime: Lifetime, evidence: Evidence, destructive: bool) -> Self {
         match lifetime {
             Lifetime::Once => Self::Exact,
@@ -54,7 +54,7 @@ impl Arguments {
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Lifetime {
     Once,
-    /// As long as the session or pipe that asked.
+    /// Until the session or pipe of its caller ends.
     Session,
     Until(Wall),
     UntilChanged,
@@ -81,7 +81,7 @@ impl Lifetime {
     }
 }
 
-/// What is kept of a grant.
+/// The stored parts of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrantRow {
     /// 16 hexadecimal digits.
@@ -90,7 +90,7 @@ pub(crate) struct GrantRow {
     pub(crate) arguments: Arguments,
     pub(crate) lifetime: Lifetime,
     pub(crate) evidence: Evidence,
-    /// Who answered, as the channel knows them.
+    /// The person who answered, as the channel knows them.
     pub(crate) by: Arc<str>,
     pub(crate) granted_at: Wall,
     pub(crate) last_used: Wall,
@@ -179,8 +179,8 @@ impl Grant {
         self.row.lifetime == Lifetime::Once
     }
 
-    /// Whether the record of a use has to be on disk before its call is sent: one call alone was agreed to, or nothing on disk
-    /// says yet that anybody agreed. What a lasting grant covers from then on is recorded like what a rule allows.
+    /// Whether the record of a use has to be on disk before its call is sent: for a once-grant, and for the first use
+    /// of another. Later uses of a lasting grant are recorded like calls that a rule allows.
     pub(crate) fn is_grave(&self) -> bool {
         self.is_once() || !self.recorded.load(Ordering::Acquire)
     }
@@ -207,7 +207,7 @@ impl Grant {
         }
     }
 
-    /// Whether its time is over: its date has come, or nobody used it for `unused` seconds.
+    /// Whether it has expired: by its date, or unused for `unused` seconds.
     pub(crate) fn is_over(&self, now: Wall, unused: Wall) -> bool {
         let idle = if self.is_once() { unused.min(ONCE_LIFE) } else { unused };
         self.row.lifetime.until().is_some_and(|until| now >= until)
@@ -223,7 +223,7 @@ impl Grant {
     fn covers(&self, action: &Asked) -> bool {
         let given = &self.row.asked;
         let exact = self.row.arguments == Arguments::Exact;
-        // What became destructive since was not what the client's user agreed to in general.
+        // The client's user did not agree to a destructive tool in general; the tool became one since.
         let too_wide = action.destructive && self.row.evidence == Evidence::Client && !exact;
         self.is_like(action)
             && given.item == action.item
@@ -255,7 +255,7 @@ type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>>;
 pub(crate) struct Grants {
     /// By caller.
     callers: HashMap<Arc<str>, Arc<OfCaller>>,
-    /// Seconds after which a grant that nobody uses is over.
+    /// Seconds after which an unused grant ends.
     unused: Wall,
     len: usize,
 }
@@ -269,7 +269,7 @@ impl Grants {
         self.len
     }
 
-    /// Seconds after which a grant that nobody uses is over.
+    /// Seconds after which an unused grant ends.
     pub(crate) const fn unused(&self) -> Wall {
         self.unused
     }
@@ -371,7 +371,7 @@ impl Consented {
         self.grant.is_once()
     }
 
-    /// The call goes on. A once-grant covers nothing from here on; whoever forwards the call first consumes it durably.
+    /// The call goes on. A once-grant covers nothing from here on; the forwarding task consumes it durably first.
     pub(crate) fn spend(mut self) -> Arc<Grant> {
         self.spent = true;
         self.grant.last_used.fetch_max(self.now, Ordering::Relaxed);

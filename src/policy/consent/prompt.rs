@@ -16,9 +16,9 @@ pub(crate) struct Prompt {
 }
 
 impl Prompt {
-    /// What a person is told, wherever they are asked: plain ASCII, at most 2 KiB.
+    /// The message of a prompt on any channel: plain ASCII, at most 2 KiB.
     ///
-    /// The first line says that it is headend that asks. Foreign text stands between quotes only, and cannot close them.
+    /// The first line says that headend asks. Foreign text stands between quotes only, and cannot close them.
     pub(crate) fn message(&self) -> String {
         let Asked { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
         let shown = &self.shown;

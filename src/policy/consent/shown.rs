@@ -1,4 +1,4 @@
-//! What a person is shown of a call, in plain ASCII: foreign text cannot look like anything else, hide anything or steer a
+//! The text of a call for a person, in plain ASCII: foreign text cannot look like anything else, hide anything or steer a
 //! terminal.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ const MAX_PAGE: usize = 64 * 1024;
 /// And up to here in a message.
 const MAX_BRIEF: usize = 1024;
 
-/// What a person is shown.
+/// The text of a call for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     /// The name by which the client called the item; foreign text.
@@ -29,7 +29,7 @@ pub(crate) struct Shown {
     pub(crate) complete: bool,
     /// Bytes of the arguments as they were received.
     pub(crate) arguments_bytes: usize,
-    /// Characters in the arguments that nobody would have seen.
+    /// Number of characters in the arguments that a person could not see.
     pub(crate) hidden_characters: usize,
     /// The effective ones.
     pub(crate) annotations: Annotations,
@@ -53,7 +53,7 @@ impl Shown {
         }
     }
 
-    /// What may come of it, in words.
+    /// The possible effects of the call, in words.
     pub(crate) fn effect(&self) -> String {
         let Annotations { read_only, destructive, open_world, known_destructive, .. } = self.annotations;
         let what = if read_only {

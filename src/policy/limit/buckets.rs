@@ -33,9 +33,9 @@ pub(crate) struct RowId {
 #[derive(Clone, Debug)]
 pub(crate) struct Used {
     pub(crate) row: RowId,
-    /// What is used, to the call.
+    /// The exact use.
     pub(crate) exactly: Stored,
-    /// What the disk holds for it, unless another process has drawn as well.
+    /// The bound on disk, unless another process has drawn as well.
     pub(crate) written: Stored,
 }
 
@@ -128,9 +128,9 @@ pub(super) struct Bucket {
     pub(super) state: u64,
     /// Up to here the disk holds it as used for sure.
     pub(super) leased: u64,
-    /// What the disk holds for sure, by this process or others.
+    /// The bound on disk for sure, of this process or another.
     pub(super) known: u64,
-    /// What this process last wrote or found on disk; it may be on its way there.
+    /// The bound that this process last wrote or read; it may be on its way to the disk.
     pub(super) written: u64,
     /// How far what other processes drew has moved `state`, all together.
     pub(super) moved: u64,

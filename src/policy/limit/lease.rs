@@ -1,4 +1,4 @@
-//! What makes limits hold over a crash: the disk is always ahead.
+//! Leases: limits hold over a crash, since the disk is always ahead.
 //!
 //! For each bucket that is in use the disk holds an upper bound of what is used, as if a few further calls had been made. A
 //! call within the bound is free; one beyond it waits until a higher bound is durable, and only then goes upstream. So after a
@@ -18,7 +18,7 @@ use super::buckets::RowId;
 use super::meter::Stored;
 use super::withdrawal::{Granted, Overdrawn, Withdrawal};
 
-/// What has to be on disk before a call that was allowed may be sent. Clones are the same lease.
+/// The bounds that have to be on disk before an allowed call is sent. Clones are the same lease.
 #[derive(Clone, Debug)]
 #[must_use = "a call that needs a lease must wait for it"]
 pub(crate) struct Lease(Arc<Inner>);

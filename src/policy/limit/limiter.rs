@@ -1,4 +1,4 @@
-//! What is taken of all limits of a policy.
+//! Draws of a call from all limits of a policy.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -30,12 +30,12 @@ pub(crate) struct Limiter {
     tables: Vec<Vec<Arc<Table>>>,
 }
 
-/// What a call took.
+/// Draws of one call.
 #[derive(Debug, Default)]
 pub(in crate::policy) struct Taken {
     /// Its places among the calls under way, where their number is limited.
     pub(in crate::policy) held: Option<Held>,
-    /// What has to be on disk before the call may be sent.
+    /// Bounds that have to be on disk before the call is sent.
     pub(in crate::policy) lease: Option<Lease>,
 }
 

@@ -25,14 +25,14 @@ const MAX_AHEAD: u32 = 64;
 /// The part of a bucket that one lease is ahead.
 const AHEAD_OF: u32 = 16;
 
-/// When a caller is told to come back that has as many calls under way as it may: nobody knows when one ends.
+/// Time to retry for a caller with too many calls under way: the end of a call cannot be predicted.
 const WHEN_ONE_ENDS: Duration = Duration::from_secs(1);
 
 /// How one part of a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum Meter {
     Rate {
-        /// What one call costs in nanoseconds. Rounded up, so that the rate is never exceeded.
+        /// Cost of one call in nanoseconds. Rounded up, so that the rate is never exceeded.
         interval: u64,
         /// How far ahead the number may be after a call: `burst` intervals.
         capacity: u64,
@@ -134,7 +134,7 @@ impl Meter {
         matches!(self, Self::Concurrent { .. })
     }
 
-    /// What one call adds.
+    /// The amount that one call adds.
     pub(in crate::policy) const fn unit(self) -> u64 {
         match self {
             Self::Rate { interval, .. } => interval,
@@ -215,7 +215,7 @@ impl Meter {
         after.saturating_add(self.further()).min(most).max(after)
     }
 
-    /// What further calls that a lease reserves add.
+    /// The amount that a lease's further calls add.
     fn further(self) -> u64 {
         let calls = match self {
             Self::Rate { burst, .. } => burst,

@@ -1,4 +1,4 @@
-//! What a call took from one bucket, and the bound that the disk has to hold for it.
+//! The draw of a call from one bucket, and its bound for the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::meter::{Admission, Meter, Stored};
 /// A bound that covers a call, once it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
-    /// What to write; `None` where the disk has it already.
+    /// The bound to write; `None` if the disk has it already.
     pub(crate) write: Option<Stored>,
     pub(super) up_to: u64,
 }
@@ -28,7 +28,7 @@ impl Granted {
     }
 }
 
-/// What a call took from one bucket.
+/// The draw of a call from one bucket.
 #[derive(Debug)]
 pub(super) struct Withdrawal {
     pub(super) table: Arc<Table>,

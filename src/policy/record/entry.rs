@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::policy::{Digest, Evidence, Kind};
 use crate::wire::raw::RawJson;
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Event {
@@ -17,7 +17,7 @@ pub(crate) enum Event {
     Outcome,
     /// A person is asked.
     Prompt,
-    /// A person answered, or nobody did in time.
+    /// A person answered, or the time was over.
     Answer,
     /// A grant came to be or was used up.
     Grant,
@@ -33,9 +33,9 @@ pub(crate) enum Event {
     Refusals,
 }
 
-/// One event. What is not known is left out of its line.
+/// One event. Unknown members are left out of its line.
 ///
-/// Cloning a shared text is all that building one costs; formatting and digests are the writer's work.
+/// Building one costs the clones of shared texts; the writer formats and digests.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) event: Event,
@@ -46,9 +46,9 @@ pub(crate) struct Entry {
     pub(crate) session: Option<u64>,
     pub(crate) upstream: Option<Arc<str>>,
     pub(crate) kind: Option<Kind>,
-    /// The catalog's name of what was asked for.
+    /// The catalog's name of the requested item.
     pub(crate) item: Option<Arc<str>>,
-    /// Of the item's definition.
+    /// Digest of the item's definition.
     pub(crate) definition: Option<Digest>,
     /// As received; digested under the install key by the writer.
     pub(crate) arguments: Option<RawJson>,
@@ -61,7 +61,7 @@ pub(crate) struct Entry {
     /// Id of the prompt.
     pub(crate) prompt: Option<Arc<str>>,
     pub(crate) evidence: Option<Evidence>,
-    /// Who answered, revoked or approved.
+    /// The person who answered, revoked or approved.
     pub(crate) by: Option<Arc<str>>,
     /// For people; empty where there is nothing to say.
     pub(crate) why: Cow<'static, str>,
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// What the gateway says about itself and its log.
+    /// An event of the gateway or its log.
     pub(crate) fn gateway(result: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
         Self { result, why: why.into(), ..Self::new(Event::Gateway) }
     }

@@ -13,13 +13,13 @@ impl Kinds {
     const OF_PROMPTS: u16 = 1 << (Kind::Completion as u16);
     const OF_TEMPLATES: u16 = 1 << 15;
 
-    /// What can wait for a consent.
+    /// Kinds that can wait for an approval.
     pub(in crate::policy) const ASKING: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Resource]);
-    /// What goes with items and cannot wait for a consent, tasks aside: their calls were decided.
+    /// Kinds that follow an item and cannot wait for an approval, except tasks, whose calls were decided.
     pub(in crate::policy) const FOLLOWING: Self = Self::from_kinds(&[Kind::Completion, Kind::Subscription]);
-    /// What can have arguments to look at.
+    /// Kinds with arguments.
     pub(in crate::policy) const WITH_ARGUMENTS: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Completion]);
-    /// What is allowed unless a rule denies it.
+    /// Kinds that are allowed unless a rule denies them.
     const FREE: Self = Self::from_kinds(&[Kind::Sampling, Kind::Elicitation, Kind::Launch]);
     const TOOLS: Self = Self::from_kinds(&[Kind::Tool, Kind::Task]);
     const PROMPTS: Self = Self(Self::bits(Kind::Prompt) | Self::OF_PROMPTS);
@@ -41,8 +41,8 @@ impl Kinds {
         if matches!(kind, Kind::Completion) { own | Self::OF_TEMPLATES } else { own }
     }
 
-    /// What the rule is about by its kinds, lists and annotations. What belongs to an item goes with it: who may not call a tool
-    /// may not ask after its tasks.
+    /// The kinds of a rule by its kinds, lists and annotations. Followers go with their item: a caller that may not
+    /// call a tool may not poll its tasks.
     pub(in crate::policy) fn of(spec: &RuleSpec) -> Self {
         let mut kinds = Self::stated(spec);
         if spec.names_items() {
