@@ -1,23 +1,21 @@
 #![doc = include_str!("ARCHITECTURE.md")]
+// The pure layers are the crate in `src/core`; the others name them as if they were here.
+use headend_core::{catalog, engine, mcp, policy, wire};
+
 mod base;
-mod catalog;
 mod cli;
 mod config;
 mod console;
 mod daemon;
 mod demo;
-mod engine;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod gateway;
 mod listener;
-mod mcp;
-mod policy;
 mod serve;
 mod store;
 mod telemetry;
 mod upstream;
-mod wire;
 
 /// Runs the command line; the binary is nothing but this.
 pub fn main() -> std::process::ExitCode {

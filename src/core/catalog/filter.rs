@@ -1,0 +1,72 @@
+//! The operator's choice of an upstream's items, and their local names.
+
+use std::collections::HashMap;
+
+use globset::{GlobSet, GlobSetBuilder};
+
+use crate::catalog::glob::glob;
+
+/// Allow and deny patterns plus renames, compiled.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    allow: Option<GlobSet>,
+    deny: GlobSet,
+    rename: HashMap<String, String>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { allow: None, deny: GlobSet::empty(), rename: HashMap::new() }
+    }
+}
+
+impl Filter {
+    /// Compiles the patterns; `["*"]` allows everything.
+    ///
+    /// # Errors
+    /// The first invalid pattern.
+    pub fn build(allow: &[String], deny: &[String], rename: &[(String, String)]) -> Result<Self, String> {
+        let everything = allow.iter().any(|pattern| pattern == "*");
+        Ok(Self {
+            allow: if everything { None } else { Some(globs(allow)?) },
+            deny: globs(deny)?,
+            rename: rename.iter().cloned().collect(),
+        })
+    }
+
+    /// Admits no item: for patterns that cannot be compiled.
+    pub fn nothing() -> Self {
+        Self { allow: Some(GlobSet::empty()), ..Self::default() }
+    }
+
+    pub fn admits(&self, name: &str) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.is_match(name)) && !self.deny.is_match(name)
+    }
+
+    /// The operator's name for an item, else its own.
+    pub fn local<'n>(&'n self, original: &'n str) -> &'n str {
+        self.rename.get(original).map_or(original, String::as_str)
+    }
+}
+
+fn globs(patterns: &[String]) -> Result<GlobSet, String> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(glob(pattern)?);
+    }
+    set.build().map_err(|error| format!("the patterns together: {}", error.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_admits_what_it_says_and_the_empty_one_nothing() {
+        let names = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let filter = Filter::build(&names(&["get_*"]), &names(&["get_secret"]), &[]).unwrap();
+        assert!(filter.admits("get_a") && !filter.admits("get_secret") && !filter.admits("set_a"));
+        assert!(Filter::default().admits("x") && !Filter::nothing().admits("x"));
+        assert!(Filter::build(&names(&["{"]), &[], &[]).is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! Properties of names, templates and cursors.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use super::page::{CursorKey, CursorScope};
+use super::template::Template;
+use crate::mcp::method::List;
+use crate::wire::digest::Digest;
+use crate::wire::fuzz::{halves, spliced};
+
+/// A template matches the same URIs as a step-by-step reference. The bytes are a template, a line feed and a URI.
+pub fn templates(data: &[u8]) {
+    let (template, uri) = halves(data);
+    let (Ok(text), Ok(uri)) = (std::str::from_utf8(template), std::str::from_utf8(uri)) else { return };
+    let Some(template) = Template::parse(text) else { return };
+    assert_eq!(template.matches(uri), reference(text, uri), "{text:?} and {uri:?}");
+}
+
+/// The reference: tracks every end that the template's parts read so far may have.
+fn reference(template: &str, uri: &str) -> bool {
+    let mut parts = template.split('{');
+    let Some(tail) = uri.strip_prefix(parts.next().unwrap()) else { return false };
+    let mut ends = BTreeSet::from([0]);
+    for part in parts {
+        let (inner, literal) = part.split_once('}').unwrap();
+        let operator = inner.chars().next().unwrap_or(' ');
+        let spans = "+#/?&".contains(operator) || inner.ends_with('*');
+        let mut after = BTreeSet::new();
+        for start in ends {
+            if "#./;?&".contains(operator) {
+                after.insert(start);
+            }
+            let value = tail[start..].char_indices().take_while(|(_, c)| spans || *c != '/');
+            after.extend(value.map(|(at, c)| start + at + c.len_utf8()));
+        }
+        ends =
+            after.into_iter().filter(|end| tail[*end..].starts_with(literal)).map(|end| end + literal.len()).collect();
+    }
+    ends.contains(&tail.len())
+}
+
+/// Only a cursor sealed for a viewer opens for it.
+pub fn cursors(data: &[u8]) {
+    let key = CursorKey::new(Digest::of(data).bytes());
+    let scope = CursorScope { list: List::Tools, generation: 3, caller: "a", view: "" };
+    let sealed = key.seal(scope, 2);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let opened = key.open(scope, text);
+    // The page can be read from the text; its seal cannot be guessed.
+    assert!(opened.is_none() || key.seal(scope, opened.unwrap()) == text);
+    let forged = spliced(&sealed, text);
+    assert_eq!(key.open(scope, &forged), (forged == sealed).then_some(2), "{forged}");
+    assert_eq!(key.open(CursorScope { caller: text, ..scope }, &sealed), (text == "a").then_some(2));
+    assert_eq!(key.open(CursorScope { view: text, ..scope }, &sealed), text.is_empty().then_some(2));
+}

@@ -1,0 +1,303 @@
+//! Merges many inventories into one catalog. Names are resolved by look-up here and nowhere else.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::catalog::filter::Filter;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
+use crate::catalog::template::Template;
+use crate::mcp::annotations::{self, Annotations, Hints};
+use crate::mcp::item::Definition;
+use crate::mcp::method::List;
+use crate::wire::digest::Digest;
+use crate::wire::foreign;
+use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::RawObject;
+
+/// Decides the effective annotations of a tool.
+pub trait Annotate: std::fmt::Debug {
+    /// `original`: its name at the upstream. `claims`: the upstream's hints.
+    fn annotate(&self, original: &str, claims: &Hints) -> Annotations;
+}
+
+/// One upstream's contribution, in the configuration's order.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    pub upstream: &'a UpstreamName,
+    pub prefix: &'a str,
+    pub inventory: &'a Inventory,
+    pub filters: &'a Filters,
+    pub annotate: &'a dyn Annotate,
+    /// Drop tools with invalid header annotations: the upstream would refuse their calls.
+    pub needs_headers: bool,
+    /// Index of the upstream in the table of handles.
+    pub index: usize,
+    /// Its resources that wait for approval: no template may reach them.
+    pub withheld: Option<&'a HashSet<String>>,
+}
+
+/// The filters of one upstream (on original names) or of one profile (on canonical names).
+#[derive(Clone, Debug, Default)]
+pub struct Filters {
+    pub tools: Filter,
+    pub prompts: Filter,
+    pub resources: Filter,
+}
+
+impl Filters {
+    pub fn of(&self, list: List) -> &Filter {
+        match list {
+            List::Tools => &self.tools,
+            List::Prompts => &self.prompts,
+            List::Resources | List::Templates => &self.resources,
+        }
+    }
+}
+
+/// Naming rules of one view.
+#[derive(Clone, Copy, Debug)]
+pub struct NamingRules<'a> {
+    pub max_length: usize,
+    /// Prefix every URI with its upstream's name.
+    pub prefix_uris: bool,
+    /// Names and URIs unchanged; one upstream only.
+    pub transparent: bool,
+    pub profile: Option<&'a Filters>,
+}
+
+/// One item that clients can reach.
+#[derive(Debug)]
+pub struct Entry {
+    pub list: List,
+    /// Index of its upstream in the table of handles.
+    pub upstream: usize,
+    pub upstream_name: UpstreamName,
+    /// Its name at the upstream, and the only one sent there.
+    pub original: Arc<str>,
+    pub exposed: Arc<str>,
+    /// Its name in rules, limits, audit and metrics.
+    pub canonical: Arc<str>,
+    /// The definition for clients, with effective annotations.
+    pub definition: RawObject,
+    /// Effective annotations of a tool; meaningless for other items.
+    pub annotations: Annotations,
+    /// Digest of the upstream's own definition.
+    pub definition_digest: Digest,
+    pub headers: ParamHeaders,
+    /// Visible only to clients that can be asked for input.
+    pub needs_input: bool,
+    template: Option<Template>,
+}
+
+/// A withheld item and the reason, for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    pub upstream: UpstreamName,
+    pub item: String,
+    pub why: String,
+}
+
+type Names = HashMap<Arc<str>, usize, RandomState>;
+
+/// The merged namespace of one view.
+#[derive(Default, Debug)]
+pub struct Catalog {
+    entries: Vec<Entry>,
+    /// Indices by exposed name, for each list.
+    by_name: HashMap<List, Names, RandomState>,
+    /// Whether any tool repeats arguments in headers; hardly any does.
+    pub mirrors_arguments: bool,
+    /// URIs of resources that wait for approval, unchanged and with their upstream's name.
+    withheld: HashSet<String>,
+}
+
+impl Catalog {
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub fn entry(&self, at: usize) -> Option<&Entry> {
+        self.entries.get(at)
+    }
+
+    /// The tool or prompt with that exposed name, or the resource or template with exactly that URI.
+    pub fn find(&self, list: List, exposed: &str) -> Option<usize> {
+        self.by_name.get(&list)?.get(exposed).copied()
+    }
+
+    /// The one template that matches a URI. Several templates of one upstream are fine; templates of several upstreams
+    /// match nothing. A resource that waits for approval is not reached this way either.
+    pub fn find_template(&self, uri: &str) -> Option<usize> {
+        if self.withheld.contains(uri) {
+            return None;
+        }
+        let mut found: Option<usize> = None;
+        for (at, entry) in self.entries.iter().enumerate() {
+            if entry.template.as_ref().is_some_and(|template| template.matches(uri)) {
+                match found.and_then(|first| self.entries.get(first)) {
+                    Some(first) if first.upstream != entry.upstream => return None,
+                    Some(_) => {}
+                    None => found = Some(at),
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether clients see no difference.
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.entries.len() == other.entries.len()
+            && self.withheld == other.withheld
+            && self.entries.iter().zip(&other.entries).all(|(a, b)| {
+                a.list == b.list
+                    && a.upstream == b.upstream
+                    && a.exposed == b.exposed
+                    && a.canonical == b.canonical
+                    && a.needs_input == b.needs_input
+                    && a.definition == b.definition
+                    && a.annotations == b.annotations
+            })
+    }
+}
+
+/// Merges the inventories. The result does not depend on which upstream answered first: the order is the
+/// configuration's, and items with colliding names are all withheld.
+pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dropped>) {
+    let mut dropped = Vec::new();
+    let mut entries = Vec::new();
+    for list in List::ALL {
+        let mut candidates = Vec::new();
+        for source in sources {
+            for item in source.inventory.items(list) {
+                match candidate(source, item, rules) {
+                    Ok(Some(entry)) => candidates.push(entry),
+                    Ok(None) => {}
+                    Err(why) => dropped.push(Dropped {
+                        upstream: source.upstream.clone(),
+                        item: foreign::line(&item.key).into_owned(),
+                        why,
+                    }),
+                }
+            }
+        }
+        if !rules.transparent && matches!(list, List::Resources | List::Templates) {
+            tell_uris_apart(&mut candidates, rules.prefix_uris);
+        }
+        withhold_collisions(&mut candidates, &mut dropped);
+        entries.extend(candidates);
+    }
+    let mut by_name: HashMap<List, Names, RandomState> = HashMap::default();
+    for (at, entry) in entries.iter().enumerate() {
+        by_name.entry(entry.list).or_default().insert(Arc::clone(&entry.exposed), at);
+    }
+    let mirrors_arguments = entries.iter().any(|entry| !entry.headers.is_empty());
+    let withheld = sources.iter().flat_map(|source| {
+        let both = |uri: &String| [uri.clone(), canonical_uri(source.upstream, uri)];
+        source.withheld.into_iter().flatten().flat_map(both)
+    });
+    let withheld = withheld.collect();
+    (Catalog { entries, by_name, mirrors_arguments, withheld }, dropped)
+}
+
+/// One item under its name in this view; `None` if the operator's filter hides it.
+fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<Option<Entry>, String> {
+    let filter = source.filters.of(item.list);
+    let is_uri = matches!(item.list, List::Resources | List::Templates);
+    let canonical =
+        if is_uri { canonical_uri(source.upstream, &item.key) } else { canonical(source.upstream, &item.key) };
+    let in_profile = rules.profile.is_none_or(|profile| profile.of(item.list).admits(&canonical));
+    if !filter.admits(&item.key) || !in_profile {
+        return Ok(None);
+    }
+    if item.bad_headers && source.needs_headers {
+        return Err("its `x-mcp-header` annotations break the rules of the protocol".to_owned());
+    }
+    let kind = match item.list {
+        List::Tools => ItemKind::Tool,
+        List::Prompts => ItemKind::Prompt,
+        List::Resources => ItemKind::Resource,
+        List::Templates => ItemKind::Template,
+    };
+    let exposed = if is_uri {
+        check_uri(&item.key)?;
+        item.key.clone()
+    } else {
+        let prefix = if rules.transparent { "" } else { source.prefix };
+        let local = if rules.transparent { &item.key } else { filter.local(&item.key) };
+        expose(prefix, source.upstream, kind, local, rules.max_length).map_err(|why| why.to_string())?
+    };
+    let template = if item.list == List::Templates {
+        Some(Template::parse(&item.key).ok_or("its URI template is too large or has an unclosed brace")?)
+    } else {
+        None
+    };
+    let mut definition = item.raw.clone();
+    let mut effective = Annotations::ASSUMED;
+    if item.list == List::Tools {
+        effective = source.annotate.annotate(&item.key, &Hints::of(&item.raw));
+        annotations::show(&mut definition, &effective);
+    }
+    Ok(Some(Entry {
+        list: item.list,
+        upstream: source.index,
+        upstream_name: source.upstream.clone(),
+        original: Arc::from(item.key.as_str()),
+        exposed: Arc::from(exposed),
+        canonical: Arc::from(canonical),
+        definition,
+        annotations: effective,
+        definition_digest: item.digest,
+        headers: item.headers.clone(),
+        needs_input: item.needs_input,
+        template,
+    }))
+}
+
+fn check_uri(uri: &str) -> Result<(), String> {
+    if uri.is_empty() || uri.len() > 2048 {
+        return Err("its URI is empty or over 2048 bytes".to_owned());
+    }
+    if uri.chars().any(char::is_control) {
+        return Err("its URI contains control characters".to_owned());
+    }
+    Ok(())
+}
+
+/// If two upstreams own a URI, both expose it as `<upstream>+<original>`.
+fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
+    let mut owners: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
+    for entry in candidates.iter() {
+        let list = owners.entry(Arc::clone(&entry.original)).or_default();
+        if !list.contains(&entry.upstream) {
+            list.push(entry.upstream);
+        }
+    }
+    for entry in candidates {
+        if always || owners.get(&entry.original).is_some_and(|owners| owners.len() > 1) {
+            entry.exposed = Arc::clone(&entry.canonical);
+            entry.template = entry.template.as_ref().and_then(|_| Template::parse(&entry.canonical));
+        }
+    }
+}
+
+fn withhold_collisions(candidates: &mut Vec<Entry>, dropped: &mut Vec<Dropped>) {
+    let shared = collisions(candidates.iter().enumerate().map(|(at, entry)| (entry.exposed.as_ref(), at)));
+    let mut at = 0..;
+    candidates.retain(|entry| {
+        let alone = at.next().is_some_and(|at| shared.binary_search(&at).is_err());
+        if !alone {
+            dropped.push(Dropped {
+                upstream: entry.upstream_name.clone(),
+                item: entry.original.to_string(),
+                why: format!("another item is exposed as `{}` too; rename one or change a prefix", entry.exposed),
+            });
+        }
+        alone
+    });
+}
+
+#[cfg(test)]
+mod tests;

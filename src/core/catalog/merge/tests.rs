@@ -1,0 +1,118 @@
+use super::*;
+use crate::wire::raw::RawJson;
+
+fn name(text: &str) -> UpstreamName {
+    UpstreamName::parse(text).unwrap()
+}
+
+fn inventory(list: List, keys: &[&str]) -> Inventory {
+    let mut inventory = Inventory::default();
+    let items = keys.iter().map(|key| {
+        let raw = format!(r#"{{"{}":{}}}"#, list.key(), RawJson::string(key).text());
+        Definition::read(list, &RawJson::trusted(raw)).unwrap()
+    });
+    inventory.replace(list, items.collect());
+    inventory
+}
+
+/// No hints from upstream or operator.
+#[derive(Debug)]
+struct Assumed;
+
+impl Annotate for Assumed {
+    fn annotate(&self, _: &str, _: &Hints) -> Annotations {
+        Annotations::ASSUMED
+    }
+}
+
+const RULES: NamingRules<'static> =
+    NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
+
+fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String>, Vec<Dropped>, Catalog) {
+    let names: Vec<UpstreamName> = parts.iter().map(|(n, _, _)| name(n)).collect();
+    let filters = Filters::default();
+    let sources: Vec<Source<'_>> = parts
+        .iter()
+        .enumerate()
+        .map(|(index, (_, prefix, inventory))| Source {
+            upstream: &names[index],
+            prefix,
+            inventory,
+            filters: &filters,
+            annotate: &Assumed,
+            needs_headers: false,
+            withheld: None,
+            index,
+        })
+        .collect();
+    let (catalog, dropped) = merge(&sources, rules);
+    (catalog.entries().iter().map(|e| e.exposed.to_string()).collect(), dropped, catalog)
+}
+
+#[test]
+fn names_carry_their_prefix_and_are_found_again() {
+    let (names, dropped, catalog) = run(
+        &[("a", "a__", inventory(List::Tools, &["read", "write"])), ("b", "", inventory(List::Tools, &["x"]))],
+        RULES,
+    );
+    assert_eq!(names, ["a__read", "a__write", "x"]);
+    assert!(dropped.is_empty());
+    let at = catalog.find(List::Tools, "a__write").unwrap();
+    assert_eq!(&*catalog.entry(at).unwrap().original, "write");
+    assert_eq!(catalog.find(List::Prompts, "a__write"), None);
+    assert_eq!(catalog.find(List::Tools, "write"), None);
+}
+
+#[test]
+fn two_items_of_one_name_are_both_withheld() {
+    let (names, dropped, _) =
+        run(&[("a", "", inventory(List::Tools, &["x", "y"])), ("b", "", inventory(List::Tools, &["x"]))], RULES);
+    assert_eq!(names, ["y"]);
+    assert_eq!(dropped.len(), 2);
+}
+
+#[test]
+fn uris_stay_unless_two_upstreams_own_them() {
+    let (names, _, catalog) = run(
+        &[
+            ("a", "a__", inventory(List::Resources, &["file:///x", "file:///same"])),
+            ("b", "b__", inventory(List::Resources, &["file:///same"])),
+        ],
+        RULES,
+    );
+    assert_eq!(names, ["file:///x", "a+file:///same", "b+file:///same"]);
+    assert!(catalog.find(List::Resources, "file:///same").is_none());
+}
+
+#[test]
+fn a_template_of_two_upstreams_owns_nothing_by_its_bare_uri() {
+    let (names, _, catalog) = run(
+        &[
+            ("a", "a__", inventory(List::Templates, &["doc://{id}"])),
+            ("b", "b__", inventory(List::Templates, &["doc://{id}", "only://{id}"])),
+        ],
+        RULES,
+    );
+    assert_eq!(names, ["a+doc://{id}", "b+doc://{id}", "only://{id}"]);
+    assert_eq!(catalog.find_template("doc://1"), None);
+    assert_eq!(catalog.find_template("b+doc://1"), Some(1));
+    assert_eq!(catalog.find_template("only://1"), Some(2));
+}
+
+#[test]
+fn a_transparent_view_changes_no_name() {
+    let long = "n".repeat(100);
+    let rules = NamingRules { transparent: true, ..RULES };
+    let (names, _, _) = run(&[("a", "a__", inventory(List::Tools, &["dot.ted", &long]))], rules);
+    assert_eq!(names, ["dot.ted", &long]);
+}
+
+#[test]
+fn catalogs_compare_by_what_clients_see() {
+    let parts = || [("a", "a__", inventory(List::Tools, &["x"]))];
+    let (_, _, one) = run(&parts(), RULES);
+    let (_, _, two) = run(&parts(), RULES);
+    let (_, _, other) = run(&[("a", "a__", inventory(List::Tools, &["y"]))], RULES);
+    assert!(one.same_as(&two));
+    assert!(!one.same_as(&other));
+}

@@ -1,0 +1,262 @@
+//! Names: of upstreams, of items as clients see them, and the one canonical name that rules use.
+//!
+//! An item has three names. The *original* is the upstream's own and the only one sent to it. The *exposed* name is the
+//! one that clients see: prefixed, and mapped when language-model APIs would refuse it. The *canonical* name is
+//! `<upstream>__<original>` unshortened, in every view; rules, limits, grants, audit and metrics use it alone.
+//!
+//! No code splits a name that a client sent: resolution is a look-up in the catalog.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use data_encoding::BASE32_NOPAD;
+
+/// Longest exposed name unless configured: 64 is what LLM APIs accept, the rest is room for the host's own prefix.
+pub const DEFAULT_MAX_LENGTH: usize = 48;
+
+/// Smallest `max-length` that leaves room for a readable stem before the hash. [`expose`] treats smaller values as this one.
+pub const MIN_MAX_LENGTH: usize = 16;
+
+/// Longest original name of a tool or prompt, in characters. Longer ones are withheld.
+pub const MAX_ORIGINAL_LENGTH: usize = 128;
+
+/// Longest upstream name, in bytes.
+const MAX_UPSTREAM_LENGTH: usize = 31;
+
+/// `_` and eight base32 characters.
+const HASH_SUFFIX_LENGTH: usize = 9;
+
+/// Bytes of SHA-256 that become the eight base32 characters of a mapped name.
+const HASH_BYTES: usize = 5;
+
+/// Name of a server behind us: `[a-z0-9][a-z0-9-]{0,30}`.
+///
+/// It contains neither `_` nor `+`, so the upstream of a canonical name is everything before the first of these.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UpstreamName(Arc<str>);
+
+impl UpstreamName {
+    /// Checks a name from the configuration.
+    ///
+    /// # Errors
+    /// [`NameError`] says which part of `[a-z0-9][a-z0-9-]{0,30}` is violated.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let first = text.bytes().next().ok_or(NameError::Empty)?;
+        if let Some(bad) = text.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-')) {
+            return Err(NameError::BadCharacter { bad });
+        }
+        if first == b'-' {
+            return Err(NameError::LeadingHyphen);
+        }
+        if text.len() > MAX_UPSTREAM_LENGTH {
+            return Err(NameError::TooLong);
+        }
+        Ok(Self(Arc::from(text)))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as shared text.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl fmt::Display for UpstreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Borrow<str> for UpstreamName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Why a text is not an upstream's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    #[error("must not be empty")]
+    Empty,
+    #[error("must not be longer than 31 characters")]
+    TooLong,
+    #[error("must not begin with a hyphen")]
+    LeadingHyphen,
+    #[error("contains {bad:?}; only a-z, 0-9 and - are possible")]
+    BadCharacter { bad: char },
+}
+
+/// Kinds of items that a server offers by name or URI. The hash of mapped names contains their words: changing one changes
+/// exposed names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum ItemKind {
+    Tool,
+    Prompt,
+    Resource,
+    Template,
+}
+
+/// Why an item is withheld. The text completes "tool `x` of `files` is withheld: ".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Withheld {
+    #[error("its name is empty")]
+    Empty,
+    #[error("its name is longer than 128 characters")]
+    TooLong,
+    #[error("its name contains a control character")]
+    ControlCharacter,
+    #[error("its name contains characters outside ASCII, which can imitate other names")]
+    NotAscii,
+}
+
+/// Exposed name of a tool or prompt: `<prefix><original>`.
+///
+/// A name outside `[A-Za-z0-9_-]{1,max_length}` is mapped: bad characters become `_`, an overlong name is cut, and `_`
+/// with eight base32 characters of SHA-256 over upstream, kind and original follows, so it is the same after every
+/// restart and in any start order. With an empty prefix, as in a transparent view, nothing is mapped or cut.
+/// `max_length` is in bytes.
+///
+/// # Errors
+/// [`Withheld`] for an original that is empty, over 128 characters, not ASCII, or has control characters.
+pub fn expose(
+    prefix: &str,
+    upstream: &UpstreamName,
+    kind: ItemKind,
+    original: &str,
+    max_length: usize,
+) -> Result<String, Withheld> {
+    check_original(original)?;
+    let mut name = format!("{prefix}{original}");
+    let max_length = max_length.max(MIN_MAX_LENGTH);
+    if prefix.is_empty() || (name.len() <= max_length && name.chars().all(is_clean)) {
+        return Ok(name);
+    }
+    // One `_` per character, so that the result is ASCII and can be cut anywhere.
+    name = name.chars().map(|c| if is_clean(c) { c } else { '_' }).collect();
+    name.truncate(max_length - HASH_SUFFIX_LENGTH);
+    name.push('_');
+    name.push_str(&short_hash(upstream, kind, original));
+    Ok(name)
+}
+
+/// Canonical name of a tool or prompt: `<upstream>__<original>`, never shortened or mapped.
+pub fn canonical(upstream: &UpstreamName, original: &str) -> String {
+    format!("{upstream}__{original}")
+}
+
+/// Canonical name of a resource or template: `<upstream>+<uri>`.
+pub fn canonical_uri(upstream: &UpstreamName, uri: &str) -> String {
+    format!("{upstream}+{uri}")
+}
+
+/// Indices, ascending, of all items whose exposed name is also the name of another item in `names`.
+///
+/// The caller withholds all of them: start order never decides. Tools and prompts are separate namespaces; call once
+/// for each.
+pub(crate) fn collisions<'n>(names: impl Iterator<Item = (&'n str, usize)>) -> Vec<usize> {
+    let mut by_name: HashMap<&str, Vec<usize>, foldhash::fast::RandomState> = HashMap::default();
+    for (name, index) in names {
+        by_name.entry(name).or_default().push(index);
+    }
+    let mut shared: Vec<usize> = by_name.into_values().filter(|items| items.len() > 1).flatten().collect();
+    shared.sort_unstable();
+    shared
+}
+
+/// Two upstreams whose prefixes let one imitate the other's names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixWarning {
+    /// Upstream with the longer prefix (or the later one, when they are equal).
+    pub upstream: UpstreamName,
+    /// Its prefix.
+    pub prefix: String,
+    /// Upstream whose prefix is the start of the other.
+    pub other: UpstreamName,
+    /// Its prefix; may be empty.
+    pub other_prefix: String,
+}
+
+impl fmt::Display for PrefixWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { upstream, prefix, other, other_prefix } = self;
+        if prefix == other_prefix {
+            write!(f, "upstreams `{upstream}` and `{other}` have the same prefix \"{prefix}\"")?;
+        } else if other_prefix.is_empty() {
+            write!(
+                f,
+                "upstream `{other}` has no prefix, so it can use names that begin with \"{prefix}\" of `{upstream}`"
+            )?;
+        } else {
+            write!(
+                f,
+                "prefix \"{prefix}\" of upstream `{upstream}` begins with prefix \"{other_prefix}\" of `{other}`"
+            )?;
+        }
+        f.write_str("; items whose names collide are all withheld")
+    }
+}
+
+/// Every pair of upstreams where one prefix is the start of the other, each pair once.
+pub fn prefix_warnings(prefixes: &[(UpstreamName, String)]) -> Vec<PrefixWarning> {
+    let mut warnings = Vec::new();
+    for (position, first) in prefixes.iter().enumerate() {
+        for second in prefixes.iter().skip(position + 1) {
+            let (long, short) = if second.1.starts_with(&first.1) {
+                (second, first)
+            } else if first.1.starts_with(&second.1) {
+                (first, second)
+            } else {
+                continue;
+            };
+            warnings.push(PrefixWarning {
+                upstream: long.0.clone(),
+                prefix: long.1.clone(),
+                other: short.0.clone(),
+                other_prefix: short.1.clone(),
+            });
+        }
+    }
+    warnings
+}
+
+fn check_original(original: &str) -> Result<(), Withheld> {
+    if original.is_empty() {
+        return Err(Withheld::Empty);
+    }
+    if original.chars().nth(MAX_ORIGINAL_LENGTH).is_some() {
+        return Err(Withheld::TooLong);
+    }
+    if original.chars().any(char::is_control) {
+        return Err(Withheld::ControlCharacter);
+    }
+    if !original.is_ascii() {
+        return Err(Withheld::NotAscii);
+    }
+    Ok(())
+}
+
+const fn is_clean(c: char) -> bool {
+    matches!(c, 'A'..='Z' | 'a'..='z' | '0'..='9' | '_' | '-')
+}
+
+/// Eight lower-case base32 characters of SHA-256(upstream, 0, kind, 0, original).
+fn short_hash(upstream: &UpstreamName, kind: ItemKind, original: &str) -> String {
+    let mut hash = digest::Context::new(&digest::SHA256);
+    for part in [upstream.as_str(), "\0", kind.into_str(), "\0", original] {
+        hash.update(part.as_bytes());
+    }
+    let sum = hash.finish();
+    let head = sum.as_ref().get(..HASH_BYTES).unwrap_or_default();
+    BASE32_NOPAD.encode(head).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests;

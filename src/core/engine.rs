@@ -1,0 +1,27 @@
+//! The state machines: routing, one call, one upstream connection, restarts. Pure: `now` is an argument, effects are values.
+
+pub mod answer;
+pub mod ask;
+pub mod batch;
+pub mod call;
+pub mod client;
+pub mod event;
+pub mod fault;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub mod fuzz;
+pub mod handshake;
+pub mod lists;
+pub mod peer;
+pub mod pending;
+pub mod question;
+pub mod refresh;
+pub mod replay;
+pub mod restart;
+pub mod route;
+#[cfg(test)]
+mod sim;
+pub mod state;
+pub mod task;
+pub mod task_id;
+pub mod unasked;
+pub mod used;

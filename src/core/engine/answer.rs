@@ -1,0 +1,54 @@
+//! Answers that are ready, and the refusals that need nothing but the request.
+
+use bytes::Bytes;
+
+use crate::engine::route::RouteError;
+use crate::mcp::meta::MetaError;
+use crate::mcp::version::Era;
+use crate::wire::code;
+use crate::wire::foreign;
+use crate::wire::message::error_object;
+use crate::wire::raw::RawJson;
+
+/// An answer that is ready.
+#[derive(Debug)]
+pub struct Answer {
+    pub outcome: Result<RawJson, RawJson>,
+    /// For errors that the modern era gives an HTTP status of their own.
+    pub status: Option<u16>,
+}
+
+impl Answer {
+    pub fn ok(result: RawJson) -> Self {
+        Self { outcome: Ok(result), status: None }
+    }
+
+    pub fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
+        Self { outcome: Err(error_object(code, message, data)), status: None }
+    }
+
+    /// The result or error.
+    pub fn bytes(&self) -> &Bytes {
+        let (Ok(raw) | Err(raw)) = &self.outcome;
+        raw.bytes()
+    }
+
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+}
+
+/// The error for a method that this era does not define or this release does not serve.
+pub fn not_found(method: &str, era: Era) -> Answer {
+    let answer =
+        Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", foreign::short(method, 64)), None);
+    if era == Era::Modern { answer.with_status(404) } else { answer }
+}
+
+/// The error for parameters that cannot be read.
+pub fn invalid(error: &RouteError) -> Answer {
+    let answer = Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
+    let malformed = matches!(error, RouteError::Params | RouteError::Meta(MetaError::NotAnObject));
+    if malformed { answer.with_status(400) } else { answer }
+}

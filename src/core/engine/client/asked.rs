@@ -1,0 +1,155 @@
+//! What a request is by itself and by the head of its HTTP request, before the session is looked at: the body says which era it
+//! is of, and the head must say the same.
+
+use crate::engine::answer::{Answer, invalid, not_found};
+use crate::engine::route::Params;
+use crate::mcp::capability::unsupported_version_data;
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::wire::code;
+use crate::wire::headers::decode_value;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+const VERSION: &str = "mcp-protocol-version";
+
+/// The head of an HTTP request.
+pub trait Head {
+    /// The first field of that name, which is in lower case, and whether another follows.
+    fn field(&self, name: &str) -> (Option<&[u8]>, bool);
+}
+
+/// Whether the head speaks of the modern era.
+pub fn is_modern(head: &dyn Head) -> bool {
+    text(head.field(VERSION).0).is_some_and(Revision::header_is_modern)
+}
+
+/// Whether the head may stand over a message of a session: its version is one that has sessions, or missing.
+pub fn fits_session(head: &dyn Head) -> bool {
+    let (version, again) = head.field(VERSION);
+    let is_legacy = |text| Revision::parse(text).is_some_and(|revision| revision.era() == Era::Legacy);
+    !again && version.is_none_or(|version| text(Some(version)).is_some_and(is_legacy))
+}
+
+fn text(value: Option<&[u8]>) -> Option<&str> {
+    value.filter(|value| value.is_ascii()).and_then(|value| std::str::from_utf8(value).ok()).map(str::trim)
+}
+
+pub fn mismatch(why: &str) -> Answer {
+    Answer::error(code::HEADER_MISMATCH, why, None).with_status(400)
+}
+
+/// The revision that a request claims.
+///
+/// # Errors
+/// The answer to send: it is not served, or has no `_meta` to claim it in.
+fn claimed_revision(claimed: &str) -> Result<Revision, Answer> {
+    Revision::parse(claimed).filter(|revision| revision.era() == Era::Modern).ok_or_else(|| {
+        let served: Vec<&str> = Revision::of(Era::Modern).rev().map(Revision::as_str).collect();
+        let text = format!("Unsupported protocol version; this server speaks {}", served.join(", "));
+        let data = unsupported_version_data(claimed);
+        Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data)).with_status(400)
+    })
+}
+
+/// Checks version and `Mcp-*` fields against the body, which names the revision. Policy never reads them again.
+///
+/// Source: MCP 2026-07-28, streamable-http, "Server validation"; order as the official suite expects it.
+///
+/// # Errors
+/// The answer to send.
+fn check(
+    head: &dyn Head,
+    request: &Request,
+    method: Method,
+    params: &RawObject,
+    claimed: &str,
+) -> Result<Revision, Answer> {
+    let once = |name| match head.field(name) {
+        (_, true) => Err(mismatch(&format!("the header {name} occurs twice"))),
+        (value, false) => Ok(value),
+    };
+    let (version, named, name) = (text(once(VERSION)?), once("mcp-method")?, once("mcp-name")?);
+    if version.is_some_and(|version| version != claimed) {
+        return Err(mismatch("MCP-Protocol-Version differs from the version in params._meta"));
+    }
+    if named.is_some_and(|named| named.trim_ascii() != request.method.as_bytes()) {
+        return Err(mismatch("Mcp-Method differs from the method in the body"));
+    }
+    let revision = claimed_revision(claimed)?;
+    if version.is_none() {
+        return Err(mismatch("the MCP-Protocol-Version header is missing"));
+    }
+    if named.is_none() {
+        return Err(mismatch("the Mcp-Method header is missing"));
+    }
+    let Some(in_body) = method.name_member().and_then(|member| params.string(member)) else {
+        return Ok(revision);
+    };
+    let Some(name) = name else { return Err(mismatch("the Mcp-Name header is missing")) };
+    match decode_value(name) {
+        Ok(value) if value == in_body => Ok(revision),
+        Ok(_) => Err(mismatch("Mcp-Name differs from the name in the body")),
+        Err(_) => Err(mismatch("Mcp-Name cannot be decoded")),
+    }
+}
+
+/// A request that may be served as far as it can be told by itself.
+#[derive(Debug)]
+pub enum Asked {
+    Initialize {
+        revision: Revision,
+        capabilities: Option<RawJson>,
+    },
+    /// Of the legacy era.
+    Legacy(Params),
+    /// It says everything about itself, and its method exists.
+    Modern {
+        revision: Revision,
+        method: Method,
+        params: Params,
+    },
+}
+
+impl Asked {
+    /// Tells the eras apart. Pipes have no head.
+    ///
+    /// # Errors
+    /// The answer to send.
+    pub fn of(request: &Request, head: Option<&dyn Head>) -> Result<Self, Answer> {
+        let head_is_modern = head.is_some_and(is_modern);
+        if request.method.starts_with("rpc.") {
+            // Reserved by JSON-RPC: no head can make these a method.
+            return Err(not_found(&request.method, if head_is_modern { Era::Modern } else { Era::Legacy }));
+        }
+        let method = Method::parse(&request.method);
+        let params = Params::read(request.params.as_ref()).map_err(|error| invalid(&error))?;
+        match (params.meta.has_claim(), method) {
+            (false, Method::Initialize) if head_is_modern => {
+                Err(mismatch("`initialize` does not exist in the version that the header names"))
+            }
+            (false, Method::Initialize) => {
+                let missing = || Answer::error(code::INVALID_PARAMS, "`initialize` needs params.protocolVersion", None);
+                let version = params.object.string("protocolVersion").ok_or_else(missing)?;
+                let capabilities = params.object.get("capabilities").cloned();
+                Ok(Self::Initialize { revision: Revision::negotiate(&version), capabilities })
+            }
+            (false, _) if !head_is_modern => Ok(Self::Legacy(params)),
+            _ => Self::modern(request, head, method, params),
+        }
+    }
+
+    fn modern(request: &Request, head: Option<&dyn Head>, method: Method, params: Params) -> Result<Self, Answer> {
+        let envelope = params.meta.modern();
+        let envelope =
+            envelope.map_err(|error| Answer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400))?;
+        let revision = match head {
+            Some(head) => check(head, request, method, &params.object, &envelope.version)?,
+            None => claimed_revision(&envelope.version)?,
+        };
+        if !method.defined_in(revision.era()) {
+            return Err(not_found(&request.method, revision.era()));
+        }
+        Ok(Self::Modern { revision, method, params })
+    }
+}

@@ -1,0 +1,192 @@
+//! What a client sends: one message, or a batch of them, which clients of 2025-03-26 may send and no others, on every transport.
+//!
+//! Source: MCP 2025-03-26, basic, "Batching".
+
+use bytes::Bytes;
+
+use crate::engine::batch::parts;
+use crate::engine::route::Params;
+use crate::mcp::version::Revision;
+use crate::wire::code;
+use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::id::ClientId;
+use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
+use crate::wire::raw::RawJson;
+
+const MAX_MESSAGES: usize = 50;
+
+/// One message, or why it is none.
+pub type Said = Result<Message, Unreadable>;
+
+/// What was read from one line or body.
+#[derive(Debug)]
+pub enum Heard {
+    Message(Said),
+    Batch(Batch),
+}
+
+/// The error for something that is no message.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Of the request, where it could be read.
+    pub id: Option<ClientId>,
+    pub error: RawJson,
+}
+
+impl From<FrameError> for Unreadable {
+    fn from(error: FrameError) -> Self {
+        let code = match error {
+            FrameError::NotUtf8 | FrameError::Syntax => code::PARSE_ERROR,
+            FrameError::TooDeep | FrameError::TooManyNodes | FrameError::DuplicateKey => code::INVALID_REQUEST,
+        };
+        Self { id: None, error: error_object(code, &error.to_string(), None) }
+    }
+}
+
+impl From<MessageError> for Unreadable {
+    fn from(error: MessageError) -> Self {
+        let text = error.to_string();
+        match error {
+            MessageError::Syntax => FrameError::Syntax.into(),
+            MessageError::Shape { id, .. } => Self { id, error: error_object(code::INVALID_REQUEST, &text, None) },
+        }
+    }
+}
+
+impl Heard {
+    /// Reads the bytes of a line or body.
+    pub fn read(bytes: Bytes, bounds: Bounds) -> Self {
+        match Frame::from_client(bytes, bounds) {
+            Ok(frame) => Self::of(&frame, bounds),
+            Err(error) => Self::Message(Err(error.into())),
+        }
+    }
+
+    pub fn of(frame: &Frame, bounds: Bounds) -> Self {
+        match parts(frame) {
+            Some(parts) => Self::Batch(Batch::of(parts, bounds)),
+            None => Self::Message(Message::parse(frame).map_err(Unreadable::from)),
+        }
+    }
+
+    /// The requests in it, each of which counts for the rate of its caller.
+    pub fn requests(&self) -> usize {
+        let messages = match self {
+            Self::Message(said) => std::slice::from_ref(said),
+            Self::Batch(Batch(messages)) => messages,
+        };
+        messages.iter().filter(|said| matches!(said, Ok(Message::Request(_)))).count()
+    }
+}
+
+/// The messages of a batch in their order; none where they are too few or too many.
+#[derive(Debug)]
+pub struct Batch(Vec<Said>);
+
+impl Batch {
+    fn of(mut parts: Vec<RawJson>, bounds: Bounds) -> Self {
+        if parts.len() > MAX_MESSAGES {
+            parts.clear();
+        }
+        let read = |part: RawJson| -> Said { Ok(Message::parse(&Frame::from_client(part.into_bytes(), bounds)?)?) };
+        Self(parts.into_iter().map(read).collect())
+    }
+
+    /// Why a client that speaks this revision may not send it.
+    pub fn refusal(&self, revision: Option<Revision>) -> Option<&'static str> {
+        if !revision.is_some_and(|revision| revision.features().batch) {
+            Some("batches are not accepted in this protocol version")
+        } else if self.0.is_empty() {
+            Some("a batch holds between 1 and 50 messages")
+        } else if self.0.iter().flatten().any(claims) {
+            Some("a message in a batch claims a protocol version of its own; send it alone")
+        } else {
+            None
+        }
+    }
+
+    pub fn into_messages(self) -> Vec<Said> {
+        self.0
+    }
+}
+
+/// Whether a message claims to be of the modern era, rightly or not.
+pub fn claims(message: &Message) -> bool {
+    match message {
+        Message::Request(Request { params, .. }) | Message::Notification(Notification { params, .. }) => {
+            Params::read(params.as_ref()).is_ok_and(|params| params.meta.has_claim())
+        }
+        Message::Response(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(text: &str) -> Heard {
+        Heard::read(text.to_owned().into(), Bounds::CLIENT)
+    }
+
+    #[test]
+    fn a_batch_is_told_from_a_message_and_its_requests_are_counted() {
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let notice = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let response = r#"{"jsonrpc":"2.0","id":"ask-1","result":{}}"#;
+        for (text, requests) in [(request, 1), (notice, 0), (response, 0), ("7", 0), ("{", 0)] {
+            let heard = heard(text);
+            assert!(matches!(heard, Heard::Message(_)) && heard.requests() == requests, "{text}");
+        }
+        let (many, most) = (vec![request; 51].join(","), vec![request; 50].join(","));
+        for (label, text, requests, messages) in [
+            ("of each kind", format!(" [{request},{notice},{response},{request},7]"), 2, 5),
+            ("no requests", format!("[{response},{notice}]"), 0, 2),
+            ("the most", format!("[{most}]"), 50, 50),
+            ("too many", format!("[{many}]"), 0, 0),
+            ("none", "[]".to_owned(), 0, 0),
+        ] {
+            let heard = heard(&text);
+            assert_eq!(heard.requests(), requests, "{label}");
+            let Heard::Batch(batch) = heard else { panic!("{label}: no batch") };
+            for revision in [None, Some(Revision::V2024_11_05), Some(Revision::V2025_06_18)] {
+                assert!(batch.refusal(revision).is_some(), "{label}");
+            }
+            assert_eq!(batch.refusal(Some(Revision::V2025_03_26)).is_some(), messages == 0, "{label}");
+            assert_eq!(batch.into_messages().len(), messages, "{label}");
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_batch_claims_a_revision_of_its_own() {
+        for (params, refused) in [
+            (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, true),
+            (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#, true),
+            (r#"{"_meta":{"progressToken":1}}"#, false),
+            (r#"{"_meta":7}"#, false),
+            ("[]", false),
+        ] {
+            for id in [r#""id":1,"#, ""] {
+                let text = format!(
+                    r#"[{{"jsonrpc":"2.0","id":2,"method":"ping"}},{{"jsonrpc":"2.0",{id}"method":"x","params":{params}}}]"#
+                );
+                let Heard::Batch(batch) = heard(&text) else { panic!("no batch") };
+                assert_eq!(batch.refusal(Some(Revision::V2025_03_26)).is_some(), refused, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_under_its_id_where_it_has_one() {
+        for (text, id, start) in [
+            ("{", None, r#"{"code":-32700,"#),
+            ("\u{feff}[1", None, r#"{"code":-32700,"#),
+            (r#"{"a":1,"a":2}"#, None, r#"{"code":-32600,"#),
+            (r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, Some("7"), r#"{"code":-32600,"#),
+            ("7", None, r#"{"code":-32600,"#),
+        ] {
+            let Heard::Message(Err(unreadable)) = heard(text) else { panic!("{text}: a message") };
+            assert_eq!(unreadable.id.as_ref().map(|id| id.raw().text().into_owned()).as_deref(), id, "{text}");
+            assert!(unreadable.error.text().starts_with(start), "{text}: {}", unreadable.error.text());
+        }
+    }
+}

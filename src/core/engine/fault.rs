@@ -1,0 +1,48 @@
+//! Protocol faults of upstreams that the gateway survives: one variant each, counted and logged by the shell.
+
+use crate::mcp::input::InputError;
+
+/// One misbehaviour of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "snake_case")]
+pub enum Fault {
+    /// A line or body that is no JSON-RPC message.
+    Garbage,
+    /// A line over the limit; it was skipped.
+    Oversize,
+    /// A message that is nested too deeply or has too many values.
+    Complex,
+    /// An answer to a call that had ended.
+    LateReply,
+    /// An answer with an id that was never given out.
+    UnknownReply,
+    /// A response with both result and error, or with a result that is no object.
+    MalformedReply,
+    /// Progress for no call, or progress that does not grow.
+    BadProgress,
+    /// A request of the server that the gateway does not serve.
+    RefusedRequest,
+    /// A request of the server that may have belonged to several calls.
+    AmbiguousRequest,
+    /// A list that could not be read, or only in part.
+    BadList,
+    /// A result of a kind that was not negotiated.
+    UnexpectedResultType,
+    /// A question that passes for one of the gateway's, or whose text cannot be shown as it is.
+    ForgedQuestion,
+    /// A question for a password or another secret.
+    SecretQuestion,
+    /// A question to open an address that is not opened.
+    UnsafeUrl,
+}
+
+impl From<InputError> for Fault {
+    fn from(why: InputError) -> Self {
+        match why {
+            InputError::Malformed | InputError::NotOffered => Self::UnexpectedResultType,
+            InputError::Imitates | InputError::Unreadable => Self::ForgedQuestion,
+            InputError::Secret => Self::SecretQuestion,
+            InputError::Address(_) => Self::UnsafeUrl,
+        }
+    }
+}

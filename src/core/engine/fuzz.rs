@@ -1,0 +1,171 @@
+//! Properties of states that clients carry, and of the peer of a server that may say anything.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::ask::{Declared, ServerRequest};
+use super::call::{Outcome, Outgoing};
+use super::handshake::EraHint;
+use super::peer::{CallPort, Peer, PeerOptions, PeerTimes};
+use super::route::{Params, params_object};
+use super::state::{Carried, Opened, StateKey, StateScope};
+use super::task_id::{TaskKey, TaskName};
+use crate::catalog::inventory::ListBounds;
+use crate::mcp::input::{Kinds, Roots};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::voice::Ear;
+use crate::policy::Action;
+use crate::wire::digest::Digest;
+use crate::wire::frame::{Bounds, Frame};
+use crate::wire::fuzz::{assert_json, halves, spliced, value};
+use crate::wire::message::{Message, Notification};
+use crate::wire::raw::{RawJson, RawObject};
+
+const NOW: Duration = Duration::from_secs(100);
+
+/// A sealed state opens unchanged and for its scope alone; no other text opens.
+pub fn states(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let arguments = value(data);
+    let push = Action { arguments, ..Action::stand_in("ci", "git", "git__push") };
+    let scope = StateScope { method: Method::ToolsCall, action: &push };
+    // Of this input alone: what an earlier one made opens nothing.
+    let secret = Digest::of(data);
+    let key = StateKey::new(secret.bytes()).unwrap();
+    assert_eq!(key.open(&scope, &text, NOW), None);
+    for carried in
+        [Carried::Upstream(text.clone().into_owned()), Carried::Pages(text.clone().into_owned()), Carried::Nothing]
+    {
+        let state = Opened { round: data.first().copied().unwrap_or_default(), carried };
+        let Some(sealed) = key.seal(&scope, &state, NOW, [1; 12]) else { continue };
+        let open = |scope: &StateScope<'_>, text: &str| key.open(scope, text, NOW).map(|(opened, _)| opened);
+        assert_eq!(open(&scope, &sealed), Some(state.clone()));
+        let forged = spliced(&sealed, &text);
+        assert_eq!(open(&scope, &forged).is_some(), forged == sealed, "{forged}");
+        let opens = |other: Action| open(&StateScope { action: &other, ..scope }, &sealed).is_some();
+        assert_eq!(opens(Action { caller: (&*text).into(), ..push.clone() }), text == "ci");
+        assert_eq!(opens(Action { canonical: (&*text).into(), ..push.clone() }), text == "git__push");
+        assert!(!opens(Action { caller: "cig".into(), upstream: "it".into(), ..push.clone() }));
+    }
+    tasks(&text, &secret);
+}
+
+fn tasks(text: &str, secret: &Digest) {
+    let key = TaskKey::new(secret.bytes()).unwrap();
+    assert_eq!(key.open("ci", text, NOW), None);
+    let (upstream, id) = text.split_once('\n').unwrap_or(("git", text));
+    let name = TaskName { upstream: upstream.to_owned(), item: "git__push".to_owned(), id: id.to_owned() };
+    let Some(sealed) = key.seal("ci", &name, NOW, [1; 12]) else { return };
+    assert_eq!(key.open("ci", &sealed, NOW), Some(name));
+    let forged = spliced(&sealed, text);
+    assert_eq!(key.open("ci", &forged, NOW).is_some(), forged == sealed, "{forged}");
+    assert_eq!(key.open(text, &sealed, NOW).is_some(), text == "ci");
+}
+
+/// A client's parameters are read or refused.
+pub fn parameters(data: &[u8]) {
+    let Some(params) = value(data) else { return };
+    let _refused = params_object(Some(&params));
+    let Ok(read) = Params::read(Some(&params)) else { return };
+    drop(read);
+    let Ok(meta) = RawObject::parse(&params).map_err(drop).and_then(|object| Meta::of(&object).map_err(drop)) else {
+        return;
+    };
+    let _refused = (meta.modern(), meta.progress_token(), meta.log_level());
+    if let Some(capabilities) = meta.input_capabilities() {
+        assert_json(&capabilities);
+    }
+    for (_, value) in meta.trace() {
+        assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{value:?}");
+    }
+}
+
+/// A call that says when it is gone: answered, or cancelled by its client.
+struct Port {
+    key: u64,
+    gone: Rc<Cell<u64>>,
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.gone.set(self.gone.get() + 1);
+    }
+}
+
+impl CallPort for Port {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn progress(&mut self, params: RawJson) {
+        assert_json(&params);
+    }
+
+    fn log(&mut self, params: RawJson) {
+        assert_json(&params);
+    }
+
+    fn notice(&mut self, _notification: Notification) {}
+
+    fn ask(&mut self, _request: ServerRequest) -> bool {
+        self.key.is_multiple_of(2)
+    }
+
+    fn withdrawn(&mut self, _id: &RawJson) {}
+
+    fn done(self, outcome: Outcome) {
+        match outcome {
+            Outcome::Result { raw, .. } => assert!(raw.is_object(), "{}", raw.text()),
+            Outcome::Error { raw } => assert_json(&raw),
+            Outcome::Failed(_) => {}
+        }
+    }
+}
+
+/// However a server answers, each call ends and what the server is sent are messages. The first line says how it is greeted.
+pub fn peer(data: &[u8]) {
+    let (first, rest) = halves(data);
+    let hints = [EraHint::Probe, EraHint::Legacy, EraHint::Modern];
+    let hint = hints[first.len() % hints.len()];
+    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
+    let declared = Declared::new(all, &Roots::Client);
+    let ear = Ear::new("git", Bounds::CLIENT, |bytes| bytes);
+    #[allow(clippy::disallowed_methods, reason = "an instant cannot be made otherwise; none is compared with it")]
+    let mut now = Instant::now();
+    let options = PeerOptions { ear, hint, times, bounds: ListBounds::default(), declared, lists: true };
+    let mut peer = Peer::new(options, now);
+    let gone = Rc::new(Cell::new(0));
+    let mut calls = 0;
+    let mut sent = Vec::new();
+    for line in rest.split(|byte| *byte == b'\n') {
+        now += Duration::from_millis(10);
+        match line {
+            b"!call" if calls < 8 => {
+                calls += 1;
+                let outgoing = Outgoing::own(Method::ToolsCall, Meta::default());
+                peer.handle_call(&outgoing, Port { key: calls, gone: Rc::clone(&gone) });
+            }
+            b"!cancel" => peer.handle_cancel(calls),
+            b"!parked" => peer.handle_parked(calls),
+            b"!wait" => {
+                now = peer.poll_timeout().unwrap_or(now);
+                peer.handle_timeout(now);
+            }
+            line => peer.handle_line(Bytes::copy_from_slice(line), now),
+        }
+        sent.extend_from_slice(&peer.outgoing().split());
+        while peer.poll_event().is_some() {}
+    }
+    peer.handle_closed("over");
+    assert_eq!(gone.get(), calls, "a call never ended");
+    for line in sent.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let frame = Frame::from_upstream(Bytes::copy_from_slice(line)).unwrap();
+        assert!(Message::parse(&frame).is_ok(), "{}", String::from_utf8_lossy(line));
+    }
+}

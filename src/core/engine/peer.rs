@@ -1,0 +1,559 @@
+//! One stdio connection to an upstream: handshake, lists, calls. Performs no IO and reads no clock.
+//!
+//! Contract: call one `handle_*`, write out everything in [`Peer::outgoing`], drain [`Peer::poll_event`] until `None`, then
+//! arm a timer for [`Peer::poll_timeout`]. `now` must not go backwards. Answers and progress of calls go straight to their
+//! [`CallPort`].
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::catalog::inventory::{Inventory, ListBounds, Reading};
+use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, declined, unable};
+use crate::engine::batch;
+use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
+use crate::engine::fault::Fault;
+use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
+use crate::engine::lists::{Lists, Page};
+use crate::engine::pending::{Lookup, Pending};
+use crate::engine::unasked::{Asked, Stream, Told, asked, told};
+use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
+use crate::mcp::method::Method;
+use crate::mcp::notice::NoticeKind;
+use crate::mcp::version::Era;
+use crate::mcp::voice::{Ear, Heard, Taken};
+use crate::wire::frame::Frame;
+use crate::wire::id::WireId;
+use crate::wire::message::{self, Message, Notification, Request, Response};
+use crate::wire::raw::{RawJson, RawObject};
+
+mod skipped;
+
+/// News between two drains; a flood of them is cut.
+const MAX_EVENTS: usize = 64;
+
+/// Where the answer and the progress of one call go.
+pub trait CallPort {
+    /// The caller's own key for this call, by which it cancels.
+    fn key(&self) -> u64;
+    /// `params` of a progress notification, with our token still in it.
+    fn progress(&mut self, params: RawJson);
+    /// `params` of a log message that can only be this call's.
+    fn log(&mut self, params: RawJson);
+    /// A notification of a stream that was asked for as a whole.
+    fn notice(&mut self, notification: Notification);
+    /// A request of the server that belongs to this call for certain; `false` when its client cannot be asked.
+    fn ask(&mut self, request: ServerRequest) -> bool;
+    /// The server does not want an answer to that request any more.
+    fn withdrawn(&mut self, id: &RawJson);
+    fn done(self, outcome: Outcome);
+}
+
+/// How a connection is opened and what it is for.
+#[derive(Clone, Debug)]
+pub struct PeerOptions {
+    /// Reads the upstream's messages.
+    pub ear: Ear,
+    pub hint: EraHint,
+    pub times: PeerTimes,
+    pub bounds: ListBounds,
+    /// Capabilities declared to a legacy server.
+    pub declared: Declared,
+    /// Whether the server's lists are read here.
+    pub lists: bool,
+}
+
+/// How long the parts of a handshake may take.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerTimes {
+    /// For the answer to `server/discover` where the era is not known.
+    pub probe: Duration,
+    /// For `initialize` and for each page of a list.
+    pub start: Duration,
+}
+
+/// Events of the connection for its owner.
+#[derive(Debug)]
+pub enum PeerEvent {
+    /// The handshake succeeded; calls can be sent.
+    Ready(Agreed),
+    /// All pages of all lists.
+    Inventory(Inventory),
+    Fault(Fault),
+    /// The server asked something that may belong to several calls; from now on they should come one at a time.
+    Ambiguous,
+    /// A notification for the client whose connection this is, if it is one client's: it belongs to no call for certain.
+    Unclaimed(Notification),
+    /// A legacy server says that this resource has changed.
+    Updated(String),
+    /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
+    Failed {
+        why: String,
+        next: EraHint,
+    },
+}
+
+#[derive(Debug)]
+enum Waiting<P> {
+    Handshake,
+    List(Box<Reading>, Instant),
+    Listen,
+    Call(P),
+    /// The answer to a ping: by then the server has read what was cancelled before.
+    Cancelled,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The answer to its question may come until then.
+    Opening {
+        handshake: Handshake,
+        until: Instant,
+    },
+    Ready(Agreed),
+    Failed,
+}
+
+/// Protocol state for one stdio upstream.
+#[derive(Debug)]
+pub struct Peer<P> {
+    ear: Ear,
+    taken: Taken,
+    times: PeerTimes,
+    declared: Declared,
+    reads_lists: bool,
+    lists: Lists,
+    asked: OpenRequests,
+    /// A call was cancelled after the ping that is under way.
+    cancelled_since: bool,
+    hop: HopMeta,
+    state: State,
+    pending: Pending<Waiting<P>>,
+    out: BytesMut,
+    events: VecDeque<PeerEvent>,
+}
+
+impl<P: CallPort> Peer<P> {
+    /// Opens the connection; the first question is in [`Self::outgoing`] at once.
+    pub fn new(options: PeerOptions, now: Instant) -> Self {
+        let PeerOptions { ear, hint, times, bounds, declared, lists: reads_lists } = options;
+        let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
+        let handshake = Handshake::new(hint, Carrier::Lines);
+        let question = handshake.question();
+        let mut peer = Self {
+            ear,
+            taken: Taken::default(),
+            times,
+            declared,
+            reads_lists,
+            lists: Lists::new(bounds),
+            asked: OpenRequests::default(),
+            cancelled_since: false,
+            hop: HopMeta::bare(),
+            state: State::Opening { handshake, until },
+            pending: Pending::new(),
+            out: BytesMut::new(),
+            events: VecDeque::new(),
+        };
+        peer.ask_question(question);
+        peer
+    }
+
+    /// Lines to write, newline included; the owner takes from the front.
+    pub fn outgoing(&mut self) -> &mut BytesMut {
+        &mut self.out
+    }
+
+    /// The gateway words that it used since the last look.
+    pub fn taken(&mut self) -> Taken {
+        std::mem::take(&mut self.taken)
+    }
+
+    pub fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called. Calls have deadlines of their own, where they are waited for.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Opening { until, .. } => Some(until),
+            State::Ready(_) => [self.list_deadline(), self.lists.refresh_at()].into_iter().flatten().min(),
+            State::Failed => None,
+        }
+    }
+
+    fn list_deadline(&self) -> Option<Instant> {
+        if !self.lists.are_read() {
+            return None;
+        }
+        let mut earliest = None;
+        self.pending.find(|waiting| {
+            if let Waiting::List(_, until) = waiting {
+                earliest = Some(earliest.map_or(*until, |e: Instant| e.min(*until)));
+            }
+            false
+        });
+        earliest
+    }
+
+    /// Sends a call. A peer that is not ready answers it at once: nothing was sent.
+    pub fn handle_call(&mut self, call: &Outgoing, port: P) {
+        let State::Ready(agreed) = self.state else {
+            return port.done(Outcome::Failed(Failure::down()));
+        };
+        let Some(id) = self.pending.insert(Waiting::Call(port)) else {
+            // The slots of an upstream are fewer than the table's; this cannot be reached by load.
+            return;
+        };
+        let raw_id = RawJson::trusted(id.to_string());
+        let params = call.params(agreed.revision, &raw_id, &self.hop);
+        put_line(&mut self.out, &message::encode_request(&raw_id, call.method.as_str(), Some(&params)));
+    }
+
+    /// The caller has gone or run out of time; the upstream is told and a late answer is dropped.
+    pub fn handle_cancel(&mut self, key: u64) {
+        let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));
+        if let Some(id) = found {
+            self.pending.take(id);
+            self.end_requests_of(key);
+            let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"cancelled by the client"}}"#));
+            let line = message::encode_notification("notifications/cancelled", Some(&params));
+            put_line(&mut self.out, &line);
+            self.mark_cancelled();
+        }
+    }
+
+    /// What a legacy server asks may be about a call that was cancelled, until it has read so. One ping at a time tells.
+    fn mark_cancelled(&mut self) {
+        let may_ask = matches!(self.state, State::Ready(agreed) if agreed.revision.era() == Era::Legacy);
+        if self.is_in_doubt() {
+            self.cancelled_since = true;
+        } else if may_ask && self.declared.kinds.any() {
+            self.ask(Method::Ping, None, Waiting::Cancelled);
+        }
+    }
+
+    /// Whether what the server says may be about a call that is not in flight any more.
+    fn is_in_doubt(&self) -> bool {
+        self.pending.find(|waiting| matches!(waiting, Waiting::Cancelled)).is_some()
+    }
+
+    /// The answer to a request of the server. One that was withdrawn or answered already is ignored.
+    pub fn handle_reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
+        if self.asked.take(id).is_some() {
+            self.reply(id, answer);
+        }
+    }
+
+    /// The client of a call has the server's question before it, and the call waits.
+    pub fn handle_parked(&mut self, key: u64) {
+        self.asked.park(key);
+    }
+
+    fn reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
+        put_line(&mut self.out, &message::encode_answer(id, answer));
+    }
+
+    /// The call has ended, so its questions end too.
+    fn end_requests_of(&mut self, call: u64) {
+        for request in self.asked.of_call(call) {
+            self.reply(&request.id, &declined(&request.method));
+        }
+    }
+
+    /// Calls in flight and requests of the server that are open.
+    #[cfg(test)]
+    pub fn left(&mut self) -> usize {
+        self.ports().count() + self.asked.left()
+    }
+
+    /// One line of the upstream.
+    pub fn handle_line(&mut self, line: Bytes, now: Instant) {
+        let Ok(frame) = Frame::from_upstream(line) else { return self.fault(Fault::Garbage) };
+        let revision = match self.state {
+            State::Ready(agreed) => Some(agreed.revision),
+            State::Opening { .. } | State::Failed => None,
+        };
+        match batch::split(&frame, revision) {
+            Some(frames) => frames.iter().for_each(|frame| self.handle_message(frame, now)),
+            None => self.handle_message(&frame, now),
+        }
+    }
+
+    fn handle_message(&mut self, frame: &Frame, now: Instant) {
+        let Ok(Heard { message, broken, taken }) = self.ear.hear(frame) else {
+            return self.handle_malformed(frame);
+        };
+        self.taken += taken;
+        if broken.is_some() {
+            self.fault(Fault::Complex);
+        }
+        match message {
+            Message::Response(response) => self.handle_response(response, now),
+            Message::Notification(notification) => self.handle_notification(notification, now),
+            Message::Request(request) => self.handle_request(&request),
+        }
+    }
+
+    /// The process or its pipe has ended. Every call in flight ends; whether it was executed is not known.
+    pub fn handle_closed(&mut self, why: &str) {
+        for waiting in self.pending.drain() {
+            if let Waiting::Call(port) = waiting {
+                port.done(Outcome::Failed(Failure::new(
+                    Reason::UpstreamCrashed,
+                    Executed::Unknown,
+                    "The server ended while the call was in progress.",
+                )));
+            }
+        }
+        if let State::Opening { handshake, .. } = &mut self.state
+            && let Next::Failed { why, hint, .. } = handshake.heard(None, Reply::Lost(why.to_owned()))
+        {
+            self.fail(why, hint);
+        }
+        self.state = State::Failed;
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match self.state {
+            State::Opening { until, .. } if now >= until => {
+                // A late answer to this question is none to the next.
+                if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Handshake)) {
+                    self.pending.take(id);
+                }
+                self.opening(Reply::Silence, now);
+            }
+            State::Ready(_) => {
+                let late = self.pending.find(|w| matches!(w, Waiting::List(_, until) if now >= *until));
+                if let Some(Lookup::Found(Waiting::List(reading, _))) = late.map(|id| self.pending.take(id)) {
+                    self.fault(Fault::BadList);
+                    self.lists.give_up(reading.list, None);
+                }
+                self.read_lists(now);
+            }
+            State::Opening { .. } | State::Failed => {}
+        }
+    }
+
+    fn ask_question(&mut self, question: Question) {
+        let params = question.params(&self.hop, &self.declared);
+        self.ask(question.method(), Some(&params), Waiting::Handshake);
+    }
+
+    /// Goes on with the handshake.
+    fn opening(&mut self, reply: Reply, now: Instant) {
+        let State::Opening { handshake, until } = &mut self.state else { return };
+        match handshake.heard(None, reply) {
+            Next::Ask(question) => {
+                *until = now + self.times.start;
+                self.ask_question(question);
+            }
+            Next::Agreed(agreed) => self.ready(agreed, now),
+            Next::Failed { why, hint, .. } => self.fail(why, hint),
+        }
+    }
+
+    fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: Waiting<P>) {
+        if let Some(id) = self.pending.insert(waiting) {
+            let id = RawJson::trusted(id.to_string());
+            put_line(&mut self.out, &message::encode_request(&id, method.as_str(), params));
+        }
+    }
+
+    fn handle_response(&mut self, response: Response, now: Instant) {
+        let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
+            return self.fault(Fault::UnknownReply);
+        };
+        match self.pending.take(id) {
+            Lookup::Late => self.fault(Fault::LateReply),
+            Lookup::Unknown => self.fault(Fault::UnknownReply),
+            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response),
+            Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
+            Lookup::Found(Waiting::List(reading, _)) => {
+                let (page, fault) = self.lists.answered(*reading, response.outcome);
+                fault.into_iter().for_each(|fault| self.fault(fault));
+                page.into_iter().for_each(|page| self.ask_page(page, now));
+                self.read_lists(now);
+            }
+            Lookup::Found(Waiting::Listen) => {}
+            Lookup::Found(Waiting::Cancelled) => {
+                if std::mem::take(&mut self.cancelled_since) {
+                    self.mark_cancelled();
+                }
+            }
+        }
+    }
+
+    fn finish_call(&mut self, port: P, response: Response) {
+        let era = match self.state {
+            State::Ready(agreed) => agreed.revision.era(),
+            State::Opening { .. } | State::Failed => Era::Legacy,
+        };
+        let outcome = Outcome::of(response, era);
+        if let Some(fault) = outcome.fault() {
+            self.fault(fault);
+        }
+        self.end_call(port, outcome);
+    }
+
+    /// Ends a call, and what its server asked in the middle of it.
+    fn end_call(&mut self, port: P, outcome: Outcome) {
+        self.end_requests_of(port.key());
+        port.done(outcome);
+    }
+
+    /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
+    fn handle_malformed(&mut self, frame: &Frame) {
+        let object = RawObject::parse(&RawJson::trusted(frame.bytes().clone())).ok();
+        let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
+        let Some(id) = id else { return self.fault(Fault::Garbage) };
+        self.fault(Fault::MalformedReply);
+        if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
+            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
+        {
+            self.end_call(port, Outcome::Failed(Failure::malformed()));
+        }
+    }
+
+    fn ready(&mut self, agreed: Agreed, now: Instant) {
+        if agreed.revision.era() == Era::Legacy {
+            put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
+        }
+        self.state = State::Ready(agreed);
+        self.events.push_back(PeerEvent::Ready(agreed));
+        if !self.reads_lists {
+            return;
+        }
+        if agreed.revision.era() == Era::Modern && agreed.offers.changes {
+            let params = listen_params(&self.hop, agreed.revision);
+            self.ask(Method::Listen, Some(&params), Waiting::Listen);
+        }
+        self.lists.begin(agreed.offers);
+        self.read_lists(now);
+    }
+
+    /// Tells what was read and asks for the lists that are due.
+    fn read_lists(&mut self, now: Instant) {
+        self.events.extend(self.lists.news().map(PeerEvent::Inventory));
+        while let Some(page) = self.lists.next(now) {
+            self.ask_page(page, now);
+        }
+    }
+
+    fn ask_page(&mut self, page: Page, now: Instant) {
+        let State::Ready(agreed) = self.state else { return };
+        let (params, method) = (page.params(&self.hop, agreed.revision), page.reading.list.method());
+        self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), now + self.times.start));
+    }
+
+    fn handle_notification(&mut self, notification: Notification, now: Instant) {
+        let kind = NoticeKind::of(&notification.method);
+        let of_stream = matches!(kind, NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other);
+        let subscribed = notification.params.as_ref().filter(|_| of_stream).and_then(subscription);
+        let stream = match subscribed {
+            Some(id) if matches!(self.pending.get_mut(id), Some(Waiting::Call(_))) => Stream::Listening(id),
+            Some(_) | None => Stream::Shared,
+        };
+        match told(notification, stream) {
+            Told::Progress(id, params) => match self.pending.get_mut(id) {
+                Some(Waiting::Call(port)) => port.progress(params),
+                Some(_) | None => self.fault(Fault::BadProgress),
+            },
+            Told::Notice(id, notification) => {
+                if let Some(Waiting::Call(port)) = self.pending.get_mut(id) {
+                    port.notice(notification);
+                }
+            }
+            Told::Log(_, notification) => self.handle_log(notification),
+            Told::Withdrawn(id) => self.handle_withdrawn(&id),
+            Told::Owner(notification) => self.tell(PeerEvent::Unclaimed(notification)),
+            Told::Updated(uri) => self.tell(PeerEvent::Updated(uri)),
+            Told::Changed(lists) => {
+                self.lists.changed(lists);
+                self.read_lists(now);
+            }
+            Told::Wrong(fault) => self.fault(fault),
+            Told::Nobody => {}
+        }
+    }
+
+    fn handle_log(&mut self, notification: Notification) {
+        // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
+        let several = self.ports().nth(1).is_some() || self.is_in_doubt();
+        let Some(only) = self.ports().next().filter(|_| !several) else {
+            return self.tell(PeerEvent::Unclaimed(notification));
+        };
+        if let Some(params) = notification.params {
+            only.log(params);
+        }
+    }
+
+    /// The server has withdrawn one of its requests.
+    fn handle_withdrawn(&mut self, id: &RawJson) {
+        let Some(call) = self.asked.take(id) else { return };
+        if let Some(port) = self.ports().find(|port| port.key() == call) {
+            port.withdrawn(id);
+        }
+    }
+
+    /// The calls in flight.
+    fn ports(&mut self) -> impl Iterator<Item = &mut P> {
+        self.pending.iter_mut().filter_map(|waiting| match waiting {
+            Waiting::Call(port) => Some(port),
+            Waiting::Handshake | Waiting::List(..) | Waiting::Listen | Waiting::Cancelled => None,
+        })
+    }
+
+    /// A request of a legacy server.
+    fn handle_request(&mut self, request: &Request) {
+        let calls: Vec<u64> = self.ports().map(|port| port.key()).collect();
+        let candidates = match self.asked.candidates(calls.into_iter()) {
+            Candidates::One(_) if self.is_in_doubt() => Candidates::Several,
+            sure @ (Candidates::None | Candidates::One(_) | Candidates::Several) => sure,
+        };
+        let (answer, fault) = match asked(request, &self.declared, candidates, &mut self.asked) {
+            Asked::Answered(answer, fault) => (answer, fault),
+            Asked::Client(asked, call) => {
+                if self.ports().find(|port| port.key() == call).is_some_and(|port| port.ask(asked)) {
+                    return;
+                }
+                self.asked.take(request.id.raw());
+                (unable(&request.method), Some(Fault::RefusedRequest))
+            }
+        };
+        if fault == Some(Fault::AmbiguousRequest) {
+            self.events.push_back(PeerEvent::Ambiguous);
+        }
+        fault.into_iter().for_each(|fault| self.fault(fault));
+        self.reply(request.id.raw(), &answer);
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        self.tell(PeerEvent::Fault(fault));
+    }
+
+    /// Tells what may be missed: a flood of it between two drains is cut.
+    fn tell(&mut self, event: PeerEvent) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(event);
+        }
+    }
+
+    fn fail(&mut self, why: String, next: EraHint) {
+        self.state = State::Failed;
+        self.events.push_back(PeerEvent::Failed { why, next });
+    }
+}
+
+/// The request of ours whose stream a notification of a modern server belongs to.
+fn subscription(params: &RawJson) -> Option<WireId> {
+    let meta = RawObject::parse(params).ok()?.remove("_meta")?;
+    WireId::from_raw(RawObject::parse(&meta).ok()?.get(SUBSCRIPTION_ID)?)
+}
+
+fn put_line(out: &mut BytesMut, line: &[u8]) {
+    out.reserve(line.len() + 1);
+    out.put_slice(line);
+    out.put_u8(b'\n');
+}

@@ -1,0 +1,50 @@
+//! Lines of an upstream that were not kept: too large, or without room.
+
+use std::time::Instant;
+
+use super::{CallPort, Peer, Waiting};
+use crate::engine::call::{Failure, Outcome, Reason};
+use crate::engine::fault::Fault;
+use crate::engine::pending::Lookup;
+use crate::wire::id::WireId;
+use crate::wire::start::Start;
+
+impl<P: CallPort> Peer<P> {
+    /// A line was skipped. Its call or the reading of its list ends; where its start does not tell whose it is, all that are in
+    /// flight do.
+    pub fn handle_skipped(&mut self, start: &[u8], failure: &Failure, now: Instant) {
+        self.fault(Fault::Oversize);
+        let start = Start::of(start);
+        let ours = |id| std::str::from_utf8(id).ok()?.parse().ok().map(WireId);
+        match start {
+            Start::Request(_) | Start::Notifies | Start::Asks => {}
+            Start::Answer(id) if let Some(id) = ours(id) => self.give_up(id, failure, now),
+            Start::Answer(_) | Start::Unknown => {
+                // Those that are asked for again on the way are not given up a second time.
+                for id in self.pending.find_all(|waiting| matches!(waiting, Waiting::Call(_) | Waiting::List(..))) {
+                    self.give_up(id, failure, now);
+                }
+            }
+        }
+    }
+
+    /// Ends a call or the reading of a list without its answer; other requests of our own go on waiting.
+    fn give_up(&mut self, id: WireId, failure: &Failure, now: Instant) {
+        if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
+            return;
+        }
+        match self.pending.take(id) {
+            Lookup::Found(Waiting::Call(port)) => self.end_call(port, Outcome::Failed(failure.clone())),
+            Lookup::Found(Waiting::List(reading, _)) if failure.reason == Reason::Busy => {
+                self.lists.no_room(reading.list);
+                self.read_lists(now);
+            }
+            Lookup::Found(Waiting::List(reading, _)) => {
+                self.fault(Fault::BadList);
+                self.lists.give_up(reading.list, Some(&failure.detail));
+                self.read_lists(now);
+            }
+            Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
+        }
+    }
+}

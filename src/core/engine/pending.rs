@@ -1,0 +1,102 @@
+//! Requests in flight on one connection, found by our own id without a hash and never twice under the same id.
+
+use slab::Slab;
+
+use crate::wire::id::WireId;
+
+/// Waiting requests, by [`WireId`].
+#[derive(Debug)]
+pub struct Pending<T> {
+    slots: Slab<(u64, T)>,
+    /// Grows with each request, so that a slot's next use has another id.
+    uses: u64,
+}
+
+/// What a reply's id refers to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup<T> {
+    Found(T),
+    /// One of our ids, whose request has ended.
+    Late,
+    /// Not one of our ids.
+    Unknown,
+}
+
+impl<T> Pending<T> {
+    pub fn new() -> Self {
+        Self { slots: Slab::new(), uses: 0 }
+    }
+
+    /// Gives out an id; `None` when [`WireId::MAX_SLOTS`] requests are open.
+    pub fn insert(&mut self, value: T) -> Option<WireId> {
+        if self.slots.len() >= WireId::MAX_SLOTS {
+            return None;
+        }
+        self.uses += 1;
+        let slot = self.slots.insert((self.uses, value));
+        Some(WireId::new(slot, self.uses))
+    }
+
+    pub fn get_mut(&mut self, id: WireId) -> Option<&mut T> {
+        let slot = id.slot();
+        self.slots.get_mut(slot).filter(|(uses, _)| WireId::new(slot, *uses) == id).map(|(_, value)| value)
+    }
+
+    /// Ends a request.
+    pub fn take(&mut self, id: WireId) -> Lookup<T> {
+        let slot = id.slot();
+        match self.slots.get(slot) {
+            Some((uses, _)) if WireId::new(slot, *uses) == id => Lookup::Found(self.slots.remove(slot).1),
+            _ if id.0 >> 12 <= self.uses && id.0 >> 12 > 0 => Lookup::Late,
+            _ => Lookup::Unknown,
+        }
+    }
+
+    /// The id of the first request that the test accepts.
+    pub fn find(&self, mut test: impl FnMut(&T) -> bool) -> Option<WireId> {
+        self.slots.iter().find(|(_, (_, value))| test(value)).map(|(slot, (uses, _))| WireId::new(slot, *uses))
+    }
+
+    /// The ids of all requests that the test accepts.
+    pub(crate) fn find_all(&self, mut test: impl FnMut(&T) -> bool) -> Vec<WireId> {
+        let found = self.slots.iter().filter(|(_, (_, value))| test(value));
+        found.map(|(slot, (uses, _))| WireId::new(slot, *uses)).collect()
+    }
+
+    /// Everything that is open.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().map(|(_, (_, value))| value)
+    }
+
+    /// Ends everything, oldest slot first.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.slots.drain().map(|(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_reply_never_reaches_the_slots_next_request() {
+        let mut pending = Pending::new();
+        let first = pending.insert("first").unwrap();
+        assert_eq!(pending.take(first), Lookup::Found("first"));
+        let second = pending.insert("second").unwrap();
+        assert_eq!(first.slot(), second.slot());
+        assert_eq!(pending.take(first), Lookup::Late);
+        assert_eq!(pending.take(WireId(u64::MAX >> 12)), Lookup::Unknown);
+        assert_eq!(pending.take(second), Lookup::Found("second"));
+        assert!(pending.slots.is_empty());
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut pending = Pending::new();
+        for n in 0..WireId::MAX_SLOTS {
+            assert!(pending.insert(n).is_some());
+        }
+        assert!(pending.insert(0).is_none());
+    }
+}

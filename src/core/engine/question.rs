@@ -1,0 +1,209 @@
+//! Questions to a client in the middle of its call (elicitation, sampling, roots): from a server, its task, or the
+//! gateway ([`approval`]).
+//!
+//! [`crate::mcp::input`] decides, on the terms of the call, whether a client may be asked. A server may ask only for input that the
+//! caller declared for this very call. The client's era decides how it is asked:
+//!
+//! | client | server | what happens |
+//! |---|---|---|
+//! | modern | modern | the result passes; its state is sealed to caller, profile, upstream, method, item and arguments ([`crate::engine::state`]), and only the very same call can continue with it |
+//! | legacy | modern | each request becomes a request to the client on the stream of its call, one after the other ([`Round`]), then the call continues upstream |
+//! | legacy | legacy | the server's request is passed on under an id of ours ([`OnStream`]), and its answer passed back unchanged |
+//! | modern | legacy | the call is parked ([`park`]): its request is answered with `input_required` and a sealed name ([`Gathered`]), and the retry attaches to it. An answer goes upstream once, however often the retry is sent. After 10 minutes, or when the gateway stops, the server learns that no answer comes, and the call is cancelled. An outcome is kept for a minute, unless its slot is needed |
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::engine::ask::{ClientAnswer, response};
+use crate::mcp::input::{InputRequest, Wanted, cancel, decline, input_required};
+use crate::mcp::version::Revision;
+use crate::wire::raw::{RawJson, RawObject};
+
+pub mod approval;
+pub mod park;
+
+/// How long a person may take for one answer.
+pub const PATIENCE: Duration = Duration::from_secs(600);
+/// Questions of one call that may be open.
+pub const MAX_OPEN: usize = 8;
+/// How long one question waits for others of the same call, so that a person is asked once.
+const GATHER: Duration = Duration::from_millis(30);
+
+/// A question that may be shown.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The name under which its asker wants the answer.
+    pub key: RawJson,
+    pub request: InputRequest,
+}
+
+impl Question {
+    fn name(&self) -> Option<String> {
+        self.key.parse::<String>().ok()
+    }
+}
+
+/// The questions that a legacy client has before it on the stream of one call. `W` leads to the answer.
+#[derive(Debug)]
+pub struct OnStream<W> {
+    open: Vec<Shown<W>>,
+    /// Since when there is an open one.
+    since: Option<Instant>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Shown<W> {
+    pub question: Question,
+    pub wait: W,
+    until: Instant,
+}
+
+impl<W> Default for OnStream<W> {
+    fn default() -> Self {
+        Self { open: Vec::new(), since: None }
+    }
+}
+
+impl<W> OnStream<W> {
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.open.len() < MAX_OPEN
+    }
+
+    /// The client was sent a question.
+    pub fn shown(&mut self, question: Question, wait: W, now: Instant) {
+        self.since.get_or_insert(now);
+        self.open.push(Shown { question, wait, until: now + PATIENCE });
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Shown<W>> {
+        self.open.iter_mut()
+    }
+
+    /// Ends the question at that place of the iteration.
+    pub fn end(&mut self, at: usize) -> Option<Shown<W>> {
+        (at < self.open.len()).then(|| self.open.swap_remove(at))
+    }
+
+    /// Ends the question of that name: its server wants no answer any more.
+    pub fn withdraw(&mut self, key: &RawJson) -> Option<Shown<W>> {
+        let at = self.open.iter().position(|shown| shown.question.key == *key)?;
+        self.end(at)
+    }
+
+    /// When the time of the next question is over.
+    pub fn due(&self) -> Option<Instant> {
+        self.open.iter().map(|shown| shown.until).min()
+    }
+
+    /// Ends a question whose time is over.
+    pub fn late(&mut self, now: Instant) -> Option<Shown<W>> {
+        let at = self.open.iter().position(|shown| shown.until <= now)?;
+        self.end(at)
+    }
+
+    /// Ends all of them.
+    pub fn close(&mut self) -> impl Iterator<Item = Shown<W>> + '_ {
+        self.open.drain(..)
+    }
+
+    /// For how long the client was being asked, once nothing is open any more. That time is not the server's.
+    pub fn settled(&mut self, now: Instant) -> Option<Duration> {
+        if !self.open.is_empty() {
+            return None;
+        }
+        self.since.take().map(|since| now.duration_since(since))
+    }
+}
+
+/// What a modern server's result asks of a legacy client: one question after the other, which is kinder to a person than all at
+/// once.
+#[derive(Debug)]
+pub struct Round {
+    /// The server's state, which goes back to it as it is.
+    state: Option<String>,
+    waiting: VecDeque<Question>,
+    responses: RawObject,
+}
+
+impl Round {
+    /// What is declined has its answer already. `id` makes the names of pages.
+    pub fn new(wanted: Wanted, revision: Revision, id: impl Fn() -> String) -> Self {
+        let Wanted { asked, declined, state } = wanted;
+        let (mut waiting, mut responses) = (VecDeque::new(), RawObject::default());
+        for (key, _) in declined {
+            responses.set(&key, decline());
+        }
+        for (key, request) in asked {
+            match request.for_revision(revision, &id) {
+                Ok(request) => waiting.push_back(Question { key: RawJson::string(&key), request }),
+                // Nobody can fill in a form that cannot be shown.
+                Err(_) => responses.set(&key, cancel()),
+            }
+        }
+        Self { state, waiting, responses }
+    }
+
+    /// The question to ask now.
+    pub fn next(&mut self) -> Option<Question> {
+        self.waiting.pop_front()
+    }
+
+    /// Takes the answer to a question; `None` where its time is over.
+    ///
+    /// # Errors
+    /// Why the call cannot go on.
+    pub fn answered(&mut self, question: &Question, answer: Option<ClientAnswer>) -> Result<(), &'static str> {
+        let answer = answer.ok_or("the client did not answer the server's question in time")?;
+        let answer = response(&question.request.method, answer);
+        let answer = answer.ok_or("the client refused to sample for the server")?;
+        if let Some(key) = question.name() {
+            self.responses.set(&key, answer);
+        }
+        Ok(())
+    }
+
+    /// The answers by key, and the server's state: what the repeated request carries.
+    pub fn into_answers(self) -> (RawJson, Option<String>) {
+        (self.responses.encode(), self.state)
+    }
+}
+
+/// What a modern client is about to be asked by the result of its request.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    asked: Vec<Question>,
+    until: Option<Instant>,
+}
+
+impl Gathered {
+    /// When the client is to be asked; `None` while there is nothing to ask.
+    pub fn due(&self) -> Option<Instant> {
+        self.until
+    }
+
+    pub fn add(&mut self, question: Question, now: Instant) {
+        self.asked.push(question);
+        self.until.get_or_insert(now + GATHER);
+    }
+
+    /// The server wants no answer any more.
+    pub fn withdraw(&mut self, key: &RawJson) {
+        self.asked.retain(|question| question.key != *key);
+        if self.asked.is_empty() {
+            self.until = None;
+        }
+    }
+
+    /// The result for the client.
+    pub fn result(&self, state: &str) -> RawJson {
+        input_required(self.asked.iter().filter_map(|question| Some((question.name()?, &question.request))), state)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! Routing: from a client's request to one upstream and its original name, or to an error.
+
+use crate::catalog::merge::Catalog;
+use crate::engine::call::Outgoing;
+use crate::mcp::meta::{Meta, MetaError};
+use crate::mcp::method::{List, Method};
+use crate::wire::foreign;
+use crate::wire::id::ClientId;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A request that reaches one item of one upstream.
+#[derive(Debug)]
+pub struct Routed {
+    /// Place of the item in the catalog; for a URI of a template, the template's place.
+    pub entry: usize,
+    /// The canonical name to judge by where it is not the entry's own: a URI that a template covers.
+    pub canonical: Option<String>,
+    pub outgoing: Outgoing,
+    pub token: Option<ClientId>,
+    /// The client goes on with a call that asked it for input.
+    pub resume: Option<Resume>,
+}
+
+/// The parts of a request that continues a call.
+#[derive(Clone, Debug)]
+pub struct Resume {
+    /// The state that it was given; not checked yet.
+    pub state: String,
+    pub responses: Option<RawJson>,
+}
+
+impl Resume {
+    fn read(method: Method, params: &RawObject) -> Result<Option<Self>, RouteError> {
+        // Only these three methods can ask; to the others `inputResponses` is a member that the protocol does not define.
+        let asks = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+        let responses = params.get("inputResponses").filter(|_| asks);
+        if responses.is_some_and(|raw| !raw.is_object()) {
+            return Err(RouteError::Member("inputResponses"));
+        }
+        // All our questions come with a state. Responses without one answer none of them, so the call starts anew and the
+        // responses go nowhere.
+        let Some(state) = params.get("requestState") else { return Ok(None) };
+        let state = Some(state).filter(|_| asks).and_then(|raw| raw.parse::<String>().ok()).ok_or(RouteError::State)?;
+        Ok(Some(Self { state, responses: responses.cloned() }))
+    }
+}
+
+/// Why a request has no target; becomes -32602 with one and the same text for unknown and hidden items.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    #[error("params must be an object")]
+    Params,
+    #[error("params lacks `{0}` or it is of the wrong type")]
+    Member(&'static str),
+    #[error("Unknown tool: {0}")]
+    UnknownTool(String),
+    #[error("Unknown prompt: {0}")]
+    UnknownPrompt(String),
+    #[error("Resource not found: {0}")]
+    UnknownResource(String),
+    #[error("the request state is not valid; start the call again without it")]
+    State,
+    #[error("The page that the server asked for was not opened, so the call was not made.")]
+    PageDeclined,
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+}
+
+impl RouteError {
+    /// Whether the request names something that does not exist for its caller.
+    pub const fn is_unknown(&self) -> bool {
+        matches!(self, Self::UnknownTool(_) | Self::UnknownPrompt(_) | Self::UnknownResource(_))
+    }
+}
+
+/// The members of `params`; none is an empty object.
+///
+/// # Errors
+/// [`RouteError::Params`] when `params` is something else than an object.
+pub(crate) fn params_object(params: Option<&RawJson>) -> Result<RawObject, RouteError> {
+    params.map_or_else(|| Ok(RawObject::default()), |raw| RawObject::parse(raw).map_err(|_| RouteError::Params))
+}
+
+/// The parameters of a request, parsed once for all readers.
+#[derive(Default, Debug)]
+pub struct Params {
+    pub object: RawObject,
+    pub meta: Meta,
+}
+
+impl Params {
+    /// # Errors
+    /// [`RouteError::Params`] or [`RouteError::Meta`] when `params` or its `_meta` is something else than an object.
+    pub fn read(params: Option<&RawJson>) -> Result<Self, RouteError> {
+        let object = params_object(params)?;
+        let meta = Meta::of(&object)?;
+        Ok(Self { object, meta })
+    }
+}
+
+/// Finds the item that a call, a read or a completion names and builds what its upstream gets. Members of `params` that the
+/// protocol does not define are left behind: an upstream with a laxer parser must not see a name that was not judged.
+///
+/// `visible` says which entries this caller may reach; what it may not reach is answered like what does not exist. It is asked
+/// about what does not exist too, as [`NOWHERE`], so that both take the same steps.
+///
+/// # Errors
+/// [`RouteError`].
+pub fn route(
+    catalog: &Catalog,
+    method: Method,
+    params: &RawObject,
+    meta: Meta,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Routed, RouteError> {
+    let resume = Resume::read(method, params)?;
+    let token = meta.progress_token()?;
+    let mut body = RawObject::default();
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other method is no call")]
+    let (entry, canonical) = match method {
+        Method::ToolsCall => named(catalog, List::Tools, params, &mut body, visible)?,
+        Method::PromptsGet => named(catalog, List::Prompts, params, &mut body, visible)?,
+        Method::ResourcesRead | Method::ResourcesSubscribe => by_uri(catalog, params, &mut body, visible)?,
+        Method::Complete => completion(catalog, params, &mut body, visible)?,
+        _ => return Err(RouteError::Params),
+    };
+    let (capabilities, log_level) = (meta.input_capabilities(), meta.log_level());
+    let outgoing = Outgoing {
+        method,
+        body,
+        meta,
+        wants_progress: token.is_some(),
+        resumed: false,
+        capabilities,
+        can_be_asked: false,
+        log_level,
+    };
+    Ok(Routed { entry, canonical, outgoing, token, resume })
+}
+
+type Found = (usize, Option<String>);
+
+fn named(
+    catalog: &Catalog,
+    list: List,
+    params: &RawObject,
+    body: &mut RawObject,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Found, RouteError> {
+    let name = params.string("name").ok_or(RouteError::Member("name"))?;
+    let found = reached(catalog.find(list, &name), visible);
+    let Some((at, entry)) = found.and_then(|at| Some((at, catalog.entry(at)?))) else {
+        return Err(if list == List::Tools {
+            RouteError::UnknownTool(shown(&name))
+        } else {
+            RouteError::UnknownPrompt(shown(&name))
+        });
+    };
+    body.set("name", RawJson::string(&entry.original));
+    if let Some(arguments) = params.get("arguments") {
+        if !arguments.is_object() {
+            return Err(RouteError::Member("arguments"));
+        }
+        body.set("arguments", arguments.clone());
+    }
+    Ok((at, None))
+}
+
+fn by_uri(
+    catalog: &Catalog,
+    params: &RawObject,
+    body: &mut RawObject,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Found, RouteError> {
+    let uri = params.string("uri").ok_or(RouteError::Member("uri"))?;
+    let found = owner(catalog, &uri);
+    let at = reached(found, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+    let (canonical, original) =
+        originally(catalog, at, &uri).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+    body.set("uri", RawJson::string(&original));
+    Ok((at, canonical))
+}
+
+/// The owner of a URI: the catalog's exact entry, else the one template that it matches.
+fn owner(catalog: &Catalog, uri: &str) -> Option<usize> {
+    catalog.find(List::Resources, uri).or_else(|| catalog.find_template(uri))
+}
+
+/// The canonical name of a URI where its entry has another one, and the URI as the entry's upstream knows it.
+fn originally(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>, String)> {
+    let entry = catalog.entry(at)?;
+    if entry.list == List::Resources {
+        return Some((None, entry.original.to_string()));
+    }
+    let prefix = format!("{}+", entry.upstream_name);
+    let prefixed = entry.exposed != entry.original;
+    let original = if prefixed { uri.strip_prefix(prefix.as_str())?.to_owned() } else { uri.to_owned() };
+    Some((Some(format!("{prefix}{original}")), original))
+}
+
+/// A place that no catalog has.
+const NOWHERE: usize = usize::MAX;
+
+/// The found entry, if the caller may reach it.
+fn reached(found: Option<usize>, visible: impl Fn(usize) -> bool) -> Option<usize> {
+    let at = found.unwrap_or(NOWHERE);
+    visible(at).then_some(at).filter(|at| *at != NOWHERE)
+}
+
+fn completion(
+    catalog: &Catalog,
+    params: &RawObject,
+    body: &mut RawObject,
+    visible: impl Fn(usize) -> bool,
+) -> Result<Found, RouteError> {
+    let reference = params.get("ref").ok_or(RouteError::Member("ref"))?;
+    let reference = RawObject::parse(reference).map_err(|_| RouteError::Member("ref"))?;
+    let argument = params.get("argument").filter(|raw| raw.is_object()).ok_or(RouteError::Member("argument"))?;
+    let mut out = RawObject::default();
+    let (at, original) = match reference.string("type").as_deref() {
+        Some("ref/prompt") => {
+            let name = reference.string("name").ok_or(RouteError::Member("ref"))?;
+            let at = reached(catalog.find(List::Prompts, &name), visible);
+            let at = at.ok_or_else(|| RouteError::UnknownPrompt(shown(&name)))?;
+            let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
+            out.set("type", RawJson::string("ref/prompt"));
+            out.set("name", RawJson::string(&original));
+            (at, original)
+        }
+        Some("ref/resource") => {
+            let uri = reference.string("uri").ok_or(RouteError::Member("ref"))?;
+            let at = catalog.find(List::Templates, &uri).or_else(|| catalog.find(List::Resources, &uri));
+            let at = reached(at, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+            let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
+            out.set("type", RawJson::string("ref/resource"));
+            out.set("uri", RawJson::string(&original));
+            (at, original)
+        }
+        _ => return Err(RouteError::Member("ref")),
+    };
+    debug_assert!(!original.is_empty());
+    body.set("ref", out.encode());
+    body.set("argument", argument.clone());
+    if let Some(context) = params.get("context").filter(|raw| raw.is_object()) {
+        body.set("context", context.clone());
+    }
+    Ok((at, None))
+}
+
+/// A client's text in an error message: short and without control characters.
+fn shown(text: &str) -> String {
+    foreign::short(text, 128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::inventory::Inventory;
+    use crate::catalog::merge::{Filters, NamingRules, Source, merge};
+    use crate::catalog::name::UpstreamName;
+    use crate::mcp::item::Definition;
+
+    fn catalog() -> Catalog {
+        let mut inventory = Inventory::default();
+        let mut put = |list: List, text: &'static str| {
+            inventory.replace(list, vec![Definition::read(list, &RawJson::trusted(text)).unwrap()]);
+        };
+        put(List::Tools, r#"{"name":"read"}"#);
+        put(List::Prompts, r#"{"name":"p"}"#);
+        put(List::Resources, r#"{"uri":"a://x"}"#);
+        put(List::Templates, r#"{"uriTemplate":"a://t/{id}"}"#);
+        let name = UpstreamName::parse("fs").unwrap();
+        let filters = Filters::default();
+        let source = Source {
+            upstream: &name,
+            prefix: "fs__",
+            inventory: &inventory,
+            filters: &filters,
+            annotate: &crate::policy::Annotator::default(),
+            needs_headers: false,
+            withheld: None,
+            index: 0,
+        };
+        let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
+        merge(&[source], rules).0
+    }
+
+    fn go(method: Method, params: &'static str) -> Result<Routed, RouteError> {
+        let params = RawObject::parse(&RawJson::trusted(params)).map_err(|_| RouteError::Params)?;
+        let meta = Meta::of(&params)?;
+        route(&catalog(), method, &params, meta, |_| true)
+    }
+
+    #[test]
+    fn the_upstream_gets_its_own_name_and_only_defined_members() {
+        let routed =
+            go(Method::ToolsCall, r#"{"Name":"x","name":"fs__read","extra":1,"arguments":{"a": 1},"task":{}}"#)
+                .unwrap();
+        assert_eq!(routed.outgoing.body.encode().text(), r#"{"name":"read","arguments":{"a": 1}}"#);
+        let routed = go(Method::ResourcesRead, r#"{"uri":"a://t/7"}"#).unwrap();
+        assert_eq!(routed.canonical.as_deref(), Some("fs+a://t/7"));
+        let routed =
+            go(Method::Complete, r#"{"ref":{"type":"ref/prompt","name":"fs__p"},"argument":{"name":"a","value":"b"}}"#);
+        assert_eq!(
+            routed.unwrap().outgoing.body.encode().text(),
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"}}"#
+        );
+    }
+
+    #[test]
+    fn hidden_and_unknown_are_one_answer() {
+        let params = RawObject::parse(&RawJson::trusted(r#"{"name":"fs__read"}"#)).unwrap();
+        let hidden = route(&catalog(), Method::ToolsCall, &params, Meta::default(), |_| false).unwrap_err();
+        assert_eq!(hidden, RouteError::UnknownTool("fs__read".into()));
+        assert_eq!(go(Method::ToolsCall, r#"{"name":"nope"}"#).unwrap_err(), RouteError::UnknownTool("nope".into()));
+        assert_eq!(
+            go(Method::ResourcesRead, r#"{"uri":"a://y"}"#).unwrap_err().to_string(),
+            "Resource not found: a://y"
+        );
+    }
+
+    #[test]
+    fn hidden_and_unknown_take_the_same_steps() {
+        for (method, hidden, unknown) in [
+            (Method::ToolsCall, r#"{"name":"fs__read"}"#, r#"{"name":"fs__none"}"#),
+            (Method::PromptsGet, r#"{"name":"fs__p"}"#, r#"{"name":"fs__q"}"#),
+            (Method::ResourcesRead, r#"{"uri":"a://x"}"#, r#"{"uri":"a://y"}"#),
+            (Method::ResourcesRead, r#"{"uri":"a://t/1"}"#, r#"{"uri":"b://t/1"}"#),
+            (
+                Method::Complete,
+                r#"{"ref":{"type":"ref/prompt","name":"fs__p"},"argument":{}}"#,
+                r#"{"ref":{"type":"ref/prompt","name":"fs__q"},"argument":{}}"#,
+            ),
+        ] {
+            for params in [hidden, unknown] {
+                let params = RawObject::parse(&RawJson::trusted(params)).unwrap();
+                let asked = std::cell::Cell::new(0);
+                let visible = |_| {
+                    asked.set(asked.get() + 1);
+                    false
+                };
+                let error = route(&catalog(), method, &params, Meta::default(), visible).unwrap_err();
+                assert!(error.is_unknown() && asked.get() == 1, "{method:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn responses_without_a_state_start_the_call_anew_and_go_nowhere() {
+        for (method, params, body) in [
+            (
+                Method::ToolsCall,
+                r#"{"name":"fs__read","arguments":{},"inputResponses":{"k":{"action":"accept"}}}"#,
+                r#"{"name":"read","arguments":{}}"#,
+            ),
+            (Method::PromptsGet, r#"{"name":"fs__p","inputResponses":{}}"#, r#"{"name":"p"}"#),
+            (Method::ResourcesRead, r#"{"uri":"a://x","inputResponses":{"k":1}}"#, r#"{"uri":"a://x"}"#),
+        ] {
+            let routed = go(method, params).unwrap();
+            assert!(routed.resume.is_none(), "{params}");
+            assert_eq!(routed.outgoing.body.encode().text(), body, "{params}");
+        }
+    }
+
+    #[test]
+    fn malformed_params_are_told_apart() {
+        for (label, method, params, want) in [
+            ("no name", Method::ToolsCall, "{}", RouteError::Member("name")),
+            (
+                "arguments no object",
+                Method::ToolsCall,
+                r#"{"name":"fs__read","arguments":[]}"#,
+                RouteError::Member("arguments"),
+            ),
+            ("state no text", Method::ToolsCall, r#"{"name":"fs__read","requestState":1}"#, RouteError::State),
+            (
+                "responses no object",
+                Method::ToolsCall,
+                r#"{"name":"fs__read","inputResponses":[]}"#,
+                RouteError::Member("inputResponses"),
+            ),
+            ("state where nothing asks", Method::Complete, r#"{"requestState":"x"}"#, RouteError::State),
+            ("no ref", Method::Complete, "{}", RouteError::Member("ref")),
+        ] {
+            assert_eq!(go(method, params).unwrap_err(), want, "{label}");
+        }
+    }
+}

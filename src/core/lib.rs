@@ -1,0 +1,18 @@
+//! The core of headend: functions and state machines without a socket, a file or a clock.
+//!
+//! A crate of its own, so that the compiler keeps it pure: its manifest names no runtime and no HTTP, and `now` is an
+//! argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`], [`engine`]; each may use those before it.
+
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::len_without_is_empty,
+    clippy::new_without_default,
+    unnameable_types,
+    reason = "one program is all that uses it, so what is public here is internal to that program"
+)]
+
+pub mod catalog;
+pub mod engine;
+pub mod mcp;
+pub mod policy;
+pub mod wire;

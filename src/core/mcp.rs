@@ -1,0 +1,20 @@
+//! MCP vocabulary over the wire layer: revisions, extensions, methods, `_meta`, items and their projection. Pure.
+
+pub mod annotations;
+pub mod capability;
+pub mod elicitation;
+pub mod extension;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub mod fuzz;
+pub(crate) mod imitation;
+pub mod input;
+pub mod item;
+pub mod log;
+pub mod meta;
+pub mod method;
+pub mod notice;
+pub mod project;
+pub mod task;
+pub mod trace;
+pub mod version;
+pub mod voice;

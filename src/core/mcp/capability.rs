@@ -1,0 +1,123 @@
+//! What the gateway offers to clients: the answers to `initialize` and `server/discover`.
+
+use crate::mcp::extension::{Extension, declaring};
+use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
+use crate::mcp::version::{Era, Revision};
+use crate::wire::raw::RawJson;
+
+/// How long a modern client may keep the answer of `server/discover`, in milliseconds.
+const DISCOVER_TTL_MS: u32 = 300_000;
+
+/// Our own text. An upstream's instructions are untrusted text that would speak with the gateway's voice, so headend
+/// passes none on.
+const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a name before the first double underscore \
+names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
+whether the call was executed and when to try again. `headend/upstream-refusal` is the word of the server that it names.";
+
+const WITH_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
+const WITHOUT_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}"#;
+
+/// Capabilities that at least one upstream could have. Upstreams come and go while legacy capabilities are fixed at
+/// `initialize`, so these are the gateway's abilities, not today's. Source: protocol, capability negotiation.
+fn capabilities(completions: bool) -> &'static str {
+    if completions { WITH_COMPLETIONS } else { WITHOUT_COMPLETIONS }
+}
+
+/// The result of `initialize` in a legacy revision.
+pub fn initialize_result(revision: Revision) -> RawJson {
+    let features = revision.features();
+    let info = if features.titles { implementation() } else { implementation_bare() };
+    RawJson::trusted(format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{},"instructions":{}}}"#,
+        capabilities(features.completions),
+        info.text(),
+        RawJson::string(INSTRUCTIONS).text(),
+    ))
+}
+
+/// Capabilities that are offered only while some upstream has them.
+#[derive(Clone, Copy, Debug)]
+pub struct AtPresent {
+    pub completions: bool,
+    pub extensions: &'static [&'static Extension],
+}
+
+/// The result of `server/discover`. It lists modern revisions alone: a client picks one of them for requests with an
+/// envelope, which older revisions lack.
+pub fn discover_result(present: AtPresent) -> RawJson {
+    let plain = capabilities(present.completions);
+    let open = plain.strip_suffix('}').unwrap_or(plain);
+    let extensions = match present.extensions {
+        [] => String::new(),
+        some => format!(r#","extensions":{}"#, declaring(some).text()),
+    };
+    RawJson::trusted(format!(
+        r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{open}{extensions}}},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
+        modern_revisions(),
+        RawJson::string(INSTRUCTIONS).text(),
+        implementation().text(),
+    ))
+}
+
+/// `data` of the error for an unsupported version. Source: MCP 2026-07-28, basic/versioning.
+pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
+    RawJson::trusted(format!(
+        r#"{{"supported":{},"requested":{}}}"#,
+        modern_revisions(),
+        RawJson::string(requested).text()
+    ))
+}
+
+/// The revisions that a modern request can name, newest first, as JSON.
+fn modern_revisions() -> String {
+    let quoted: Vec<String> = Revision::of(Era::Modern).rev().map(|revision| format!(r#""{revision}""#)).collect();
+    format!("[{}]", quoted.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::extension::TASKS;
+
+    const INFO: &str = concat!(r#""name":"headend","title":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
+    const BARE_INFO: &str = concat!(r#""name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
+    const SERVES: &str = r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}"#;
+
+    #[test]
+    fn discovery_tells_what_there_is_at_present() {
+        let words = RawJson::string(INSTRUCTIONS);
+        let tasks = r#","extensions":{"io.modelcontextprotocol/tasks":{}}"#;
+        let cases: [(bool, &[&Extension], String); 4] = [
+            (false, &[], r#","logging":{}"#.to_owned()),
+            (true, &[], r#","completions":{},"logging":{}"#.to_owned()),
+            (false, &[&TASKS], format!(r#","logging":{{}}{tasks}"#)),
+            (true, &[&TASKS], format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
+        ];
+        for (completions, extensions, told) in cases {
+            // A client of 2026-07-28 sees a later revision in the list of revisions; everything else stays.
+            let want = format!(
+                r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
+                words.text()
+            );
+            assert_eq!(discover_result(AtPresent { completions, extensions }).text(), want);
+        }
+        let data = unsupported_version_data("2031-01-01");
+        assert_eq!(data.text(), r#"{"supported":["2099-12-31","2026-07-28"],"requested":"2031-01-01"}"#);
+    }
+
+    #[test]
+    fn initialize_is_answered_in_the_words_of_each_revision() {
+        for (revision, completions, info) in [
+            ("2024-11-05", "", BARE_INFO),
+            ("2025-03-26", r#","completions":{}"#, BARE_INFO),
+            ("2025-06-18", r#","completions":{}"#, INFO),
+            ("2025-11-25", r#","completions":{}"#, INFO),
+        ] {
+            let want = format!(
+                r#"{{"protocolVersion":"{revision}","capabilities":{{{SERVES}{completions},"logging":{{}}}},"serverInfo":{{{info}}},"instructions":{}}}"#,
+                RawJson::string(INSTRUCTIONS).text()
+            );
+            assert_eq!(initialize_result(Revision::parse(revision).unwrap()).text(), want);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The form of an elicitation: its fields and their texts.
+
+use std::borrow::Cow;
+
+use super::secret;
+use super::text::{line, lines};
+use crate::mcp::input::error::InputError;
+use crate::mcp::item::{StringAt, rewritten};
+use crate::wire::foreign;
+use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::unescaped;
+
+/// The only field of our own form, and its values.
+pub const DECISION: &str = "decision";
+pub const DENY: &str = "deny";
+pub const ONCE: &str = "once";
+pub const SESSION: &str = "session";
+/// What our form shows for the value that allows one call.
+pub const ALLOW_ONCE: &str = "Allow once";
+
+/// Characters of a title, of the name of a field, and of a choice: its value and what people see of it.
+const MAX_TITLE: usize = 200;
+/// Lines and characters of a description.
+const MAX_DESCRIPTION: (usize, usize) = (8, 1000);
+/// Characters of any other text: a default, a pattern.
+const MAX_OTHER: usize = 4096;
+/// Fields of a form.
+const MAX_FIELDS: usize = 64;
+
+/// The members of a form that reach a client, which are those that are judged here. The protocol names no others.
+/// Source: MCP 2025-06-18, 2025-11-25 and 2026-07-28, schema, `ElicitRequestFormParams` and `PrimitiveSchemaDefinition`.
+const FORM: &[&str] = &["$schema", "type", "properties", "required", "title", "description"];
+/// The same of a field.
+#[rustfmt::skip]
+const FIELD: &[&str] = &[
+    "type", "title", "description", "format", "minLength", "maxLength", "pattern", "minimum", "maximum", "minItems", "maxItems",
+    "default", "enum", "enumNames", "oneOf", "anyOf", "items",
+];
+/// The same of the items of a field.
+const ITEMS: &[&str] = &["type", "enum", "oneOf", "anyOf"];
+/// The same of one choice. Some servers say beside a constant of what type it is.
+const CHOICE: &[&str] = &["const", "title", "type"];
+/// Members that bring in fields from elsewhere. Without them the form would be another one.
+const ELSEWHERE: [&str; 3] = ["$ref", "$dynamicRef", "allOf"];
+/// Members that list the values of a choice. A client reads one of them, and which one is its own affair.
+const LISTS: [&str; 3] = ["enum", "oneOf", "anyOf"];
+/// Members whose value is a string.
+const TEXTS: [&str; 5] = ["$schema", "title", "description", "format", "pattern"];
+
+/// The schema of a form with its texts escaped and bounded, and without what is not judged.
+///
+/// # Errors
+/// [`InputError`]: it copies ours, asks for a secret, or has text that cannot be shown as it is.
+pub(super) fn safe(schema: &RawJson, secrets: bool) -> Result<RawJson, InputError> {
+    judge(schema, secrets)?;
+    let schema = known(schema)?;
+    rewritten(&schema, &mut shown).map(Cow::into_owned).map_err(|_| InputError::Unreadable)
+}
+
+/// A string of the schema as people are shown it; `None` where it stays.
+fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
+    let text = |literal| unescaped(literal).ok_or_else(|| "half of a surrogate pair".to_owned());
+    let (key, text) = (text(key)?, text(string.literal)?);
+    match &*key {
+        "title" if string.follows_key => Ok(titled(&text)),
+        "enumNames" if !string.is_key => Ok(titled(&text)),
+        "description" if string.follows_key => {
+            let (rows, chars) = MAX_DESCRIPTION;
+            let shown = lines(&text, rows, chars);
+            Ok((shown != text).then_some(shown))
+        }
+        _ => {
+            // Names and values go back to the server as they are, so they have to be seen as they are. A text field may hold
+            // several lines.
+            let breaks = text.contains(['\n', '\t']) && (string.is_key || key != "default");
+            if breaks || foreign::hidden_in(&text) > 0 {
+                return Err("hidden characters".to_owned());
+            }
+            if is_longer(&text, MAX_OTHER) { Err("too long".to_owned()) } else { Ok(None) }
+        }
+    }
+}
+
+fn titled(text: &str) -> Option<String> {
+    let shown = line(text, MAX_TITLE);
+    (shown != text).then_some(shown)
+}
+
+fn is_longer(text: &str, chars: usize) -> bool {
+    text.chars().nth(chars).is_some()
+}
+
+/// What a field is, as far as it matters here.
+struct Field {
+    /// Its own and that of its items.
+    formats: [Option<String>; 2],
+    title: Option<String>,
+    is_text: bool,
+    /// The values of a choice, and what people see of them.
+    choices: Option<Vec<(String, String)>>,
+}
+
+fn object(raw: &RawJson) -> Result<RawObject, InputError> {
+    RawObject::parse(raw).map_err(|_| InputError::Malformed)
+}
+
+fn judge(schema: &RawJson, secrets: bool) -> Result<(), InputError> {
+    let Some(properties) = object(schema)?.get("properties").cloned() else { return Ok(()) };
+    let fields = object(&properties)?.into_sorted().map_err(|_| InputError::Malformed)?;
+    if fields.len() > MAX_FIELDS || fields.iter().any(|(name, _)| is_longer(name, MAX_TITLE)) {
+        return Err(InputError::Malformed);
+    }
+    let fields: Vec<(String, Field)> =
+        fields.into_iter().map(|(name, field)| Ok((name, Field::read(&field)?))).collect::<Result<_, InputError>>()?;
+    if fields.iter().any(|(_, field)| field.copies_ours()) {
+        return Err(InputError::Imitates);
+    }
+    let mut choices = fields.iter().filter(|(_, field)| field.choices.is_some());
+    if let (Some((name, _)), None) = (choices.next(), choices.next())
+        && name.trim().eq_ignore_ascii_case(DECISION)
+    {
+        return Err(InputError::Imitates);
+    }
+    if !secrets && fields.iter().any(|(name, field)| field.is_secret(name)) {
+        return Err(InputError::Secret);
+    }
+    Ok(())
+}
+
+/// The form with the members that are judged and no others.
+fn known(schema: &RawJson) -> Result<RawJson, InputError> {
+    let mut form = members(schema, FORM)?;
+    change(&mut form, "properties", |properties| {
+        let mut properties = object(properties)?;
+        properties.try_map(known_field)?;
+        Ok(properties.encode())
+    })?;
+    Ok(form.encode())
+}
+
+fn known_field(raw: &RawJson) -> Result<RawJson, InputError> {
+    let mut field = members(raw, FIELD)?;
+    if field.string("type").as_deref() != Some("array") {
+        field.remove("items");
+    }
+    change(&mut field, "items", |items| {
+        let mut items = members(items, ITEMS)?;
+        known_choices(&mut items)?;
+        Ok(items.encode())
+    })?;
+    known_choices(&mut field)?;
+    Ok(field.encode())
+}
+
+fn known_choices(field: &mut RawObject) -> Result<(), InputError> {
+    for name in ["oneOf", "anyOf"] {
+        change(field, name, |listed| {
+            let listed = elements(listed).map_err(|_| InputError::Malformed)?;
+            let listed = listed.iter().map(|choice| Ok(members(choice, CHOICE)?.encode().text().into_owned()));
+            let listed = listed.collect::<Result<Vec<String>, InputError>>()?;
+            Ok(RawJson::trusted(format!("[{}]", listed.join(","))))
+        })?;
+    }
+    Ok(())
+}
+
+/// Replaces a member that is there.
+fn change(
+    object: &mut RawObject,
+    name: &str,
+    into: impl FnOnce(&RawJson) -> Result<RawJson, InputError>,
+) -> Result<(), InputError> {
+    if let Some(value) = object.get(name).map(into).transpose()? {
+        object.set(name, value);
+    }
+    Ok(())
+}
+
+/// An object with these of its members. Those that hold no schemas hold texts, numbers and lists of them.
+fn members(raw: &RawJson, names: &[&str]) -> Result<RawObject, InputError> {
+    let mut object = object(raw)?;
+    let has = |name: &&str| object.get(name).is_some();
+    if ELSEWHERE.iter().any(has) {
+        return Err(InputError::Malformed);
+    }
+    object.retain(|name| names.contains(&name));
+    let is_good = |name: &str| match (name, object.get(name)) {
+        (_, None) | ("properties" | "items" | "oneOf" | "anyOf", _) => true,
+        (_, Some(value)) if TEXTS.contains(&name) => value.is_string(),
+        (_, Some(value)) => is_scalar(value) || elements(value).is_ok_and(|elements| elements.iter().all(is_scalar)),
+    };
+    if names.iter().all(|name| is_good(name)) { Ok(object) } else { Err(InputError::Malformed) }
+}
+
+fn is_scalar(raw: &RawJson) -> bool {
+    !matches!(raw.bytes().first(), Some(b'{' | b'['))
+}
+
+impl Field {
+    fn read(raw: &RawJson) -> Result<Self, InputError> {
+        let field = object(raw)?;
+        let kind = field.string("type");
+        // Forms are flat: nothing is asked for where nobody looks.
+        if kind.as_deref() == Some("object") || field.get("properties").is_some() {
+            return Err(InputError::Malformed);
+        }
+        let items = field.get("items").map(object).transpose()?.unwrap_or_default();
+        let own = choices(&field)?;
+        let choices = match (kind.as_deref(), own) {
+            (Some("array"), None) => choices(&items)?,
+            // A client shows the items of a list, or these.
+            (Some("array"), Some(_)) => return Err(InputError::Malformed),
+            (_, own) => own,
+        };
+        let has_list = LISTS.iter().any(|name| field.get(name).is_some());
+        let is_other = matches!(kind.as_deref(), Some("boolean" | "number" | "integer")) && !has_list;
+        Ok(Self {
+            formats: [field.string("format"), items.string("format")],
+            title: field.string("title"),
+            is_text: !is_other && choices.is_none(),
+            choices,
+        })
+    }
+
+    fn copies_ours(&self) -> bool {
+        let Some(choices) = &self.choices else { return false };
+        let mut values: Vec<String> = choices.iter().map(|(value, _)| value.trim().to_ascii_lowercase()).collect();
+        values.sort_unstable();
+        let shows_ours = choices.iter().any(|(_, shown)| shown.trim().eq_ignore_ascii_case(ALLOW_ONCE));
+        values == [DENY, ONCE, SESSION] || shows_ours
+    }
+
+    fn is_secret(&self, name: &str) -> bool {
+        let is_password = self.formats.iter().flatten().any(|format| format.trim().eq_ignore_ascii_case("password"));
+        let is_named = |text: &str| secret::is_named(text);
+        is_password || (self.is_text && (is_named(name) || self.title.as_deref().is_some_and(is_named)))
+    }
+}
+
+/// The values of a choice and their titles: `enum` with `enumNames`, or `oneOf` and `anyOf` of constants. A list without
+/// values is none, and neither is one of bare types, which is how some servers say that a field may stay empty.
+fn choices(field: &RawObject) -> Result<Option<Vec<(String, String)>>, InputError> {
+    let mut lists = LISTS.iter().filter_map(|name| field.get(name).map(|raw| (*name, raw)));
+    let Some((name, listed)) = lists.next() else { return Ok(None) };
+    if lists.next().is_some() {
+        return Err(InputError::Malformed);
+    }
+    let listed = elements(listed).map_err(|_| InputError::Malformed)?;
+    let choices: Vec<(String, String)> = if name == "enum" {
+        let names: Vec<String> =
+            field.get("enumNames").map_or(Ok(Vec::new()), RawJson::parse).map_err(|_| InputError::Malformed)?;
+        let values = listed.iter().map(value).collect::<Result<Vec<String>, InputError>>()?;
+        let shown = |(at, value): (usize, String)| (value.clone(), names.get(at).cloned().unwrap_or(value));
+        values.into_iter().enumerate().map(shown).collect()
+    } else {
+        let listed = listed.iter().map(object).collect::<Result<Vec<RawObject>, InputError>>()?;
+        if listed.iter().all(is_bare_type) {
+            return Ok(None);
+        }
+        let choice = |choice: &RawObject| {
+            let value = choice.get("const").ok_or(InputError::Malformed).and_then(value)?;
+            let shown = choice.string("title").unwrap_or_else(|| value.clone());
+            Ok((value, shown))
+        };
+        listed.iter().map(choice).collect::<Result<_, InputError>>()?
+    };
+    Ok(Some(choices).filter(|choices| !choices.is_empty()))
+}
+
+/// A value of a choice, as it reads.
+fn value(raw: &RawJson) -> Result<String, InputError> {
+    let value = raw.parse::<String>().unwrap_or_else(|_| raw.text().into_owned());
+    if is_scalar(raw) && !is_longer(&value, MAX_TITLE) { Ok(value) } else { Err(InputError::Malformed) }
+}
+
+/// Whether this says of what type a field is and nothing more.
+fn is_bare_type(alternative: &RawObject) -> bool {
+    let kind = alternative.string("type");
+    let is_simple = matches!(kind.as_deref(), Some("string" | "number" | "integer" | "boolean" | "null"));
+    let mut others = alternative.clone();
+    others.remove("type");
+    is_simple && others.is_empty()
+}

@@ -1,0 +1,51 @@
+//! Patterns of `elicit-hosts`: hosts whose pages a server may ask to open.
+
+use url::Host;
+
+/// A host, or with `*.` before it all hosts below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern {
+    /// In ASCII and lower case.
+    name: String,
+    below: bool,
+}
+
+impl HostPattern {
+    /// Reads `host` or `*.host`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
+        match Host::parse(name).ok()? {
+            Host::Domain(name) if !name.contains('*') && !has_empty_label(&name) => {
+                Some(Self { name: bare(&name).to_owned(), below })
+            }
+            Host::Ipv4(number) if !below && number.is_loopback() => Some(Self { name: number.to_string(), below }),
+            Host::Ipv6(number) if !below && number.is_loopback() => Some(Self { name: format!("[{number}]"), below }),
+            Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_) => None,
+        }
+    }
+
+    pub(super) fn fits(&self, host: &str) -> bool {
+        match host.strip_suffix(&self.name) {
+            Some("") => !self.below,
+            Some(before) => self.below && before.ends_with('.'),
+            None => false,
+        }
+    }
+}
+
+impl std::fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", if self.below { "*." } else { "" }, self.name)
+    }
+}
+
+/// Without the dot that some write at the end.
+pub(super) fn bare(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// Whether two dots stand side by side, or one in front: resolvers disagree on such names, and no ending fits them.
+/// Source: RFC 1035, section 2.3.1.
+pub(super) fn has_empty_label(name: &str) -> bool {
+    bare(name).split('.').any(str::is_empty)
+}

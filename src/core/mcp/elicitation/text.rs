@@ -1,0 +1,52 @@
+//! Foreign text in a question: hidden characters are spelled out, and its length is bounded to a screen.
+
+use crate::wire::foreign;
+
+/// Lines of a message, blank ones included.
+const MAX_LINES: usize = 24;
+/// Characters of a message.
+const MAX_CHARS: usize = 4096;
+
+/// A server's message with the server's name before and behind it, so that no length of text moves both out of sight.
+pub(super) fn labelled(upstream: &str, message: &str) -> String {
+    let message = bounded(message);
+    let apart = if message.contains('\n') { '\n' } else { ' ' };
+    format!("[{upstream}] {message}{apart}[{upstream}]")
+}
+
+/// Foreign text over a bounded number of lines, without blank lines in a row.
+pub fn bounded(text: &str) -> String {
+    lines(text, MAX_LINES, MAX_CHARS)
+}
+
+/// Foreign text over so many lines and characters. The end says where something is left out.
+pub(super) fn lines(text: &str, max_lines: usize, max_chars: usize) -> String {
+    let text = text.replace("\r\n", "\n");
+    let mut kept: Vec<&str> = Vec::new();
+    let mut left_out = 0_usize;
+    for line in text.trim().lines().map(str::trim_end) {
+        if line.is_empty() && kept.last().is_some_and(|last| last.is_empty()) {
+            continue;
+        }
+        if kept.len() < max_lines { kept.push(line) } else { left_out += 1 }
+    }
+    let text = kept.join("\n");
+    let shown = foreign::block(&text);
+    let mut out: String = shown.chars().take(max_chars).collect();
+    if out.len() < shown.len() {
+        out.push_str("\n(The rest is too long to be shown.)");
+    } else if left_out > 0 {
+        out.push_str(&format!("\n({left_out} more lines are not shown.)"));
+    }
+    out
+}
+
+/// Foreign text on one line.
+pub(super) fn line(text: &str, max_chars: usize) -> String {
+    let shown = foreign::line(text.trim());
+    let mut out: String = shown.chars().take(max_chars).collect();
+    if out.len() < shown.len() {
+        out.push_str("..");
+    }
+    out
+}

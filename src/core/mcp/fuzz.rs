@@ -1,0 +1,118 @@
+//! Properties of the lists, questions and answers of an upstream.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
+
+use super::elicitation::Terms;
+use super::input::{InputRequest, Kinds, pages, passed_on, requests};
+use super::item::{Definition, ListPage};
+use super::method::{List, Method};
+use super::task::{Task, inlined};
+use super::version::{Era, Revision};
+use super::{log, project};
+use crate::wire::fuzz::{assert_json, value};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A definition that was cleaned is clean, and is JSON for clients of every revision.
+pub fn items(data: &[u8]) {
+    let Some(result) = value(data) else { return };
+    for list in [List::Tools, List::Prompts, List::Resources, List::Templates] {
+        let Ok(page) = ListPage::read(list, &result) else { continue };
+        for item in &page.items {
+            let encoded = item.raw.encode();
+            assert_json(&encoded);
+            let again = Definition::read(list, &encoded).unwrap();
+            assert_eq!(again.digest, item.digest, "cleaned twice: {}", encoded.text());
+            assert_eq!(item.hides, again.hides);
+            item.strings(&mut |text| assert!(item.hides || !text.contains(['\u{202e}', '\u{e0041}', '\u{1b}'])));
+            let mut untitled = item.clone();
+            untitled.remove_titles();
+            assert_eq!(untitled.titles().count(), 0);
+            for &revision in Revision::ALL {
+                assert_json(&project::definition(list, &item.raw, "up__x", revision).encode());
+            }
+        }
+    }
+}
+
+/// Nothing that a client did not offer reaches it, and what reaches it says who asks.
+pub fn questions(data: &[u8]) {
+    let Some(result) = value(data) else { return };
+    let forms = Kinds { form: true, ..Kinds::default() };
+    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    for offered in [Kinds::default(), forms, all] {
+        let terms = Terms::for_tests(offered);
+        let seal = |state: Option<String>| Some(format!("sealed-{}", state.is_some()));
+        if let Ok(shown) = passed_on(&result, &terms, seal) {
+            assert_json(&shown);
+            let state = RawObject::parse(&shown).unwrap().string("requestState").unwrap();
+            assert!(state.starts_with("sealed-"), "{state}");
+        }
+        let mut asked = requests(&result, &terms).map(|wanted| wanted.asked).unwrap_or_default();
+        if let Ok(error) = RawObject::parse(&result) {
+            asked.extend(pages(&error, &terms).unwrap_or_default());
+        }
+        for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
+            asked.extend(
+                InputRequest::of_legacy(method, Some(&result), &terms).map(|request| ("k".to_owned(), request)),
+            );
+        }
+        for (_, request) in asked {
+            is_fit(&request, offered);
+        }
+        let made = [Task::created(&result, true), Task::created(&result, false), Task::got(&result, "git")];
+        for task in made.into_iter().flatten() {
+            if let Ok((shown, _declined)) = task.shown("ours", &terms) {
+                assert_json(&shown);
+            }
+        }
+    }
+    if result.is_object() {
+        inlined(&result).iter().for_each(assert_json);
+    }
+    if let Some(shown) = log::shown(&result, log::LogLevel::Debug, "up") {
+        assert_json(&shown);
+    }
+}
+
+fn is_fit(request: &InputRequest, offered: Kinds) {
+    assert_json(&request.entry());
+    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+    match request.method.as_str() {
+        "elicitation/create" => {
+            let message = params.string("message").unwrap();
+            assert!(message.starts_with("[git]"), "{message:?}");
+            let url = params.string("mode").as_deref() == Some("url");
+            assert!(if url { offered.url } else { offered.form });
+            let address = params.string("url").filter(|_| url).unwrap_or_default().to_ascii_lowercase();
+            assert!(!url || address.starts_with("https://") || address.starts_with("http://"), "{address:?}");
+        }
+        "sampling/createMessage" => assert!(offered.sampling),
+        "roots/list" => assert!(offered.roots),
+        other => panic!("{other} is no question"),
+    }
+    for &revision in Revision::ALL {
+        let asked = request.clone().for_revision(revision, || "id".to_owned());
+        if let Ok(Some(params)) = asked.map(|request| request.params) {
+            assert_json(&params);
+        }
+    }
+}
+
+/// A result stays JSON on its way to a client of any revision, and only the modern era says that it is complete.
+pub fn projection(data: &[u8]) {
+    let Some(result) = value(data).filter(RawJson::is_object) else { return };
+    for from in [Era::Legacy, Era::Modern] {
+        for &to in Revision::ALL {
+            for method in [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead, Method::Complete] {
+                let Some(shown) = project::result(method, result.clone(), from, to) else { continue };
+                assert_json(&shown);
+                let Ok(members) = RawObject::parse(&result).and_then(|_| RawObject::parse(&shown)) else { continue };
+                if to.era() == Era::Modern && from == Era::Legacy {
+                    assert_eq!(members.string("resultType").as_deref(), Some("complete"));
+                }
+                if to.era() == Era::Legacy && from == Era::Modern {
+                    assert!(members.get("resultType").is_none(), "{}", shown.text());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! Input that a server asks for in the middle of a call, in the form of 2026-07-28: a result of type `input_required`.
+//!
+//! Source: MCP 2026-07-28, basic/patterns/mrtr.
+
+use crate::mcp::elicitation::{self, Terms};
+use crate::mcp::imitation::is_reserved_key;
+use crate::mcp::version::Revision;
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+pub(in crate::mcp) mod error;
+pub(in crate::mcp) mod kinds;
+
+pub use self::error::InputError;
+pub use self::kinds::{Kinds, about_input, without};
+
+/// Whether and how a server learns of roots. Real servers let their client's roots widen what they touch, so it is the
+/// operator who decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Roots {
+    /// The server is told that there are none to ask for.
+    #[default]
+    Hidden,
+    /// These URIs, whoever is served.
+    Fixed(Vec<String>),
+    /// Those of the client whose call it is.
+    Client,
+}
+
+/// The result of `roots/list`.
+pub(crate) fn roots_result(uris: &[String]) -> RawJson {
+    let roots = RawJson::list(uris.iter().map(|uri| RawObject::of_strings(&[("uri", uri)]).encode()));
+    RawJson::trusted(format!(r#"{{"roots":{}}}"#, roots.text()))
+}
+
+/// Questions that one result may hold, and one task over its life; a server that asks more is broken.
+pub(crate) const MAX_QUESTIONS: usize = 64;
+/// Pages that one error may want opened.
+const MAX_PAGES: usize = 8;
+
+/// One thing that a server wants of the client.
+#[derive(Clone, Debug)]
+pub struct InputRequest {
+    pub method: String,
+    pub params: Option<RawJson>,
+}
+
+impl InputRequest {
+    pub fn read(request: &RawJson) -> Result<Self, InputError> {
+        let request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
+        let method = request.string("method").ok_or(InputError::Malformed)?;
+        Ok(Self { method, params: request.get("params").cloned() })
+    }
+
+    /// A legacy server's request, checked and labelled like a modern server's.
+    ///
+    /// # Errors
+    /// [`InputError`].
+    pub fn of_legacy(method: &str, params: Option<&RawJson>, terms: &Terms) -> Result<Self, InputError> {
+        let mut request = RawObject::default();
+        request.set("method", RawJson::string(method));
+        if let Some(params) = params {
+            let mut params = RawObject::parse(params).map_err(|_| InputError::Malformed)?;
+            params.remove("task");
+            if let Some(meta) = params.remove("_meta") {
+                let mut meta = RawObject::parse(&meta).map_err(|_| InputError::Malformed)?;
+                meta.retain(|key| key != "progressToken" && !key.ends_with("/related-task"));
+                if !meta.is_empty() {
+                    params.set("_meta", meta.encode());
+                }
+            }
+            request.set("params", params.encode());
+        }
+        Self::read(&asked(&request.encode(), terms)?)
+    }
+
+    /// The request as a modern client knows it: an entry of `inputRequests`.
+    pub fn entry(&self) -> RawJson {
+        let mut request = RawObject::default();
+        request.set("method", RawJson::string(&self.method));
+        if let Some(params) = self.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()) {
+            let mut params = params;
+            params.remove("elicitationId");
+            if self.method == "elicitation/create" && params.get("mode").is_none() {
+                params.set("mode", RawJson::string("form"));
+            }
+            request.set("params", params.encode());
+        }
+        request.encode()
+    }
+
+    /// The request as a client of a legacy revision knows it; `id` makes the identifier that 2025-11-25 wants for a URL.
+    ///
+    /// # Errors
+    /// [`InputError::NotOffered`] for a form that this revision cannot show, and for a page where it knows none.
+    pub fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Result<Self, InputError> {
+        let params = self.params.as_ref().filter(|_| self.method == "elicitation/create");
+        if let Some(mut params) = params.and_then(|raw| RawObject::parse(raw).ok()) {
+            let features = revision.features();
+            let is_page = params.string("mode").as_deref() == Some("url");
+            if !features.elicitation_modes {
+                if is_page {
+                    return Err(InputError::NotOffered);
+                }
+                params.remove("mode");
+                if let Some(schema) = params.get("requestedSchema") {
+                    params.set("requestedSchema", older_form(schema)?);
+                }
+            } else if features.elicitation_ids && is_page && params.get("elicitationId").is_none() {
+                params.set("elicitationId", RawJson::string(&id()));
+            }
+            self.params = Some(params.encode());
+        }
+        Ok(self)
+    }
+}
+
+/// A form as revisions before 2025-11-25 know it: choices with titles are `enum` and `enumNames`, only booleans have defaults,
+/// and nothing holds several choices.
+fn older_form(schema: &RawJson) -> Result<RawJson, InputError> {
+    let mut schema = RawObject::parse(schema).map_err(|_| InputError::Malformed)?;
+    let Some(properties) = schema.get("properties") else { return Ok(schema.encode()) };
+    let mut properties = RawObject::parse(properties).map_err(|_| InputError::Malformed)?;
+    properties.try_map(|field| {
+        let mut field = RawObject::parse(field).map_err(|_| InputError::Malformed)?;
+        let kind = field.string("type");
+        if kind.as_deref() == Some("array") {
+            return Err(InputError::NotOffered);
+        }
+        if kind.as_deref() != Some("boolean") {
+            field.remove("default");
+        }
+        if let Some(choices) = field.remove("oneOf") {
+            let choices = elements(&choices).map_err(|_| InputError::Malformed)?;
+            let choices: Vec<RawObject> = choices.iter().filter_map(|choice| RawObject::parse(choice).ok()).collect();
+            let values = choices.iter().filter_map(|choice| choice.get("const"));
+            let titles = choices.iter().filter_map(|choice| choice.get("title").or_else(|| choice.get("const")));
+            field.set("enum", RawJson::list(values.cloned()));
+            field.set("enumNames", RawJson::list(titles.cloned()));
+        }
+        Ok(field.encode())
+    })?;
+    schema.set("properties", properties.encode());
+    Ok(schema.encode())
+}
+
+/// Requests for input that were judged, by their keys.
+pub type ByKey = Vec<(String, InputRequest)>;
+
+/// What a server's `input_required` result asks for.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub asked: ByKey,
+    /// The keys of questions that no client is shown, and why.
+    pub declined: Vec<(String, InputError)>,
+    /// The server's own state.
+    pub state: Option<String>,
+}
+
+/// Reads a server's `input_required` result.
+///
+/// # Errors
+/// [`InputError`]: nothing of it may reach the client then, and the call cannot go on.
+pub fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputError> {
+    let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
+    let mut wanted = Wanted { state: check(&result)?, ..Wanted::default() };
+    if let Some(requests) = result.remove("inputRequests") {
+        let (requests, declined) = gated(&requests, terms)?;
+        wanted.declined = declined;
+        for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
+            wanted.asked.push((key, InputRequest::read(&request)?));
+        }
+    }
+    Ok(wanted)
+}
+
+/// Requests for input by key, of which there are not too many.
+fn questions(requests: &RawJson) -> Result<RawObject, InputError> {
+    let requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
+    if requests.len() > MAX_QUESTIONS { Err(InputError::Malformed) } else { Ok(requests) }
+}
+
+/// The response to a question that was declined in the person's name.
+pub fn decline() -> RawJson {
+    RawJson::trusted(r#"{"action":"decline"}"#)
+}
+
+/// The response of a person who does not answer.
+pub fn cancel() -> RawJson {
+    RawJson::trusted(r#"{"action":"cancel"}"#)
+}
+
+/// Whether the response to an elicitation accepts it.
+pub fn is_accepted(response: &RawJson) -> bool {
+    RawObject::parse(response).is_ok_and(|response| response.string("action").as_deref() == Some("accept"))
+}
+
+/// The responses that decline every question of a result. `None` where one of them is no question to a person, so that the
+/// call cannot go on.
+pub fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
+    let result = RawObject::parse(result).ok()?;
+    let state = check(&result).ok()?;
+    let mut requests = questions(result.get("inputRequests")?).ok()?;
+    let decline = |request: &RawJson| {
+        let method = RawObject::parse(request).ok().and_then(|request| request.string("method"));
+        (method.as_deref() == Some("elicitation/create")).then(decline).ok_or(())
+    };
+    requests.try_map(decline).ok()?;
+    Some((requests.encode(), state))
+}
+
+/// The state of a result that asks for input.
+fn check(result: &RawObject) -> Result<Option<String>, InputError> {
+    if result.string("resultType").as_deref() != Some("input_required") {
+        return Err(InputError::Malformed);
+    }
+    let state = match result.get("requestState") {
+        None => None,
+        Some(raw) => Some(raw.parse::<String>().map_err(|_| InputError::Malformed)?),
+    };
+    if state.is_none() && result.get("inputRequests").is_none() {
+        return Err(InputError::Malformed);
+    }
+    Ok(state)
+}
+
+/// The upstream's `input_required` result as our client gets it. `reseal` makes our state of the upstream's.
+///
+/// Elicitations name the server that asks, since the client can only name us. Source: MCP 2026-07-28, client/elicitation,
+/// "Safe URL handling" and "Trust".
+///
+/// # Errors
+/// [`InputError`]: nothing of it may reach the client then.
+pub fn passed_on(
+    result: &RawJson,
+    terms: &Terms,
+    reseal: impl FnOnce(Option<String>) -> Option<String>,
+) -> Result<RawJson, InputError> {
+    let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
+    let state = check(&result)?;
+    if let Some(requests) = result.get("inputRequests") {
+        let (requests, declined) = gated(requests, terms)?;
+        if let Some((_, why)) = declined.first() {
+            return Err(*why);
+        }
+        result.set("inputRequests", requests.encode());
+    }
+    let sealed = reseal(state).ok_or(InputError::Malformed)?;
+    result.retain(|name| matches!(name, "resultType" | "inputRequests" | "_meta"));
+    result.set("requestState", RawJson::string(&sealed));
+    Ok(result.encode())
+}
+
+/// Requests for input by key, each checked and labelled, without those that are declined; these by key, with the reason.
+///
+/// # Errors
+/// [`InputError`]: none of them may reach the client then.
+pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawObject, Vec<(String, InputError)>), InputError> {
+    let mut requests = questions(requests)?;
+    let mut verdicts = Vec::new();
+    requests.try_map(|request| match asked(request, terms) {
+        Ok(passed) => {
+            verdicts.push(None);
+            Ok(passed)
+        }
+        Err(why) if why.is_declined() => {
+            verdicts.push(Some(why));
+            Ok(RawJson::EMPTY_OBJECT)
+        }
+        Err(why) => Err(why),
+    })?;
+    let (mut declined, mut verdicts) = (Vec::new(), verdicts.into_iter());
+    requests.retain(|key| {
+        let why = verdicts.next().flatten().or_else(|| is_reserved_key(key).then_some(InputError::Imitates));
+        declined.extend(why.map(|why| (key.to_owned(), why)));
+        why.is_none()
+    });
+    Ok((requests, declined))
+}
+
+/// A result that asks for input: what is asked, by key, and the state that its client brings back.
+pub fn input_required<'q>(asked: impl Iterator<Item = (impl AsRef<str>, &'q InputRequest)>, state: &str) -> RawJson {
+    let mut requests = RawObject::default();
+    for (key, request) in asked {
+        requests.set(key.as_ref(), request.entry());
+    }
+    let mut result = RawObject::default();
+    result.set("resultType", RawJson::string("input_required"));
+    result.set("inputRequests", requests.encode());
+    result.set("requestState", RawJson::string(state));
+    result.encode()
+}
+
+/// The pages that an error -32042 wants opened before the call, as requests for input.
+///
+/// Source: MCP 2025-11-25, client/elicitation, "URL Elicitation Required Error".
+///
+/// # Errors
+/// [`InputError`]: none of them may be opened; [`InputError::Malformed`] also where it names none.
+pub fn pages(error: &RawObject, terms: &Terms) -> Result<ByKey, InputError> {
+    if !terms.offered.url {
+        return Err(InputError::NotOffered);
+    }
+    let data = error.object("data").ok_or(InputError::Malformed)?;
+    let pages = data.list("elicitations").ok_or(InputError::Malformed)?;
+    if pages.is_empty() || pages.len() > MAX_PAGES {
+        return Err(InputError::Malformed);
+    }
+    let page = |(n, params): (usize, &RawJson)| {
+        let page = InputRequest::of_legacy("elicitation/create", Some(params), terms)?;
+        Ok((format!("page-{}", n + 1), page))
+    };
+    pages.iter().enumerate().map(page).collect()
+}
+
+/// Whether all of these questions were accepted.
+pub fn all_accepted<'k>(responses: &RawJson, mut keys: impl Iterator<Item = &'k str>) -> bool {
+    let Ok(responses) = RawObject::parse(responses) else { return false };
+    keys.all(|key| responses.get(key).is_some_and(is_accepted))
+}
+
+/// One request for input, checked and labelled. What the client never offered is not looked into.
+fn asked(request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
+    let mut request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
+    let method = request.string("method").ok_or(InputError::Malformed)?;
+    let offered = terms.offered;
+    let is_offered = match method.as_str() {
+        "elicitation/create" => offered.form || offered.url,
+        "sampling/createMessage" => offered.sampling,
+        "roots/list" => offered.roots,
+        _ => return Err(InputError::Malformed),
+    };
+    if !is_offered {
+        return Err(InputError::NotOffered);
+    }
+    let has_params = request.get("params").is_some();
+    let params = request.get("params").map_or_else(|| Ok(RawObject::default()), RawObject::parse);
+    let mut params = params.map_err(|_| InputError::Malformed)?;
+    if method == "elicitation/create" {
+        elicitation::pass(&mut params, terms)?;
+    }
+    if method == "sampling/createMessage" {
+        let tools = params.get("tools").is_some() || params.get("toolChoice").is_some();
+        if tools && !offered.sampling_tools {
+            return Err(InputError::NotOffered);
+        }
+        // At our client "this server" would mean all upstreams together.
+        if params.get("includeContext").is_some() {
+            params.set("includeContext", RawJson::string("none"));
+        }
+    }
+    if has_params {
+        request.set("params", params.encode());
+    }
+    Ok(request.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORM: &str =
+        r#"{"method":"elicitation/create","params":{"message":"Which?","requestedSchema":{"type":"object"}}}"#;
+    const URL: &str =
+        r#"{"method":"elicitation/create","params":{"mode":"url","message":"Go","url":"https://x.example/?a=%2F"}}"#;
+    const SAMPLE: &str =
+        r#"{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":9,"includeContext":"allServers"}}"#;
+    const ROOTS: &str = r#"{"method":"roots/list"}"#;
+
+    #[test]
+    fn capabilities_say_what_a_client_offers() {
+        for (capabilities, want) in [
+            ("{}", Kinds::default()),
+            (r#"{"elicitation":{}}"#, Kinds { form: true, ..Kinds::default() }),
+            (r#"{"elicitation":{"url":{}}}"#, Kinds { url: true, ..Kinds::default() }),
+            (r#"{"elicitation":{"url":{},"form":{}}}"#, Kinds { url: true, form: true, ..Kinds::default() }),
+            (
+                r#"{"sampling":{},"roots":{"listChanged":true}}"#,
+                Kinds { sampling: true, roots: true, ..Kinds::default() },
+            ),
+            (r#"{"elicitation":true}"#, Kinds::default()),
+        ] {
+            assert_eq!(Kinds::of(Some(&RawJson::trusted(capabilities))), want, "{capabilities}");
+        }
+    }
+
+    fn pass(request: &str, offered: Kinds) -> Result<String, InputError> {
+        let result =
+            format!(r#"{{"resultType":"input_required","inputRequests":{{"k":{request}}},"requestState":"theirs"}}"#);
+        passed_on(&RawJson::trusted(result), &Terms::for_tests(offered), |state| {
+            Some(format!("ours({})", state.unwrap_or_default()))
+        })
+        .map(|raw| raw.text().into_owned())
+    }
+
+    #[test]
+    fn only_offered_kinds_pass_and_elicitations_name_their_server() {
+        let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+        for (label, request, without) in [
+            ("form", FORM, Kinds { form: false, ..all }),
+            ("url", URL, Kinds { url: false, ..all }),
+            ("sampling", SAMPLE, Kinds { sampling: false, ..all }),
+            ("roots", ROOTS, Kinds { roots: false, ..all }),
+        ] {
+            assert_eq!(pass(request, without), Err(InputError::NotOffered), "{label}");
+            let passed = pass(request, all).unwrap();
+            assert!(passed.contains(r#""requestState":"ours(theirs)""#), "{label}: {passed}");
+        }
+        assert!(pass(FORM, all).unwrap().contains(r#""message":"[git] Which? [git]""#));
+        assert!(pass(URL, all).unwrap().contains(r#""url":"https://x.example/?a=%2F""#), "URLs stay as they are");
+        assert!(pass(SAMPLE, all).unwrap().contains(r#""includeContext":"none""#));
+        assert_eq!(pass(r#"{"method":"tools/call"}"#, all), Err(InputError::Malformed));
+        let forged = FORM.replace("Which?", "headend asks");
+        assert_eq!(pass(&forged, Kinds::default()), Err(InputError::NotOffered), "before its text is looked at");
+        assert_eq!(pass(&forged, all), Err(InputError::Imitates));
+    }
+
+    #[test]
+    fn neither_requests_nor_state_is_nothing_to_go_on_with() {
+        let bare = RawJson::trusted(r#"{"resultType":"input_required"}"#);
+        let passed = passed_on(&bare, &Terms::for_tests(Kinds::default()), |_| Some(String::new()));
+        assert_eq!(passed.map(|raw| raw.text().into_owned()), Err(InputError::Malformed));
+    }
+
+    #[test]
+    fn an_error_that_wants_pages_names_them_and_all_must_be_accepted() {
+        let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[
+            {"mode":"url","message":"Log in","url":"https://x.example/","elicitationId":"e"}]}}"#;
+        let error = RawObject::parse(&RawJson::trusted(error)).unwrap();
+        let terms = Terms::for_tests(Kinds { url: true, ..Kinds::default() });
+        let found = pages(&error, &terms).unwrap();
+        assert_eq!(
+            found[0].1.entry().text(),
+            r#"{"method":"elicitation/create","params":{"mode":"url","message":"[git] Log in [git]","url":"https://x.example/"}}"#
+        );
+        let forms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
+        assert_eq!(pages(&error, &forms).unwrap_err(), InputError::NotOffered);
+        for (responses, want) in [
+            (r#"{"page-1":{"action":"accept"}}"#, true),
+            (r#"{"page-1":{"action":"decline"}}"#, false),
+            (r#"{"page-2":{"action":"accept"}}"#, false),
+            ("[]", false),
+        ] {
+            assert_eq!(all_accepted(&RawJson::trusted(responses), ["page-1"].into_iter()), want, "{responses}");
+        }
+    }
+
+    #[test]
+    fn forms_are_shown_to_older_clients_as_far_as_they_can_be() {
+        let form = |fields: &str, revision| {
+            let params = format!(
+                r#"{{"mode":"form","message":"m","requestedSchema":{{"type":"object","properties":{fields}}}}}"#
+            );
+            let request =
+                InputRequest { method: "elicitation/create".to_owned(), params: Some(RawJson::trusted(params)) };
+            request.for_revision(revision, String::new).map(|request| request.params.unwrap().text().into_owned())
+        };
+        let titled = r#"{"b":{"type":"string","oneOf":[{"const":"x","title":"X"},{"const":"y"}],"default":"x"},"a":{"type":"boolean","default":true}}"#;
+        assert_eq!(
+            form(titled, Revision::V2025_06_18).unwrap(),
+            r#"{"message":"m","requestedSchema":{"type":"object","properties":{"b":{"type":"string","enum":["x","y"],"enumNames":["X","y"]},"a":{"type":"boolean","default":true}}}}"#
+        );
+        assert!(form(titled, Revision::V2025_11_25).unwrap().contains("oneOf"));
+        let several = r#"{"c":{"type":"array","items":{"enum":["x"]}}}"#;
+        assert_eq!(form(several, Revision::V2025_06_18), Err(InputError::NotOffered));
+        assert!(form(several, Revision::V2025_11_25).is_ok());
+    }
+
+    #[test]
+    fn no_page_is_asked_for_where_the_revision_knows_none() {
+        for &revision in Revision::ALL {
+            let page = InputRequest::read(&RawJson::trusted(URL)).unwrap().for_revision(revision, || "id".to_owned());
+            assert_eq!(page.is_ok(), revision.features().elicitation_modes, "{revision}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_asks_too_much_at_once_is_not_heard() {
+        let terms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
+        for (number, is_heard) in [(MAX_QUESTIONS, true), (MAX_QUESTIONS + 1, false)] {
+            let questions: Vec<String> = (0..number).map(|n| format!(r#""k{n}":{FORM}"#)).collect();
+            let questions = format!("{{{}}}", questions.join(","));
+            let result = format!(r#"{{"resultType":"input_required","inputRequests":{questions}}}"#);
+            let result = RawJson::trusted(result);
+            assert_eq!(requests(&result, &terms).is_ok(), is_heard, "{number}");
+            assert_eq!(passed_on(&result, &terms, |_| Some(String::new())).is_ok(), is_heard, "{number}");
+            assert_eq!(gated(&RawJson::trusted(questions), &terms).is_ok(), is_heard, "{number}");
+            assert_eq!(declining(&result).is_some(), is_heard, "{number}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The kinds of input that a client offers, which its capabilities say.
+
+use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// The client capabilities that are about input; no other is passed to an upstream.
+const ABOUT_INPUT: [&str; 3] = ["elicitation", "sampling", "roots"];
+
+impl Meta {
+    /// What a modern request declares about input, as an object to declare upstream. `None` where there is nothing.
+    pub fn input_capabilities(&self) -> Option<RawJson> {
+        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(about_input)
+    }
+}
+
+/// The part of a client's capabilities that is about input; `None` where there is none.
+pub fn about_input(capabilities: &RawJson) -> Option<RawJson> {
+    if capabilities.bytes().as_ref() == b"{}" {
+        return None;
+    }
+    let mut declared = RawObject::parse(capabilities).ok()?;
+    declared.retain(|name| ABOUT_INPUT.contains(&name));
+    (!declared.is_empty()).then(|| declared.encode())
+}
+
+/// The capabilities without those of these names.
+pub fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
+    let mut declared = RawObject::parse(capabilities).ok()?;
+    declared.retain(|name| !names.contains(&name));
+    (!declared.is_empty()).then(|| declared.encode())
+}
+
+/// The kinds of input that a client offers for one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kinds {
+    pub form: bool,
+    pub url: bool,
+    pub sampling: bool,
+    /// Sampling with tools.
+    pub sampling_tools: bool,
+    pub roots: bool,
+}
+
+impl Kinds {
+    /// What capabilities offer. An empty `elicitation` means forms.
+    pub fn of(capabilities: Option<&RawJson>) -> Self {
+        let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
+        let has = |name: &str| declared.get(name).is_some_and(RawJson::is_object);
+        let modes = declared.object("elicitation");
+        let mode = |name: &str| modes.as_ref().is_some_and(|modes| modes.get(name).is_some());
+        let elicits = modes.is_some();
+        let sampling = declared.object("sampling");
+        Self {
+            form: elicits && (mode("form") || !mode("url")),
+            url: mode("url"),
+            sampling: sampling.is_some(),
+            sampling_tools: sampling.is_some_and(|sampling| sampling.get("tools").is_some_and(RawJson::is_object)),
+            roots: has("roots"),
+        }
+    }
+
+    /// Whether there is anything to be asked for.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// These kinds as the capabilities of a legacy client.
+    pub fn capabilities(self) -> RawJson {
+        let elicitation = match (self.form, self.url) {
+            (true, true) => Some(r#""elicitation":{"form":{},"url":{}}"#),
+            // Revisions before 2025-11-25 know no modes; the empty object means forms in all of them.
+            (true, false) => Some(r#""elicitation":{}"#),
+            (false, true) => Some(r#""elicitation":{"url":{}}"#),
+            (false, false) => None,
+        };
+        let sampling = self.sampling.then_some(if self.sampling_tools {
+            r#""sampling":{"tools":{}}"#
+        } else {
+            r#""sampling":{}"#
+        });
+        let roots = self.roots.then_some(r#""roots":{}"#);
+        let members: Vec<&str> = [elicitation, sampling, roots].into_iter().flatten().collect();
+        RawJson::trusted(format!("{{{}}}", members.join(",")))
+    }
+}

@@ -1,0 +1,154 @@
+//! Definitions of tools, prompts, resources and templates, read shallowly: the key and the few fields that are acted on.
+
+use crate::mcp::method::List;
+use crate::wire::canonical::canonical;
+use crate::wire::digest::Digest;
+use crate::wire::foreign;
+use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::strings;
+
+mod hygiene;
+
+pub use self::hygiene::{StringAt, rewritten};
+
+/// Largest definition that is offered on, in bytes: a 16 KiB description and a 256 KiB schema fit twice.
+const MAX_DEFINITION_BYTES: usize = 512 * 1024;
+
+/// One item as its upstream defines it.
+#[derive(Clone)]
+pub struct Definition {
+    pub list: List,
+    /// What the upstream calls it: name, URI or URI template.
+    pub key: String,
+    pub raw: RawObject,
+    /// Of all that clients could see of it. Pins and consents are bound to it.
+    pub digest: Digest,
+    /// The arguments that an HTTP request of 2026-07-28 repeats in headers; tools only.
+    pub headers: ParamHeaders,
+    /// Its server shows it only to clients that can be asked for input.
+    pub needs_input: bool,
+    /// The header annotations break the rules; an HTTP upstream's tool must then be dropped.
+    pub(crate) bad_headers: bool,
+    /// Some string that is neither title nor description has hidden characters in it, so it cannot be cleaned: it would mean
+    /// something else then.
+    pub hides: bool,
+}
+
+/// One page of a list.
+pub(crate) struct ListPage {
+    pub items: Vec<Definition>,
+    /// The cursor of the next page, opaque; the empty string is a cursor too.
+    pub next: Option<String>,
+    /// Items that could not be read, with the reason, for the operator.
+    pub skipped: Vec<String>,
+    /// Bytes of the page, to bound what a list may hold.
+    pub bytes: usize,
+}
+
+impl ListPage {
+    /// Reads the result of a list request. One bad item costs that item, not the page.
+    ///
+    /// # Errors
+    /// When the result has no array of definitions.
+    pub(crate) fn read(list: List, result: &RawJson) -> Result<Self, serde_json::Error> {
+        let object = RawObject::parse(result)?;
+        let Some(array) = object.get(list.member()) else {
+            return Err(serde::de::Error::custom(format!("no `{}` in the result", list.member())));
+        };
+        let mut page = Self {
+            items: Vec::new(),
+            next: object.string("nextCursor"),
+            skipped: Vec::new(),
+            bytes: result.bytes().len(),
+        };
+        for raw in elements(array)? {
+            match Definition::read(list, &raw) {
+                Ok(item) => page.items.push(item),
+                Err(why) => page.skipped.push(why),
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl Definition {
+    /// Reads one definition.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn read(list: List, raw: &RawJson) -> Result<Self, String> {
+        if raw.bytes().len() > MAX_DEFINITION_BYTES {
+            return Err(format!("a definition of {} bytes (limit {MAX_DEFINITION_BYTES})", raw.bytes().len()));
+        }
+        let unreadable = |error| format!("a definition that cannot be read: {error}");
+        let clean = hygiene::clean(raw).map_err(|why| match RawObject::parse(raw) {
+            Ok(object) => format!("`{}`: {why}", foreign::line(&object.string(list.key()).unwrap_or_default())),
+            Err(error) => unreadable(error),
+        })?;
+        let mut object = RawObject::parse(&clean).map_err(unreadable)?;
+        let key = object.string(list.key()).ok_or_else(|| format!("a definition without `{}`", list.key()))?;
+        hygiene::drop_unsafe_icons(&mut object);
+        let schema = object.get("inputSchema").filter(|_| list == List::Tools);
+        let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
+        let bad_headers = headers.is_err();
+        let encoded = object.encode();
+        let (digest, hides) = (Digest::of_json(&encoded), hygiene::has_hidden(&encoded));
+        Ok(Self {
+            list,
+            key,
+            raw: object,
+            digest,
+            headers: headers.unwrap_or_default(),
+            needs_input: false,
+            bad_headers,
+            hides,
+        })
+    }
+
+    /// Shows each string of it, keys and values alike, as it reads.
+    pub fn strings(&self, show: &mut dyn FnMut(&str)) {
+        strings(self.raw.encode().bytes(), show);
+    }
+
+    /// The text that the digest is of.
+    pub fn canonical_text(&self) -> String {
+        let encoded = self.raw.encode();
+        let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text).ok());
+        canonical.unwrap_or_else(|| encoded.text().into_owned())
+    }
+
+    /// What clients may show instead of its name, where it has that: `title`, and a tool's older `annotations.title`.
+    pub fn titles(&self) -> impl Iterator<Item = String> {
+        let annotations = self.raw.object("annotations");
+        let older = annotations.and_then(|annotations| annotations.string("title"));
+        self.raw.string("title").into_iter().chain(older)
+    }
+
+    /// Removes titles.
+    pub fn remove_titles(&mut self) {
+        self.raw.remove("title");
+        let annotations = self.raw.object("annotations");
+        if let Some(mut annotations) = annotations
+            && annotations.remove("title").is_some()
+        {
+            self.raw.set("annotations", annotations.encode());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bad_definition_costs_itself_alone() {
+        let text =
+            r#"{"tools":[{"name":"a"},{"title":"nameless"},7,{"name":"b","name":"c"},{"name":"d"}],"nextCursor":""}"#;
+        let page = ListPage::read(List::Tools, &RawJson::trusted(text)).unwrap();
+        assert_eq!(page.items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "d"]);
+        assert_eq!(page.skipped.len(), 3);
+        assert_eq!(page.next.as_deref(), Some(""));
+        assert!(ListPage::read(List::Tools, &RawJson::trusted("{}")).is_err());
+    }
+}

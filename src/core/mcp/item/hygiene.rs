@@ -1,0 +1,212 @@
+//! Hygiene of definitions: no text that people do not see, references into the network, endless schemas, pictures
+//! from anywhere. Titles and descriptions are cleaned, pictures are dropped, hidden text elsewhere makes the item wait for
+//! approval, the rest costs the item.
+
+use std::borrow::Cow;
+
+use crate::wire::foreign::stripped;
+use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::{Kind, Tokens, strings, unescaped};
+
+/// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the property).
+const MAX_DEPTH: usize = 64;
+/// Arrays and objects in one definition: 4096 subschemas with what belongs to them.
+const MAX_CONTAINERS: usize = 8192;
+
+/// The definition without what is hidden in it.
+///
+/// # Errors
+/// Why it is not offered at all, for the operator.
+pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
+    rewritten(raw, &mut |key, string| match key {
+        b"\"$ref\"" if string.follows_key && leads_away(string.literal) => {
+            Err("its schema refers to the network".to_owned())
+        }
+        b"\"title\"" | b"\"description\"" if string.follows_key => Ok(visible(string.literal)),
+        _ => Ok(None),
+    })
+}
+
+/// A string literal of a JSON text, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct StringAt<'t> {
+    /// With its quotes and escapes.
+    pub literal: &'t [u8],
+    pub(crate) is_key: bool,
+    /// It is the value of the last key.
+    pub(crate) follows_key: bool,
+}
+
+/// What becomes of a string behind the last key's literal: another text, or `None` where it stays.
+pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<String>, String> + 'e;
+
+/// A JSON text with some of its strings replaced; everything else stays byte for byte.
+///
+/// # Errors
+/// The edit's, and where the text is too deep or has too many parts.
+pub fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, RawJson>, String> {
+    let text = raw.bytes();
+    let mut tokens = Tokens::of(text);
+    let mut out: Option<Vec<u8>> = None;
+    let (mut copied, mut containers) = (0, 0);
+    let (mut key, mut follows_key): (&[u8], bool) = (b"", false);
+    while let Some(token) = tokens.next() {
+        let (literal, is_key) = (tokens.literal(token), token.kind == Kind::Key);
+        match token.kind {
+            Kind::Object | Kind::Array => {
+                containers += 1;
+                if tokens.depth() > MAX_DEPTH || containers > MAX_CONTAINERS {
+                    return Err("its schema is too deep or has too many parts".to_owned());
+                }
+            }
+            Kind::Key | Kind::String => {
+                if is_key {
+                    key = literal;
+                }
+                if let Some(new) = edit(key, StringAt { literal, is_key, follows_key })? {
+                    let out = out.get_or_insert_default();
+                    out.extend_from_slice(text.get(copied..token.start).unwrap_or_default());
+                    out.extend_from_slice(RawJson::string(&new).bytes());
+                    copied = token.end;
+                }
+            }
+            Kind::ObjectEnd | Kind::ArrayEnd | Kind::Comma | Kind::Scalar => {}
+        }
+        follows_key = is_key;
+    }
+    let Some(mut out) = out else { return Ok(Cow::Borrowed(raw)) };
+    out.extend_from_slice(text.get(copied..).unwrap_or_default());
+    Ok(Cow::Owned(RawJson::trusted(out)))
+}
+
+/// Drops icons that a client should not load: those that are not fetched over TLS, and SVG, which can carry scripts.
+pub(super) fn drop_unsafe_icons(definition: &mut RawObject) {
+    let Some(icons) = definition.get("icons") else { return };
+    let listed = elements(icons).unwrap_or_default();
+    let kept: Vec<RawJson> = listed.iter().filter(|icon| is_safe_icon(icon)).cloned().collect();
+    if kept.is_empty() {
+        definition.remove("icons");
+    } else if kept.len() < listed.len() {
+        definition.set("icons", RawJson::list(kept));
+    }
+}
+
+fn is_safe_icon(icon: &RawJson) -> bool {
+    let Ok(icon) = RawObject::parse(icon) else { return false };
+    let lower = |name: &str| icon.string(name).unwrap_or_default().to_ascii_lowercase();
+    let src = lower("src");
+    let path = src.split(['?', '#']).next().unwrap_or_default();
+    src.starts_with("https://") && !path.ends_with(".svg") && !lower("mimeType").contains("svg")
+}
+
+/// Whether the string literal of a `$ref` names another host; within the document and beside it is fine.
+fn leads_away(literal: &[u8]) -> bool {
+    // Slashes may be escaped.
+    unescaped(literal).is_some_and(|target| target.contains("//") && !target.starts_with('#'))
+}
+
+/// Whether some string of the definition, a key or a value, has something hidden in it.
+pub(super) fn has_hidden(definition: &RawJson) -> bool {
+    let mut found = false;
+    strings(definition.bytes(), &mut |text| found |= stripped(text).is_some());
+    found
+}
+
+/// The text of a string literal without hidden characters; `None` when it has none.
+fn visible(literal: &[u8]) -> Option<String> {
+    // Hidden characters are escaped, or not ASCII, or DEL.
+    if !literal.iter().any(|byte| matches!(byte, b'\\' | 0x7f..)) {
+        return None;
+    }
+    stripped(&unescaped(literal)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(text: &str) -> Result<String, String> {
+        let raw = RawJson::trusted(text.to_owned());
+        clean(&raw).map(|raw| raw.text().into_owned())
+    }
+
+    #[test]
+    fn hidden_text_is_taken_out_of_titles_and_descriptions_alone() {
+        for (label, text, want) in [
+            ("escape", r#"{"description":"a\u001b[8mb\nc"}"#, r#"{"description":"a[8mb\nc"}"#),
+            ("tags", r#"{"title":"a\udb40\udc41b"}"#, r#"{"title":"ab"}"#),
+            ("literal", "{\"description\" : \"a\u{202e}b\"}", r#"{"description" : "ab"}"#),
+            (
+                "in a schema",
+                r#"{"s":{"p":{"description":"\u200bx"}},"n":1.50}"#,
+                r#"{"s":{"p":{"description":"x"}},"n":1.50}"#,
+            ),
+            (
+                "two",
+                r#"{"title":"\u0000","x": [1] ,"description":"\u007f"}"#,
+                r#"{"title":"","x": [1] ,"description":""}"#,
+            ),
+            ("a value", r#"{"enum":["a\u200b"],"pattern":"\u0000"}"#, r#"{"enum":["a\u200b"],"pattern":"\u0000"}"#),
+            ("a property of that name", r#"{"description":{"x":"\u200b"}}"#, r#"{"description":{"x":"\u200b"}}"#),
+            ("marks of direction", r#"{"description":"a\u200eb\u200fc\u061cd"}"#, r#"{"description":"abcd"}"#),
+            ("soft and shapeless", r#"{"description":"a\u00adb\u3164c\u034f"}"#, r#"{"description":"abc"}"#),
+            ("joiners as bits", r#"{"description":"a\u200d\u200c\u200db"}"#, r#"{"description":"ab"}"#),
+            ("joiners in a row", "{\"description\":\"é\u{200d}\u{200d}é\"}", "{\"description\":\"é\u{200d}é\"}"),
+            (
+                "selectors as bytes",
+                "{\"description\":\"é\u{fe01}\u{fe02}\u{fe03}\"}",
+                "{\"description\":\"é\u{fe01}\"}",
+            ),
+            (
+                "languages",
+                r#"{"description":"نمی\u200cخواهم 👩\u200d💻\ufe0f"}"#,
+                r#"{"description":"نمی\u200cخواهم 👩\u200d💻\ufe0f"}"#,
+            ),
+            ("quotes", r#"{"description":"\"\\","title":"\u200b\""}"#, r#"{"description":"\"\\","title":"\""}"#),
+        ] {
+            assert_eq!(cleaned(text).as_deref(), Ok(want), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_schema_stays_within_its_document_and_within_bounds() {
+        let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        for (label, text, good) in [
+            ("own reference", r##"{"$ref":"#/$defs/a//b"}"##.to_owned(), true),
+            ("network", r#"{"$ref":"http://169.254.169.254/x"}"#.to_owned(), false),
+            ("network, escaped", r#"{"$ref" : "https:\/\/evil.example"}"#.to_owned(), false),
+            ("no scheme", r#"{"$ref":"//evil.example/x"}"#.to_owned(), false),
+            ("a property of that name", r#"{"$ref":{"description":"http://x"}}"#.to_owned(), true),
+            ("another key", r#"{"$id":"http://x"}"#.to_owned(), true),
+            ("deep", nested(MAX_DEPTH), true),
+            ("too deep", nested(MAX_DEPTH + 1), false),
+            ("brackets in text", format!("\"{}\"", "[".repeat(100)), true),
+            ("wide", format!("[{}1]", "{},".repeat(MAX_CONTAINERS - 1)), true),
+            ("too wide", format!("[{}1]", "{},".repeat(MAX_CONTAINERS)), false),
+        ] {
+            assert_eq!(cleaned(&text).is_ok(), good, "{label}");
+        }
+    }
+
+    #[test]
+    fn pictures_come_over_tls_and_hold_no_scripts() {
+        let icons = |list: &str| {
+            let text = format!(r#"{{"name":"a","icons":[{list}]}}"#);
+            let mut object = RawObject::parse(&RawJson::trusted(text)).unwrap();
+            drop_unsafe_icons(&mut object);
+            object.encode().text().into_owned()
+        };
+        let good = r#"{"src":"https://a.example/i.png"}"#;
+        assert_eq!(icons(good), format!(r#"{{"name":"a","icons":[{good}]}}"#));
+        for bad in [
+            r#"{"src":"http://a.example/i.png"}"#,
+            r#"{"src":"data:image/png;base64,AA=="}"#,
+            r#"{"src":"https://a.example/i.SVG?x"}"#,
+            r#"{"src":"https://a.example/i","mimeType":"image/svg+xml"}"#,
+            "7",
+        ] {
+            assert_eq!(icons(bad), r#"{"name":"a"}"#, "{bad}");
+            assert_eq!(icons(&format!("{bad},{good}")), format!(r#"{{"name":"a","icons":[{good}]}}"#), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Log messages of servers: their levels, and the form in which clients get them.
+//!
+//! Source: MCP server/utilities/logging, all revisions.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use strum::VariantArray as _;
+
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Severity, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl LogLevel {
+    /// Reads a level as the protocol writes it; `None` for anything else.
+    pub fn read(raw: &RawJson) -> Option<Self> {
+        let text = raw.parse::<String>().ok()?;
+        Self::VARIANTS.iter().copied().find(|level| level.into_str() == text)
+    }
+}
+
+/// The level that a legacy client has set for its session.
+#[derive(Debug)]
+pub struct LogSwitch(AtomicU8);
+
+/// No level.
+const UNSET: u8 = u8::MAX;
+
+impl Default for LogSwitch {
+    fn default() -> Self {
+        Self(AtomicU8::new(UNSET))
+    }
+}
+
+impl LogSwitch {
+    pub fn set(&self, level: LogLevel) {
+        self.0.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// Sets the level if it is finer than the current one, and returns whether it was.
+    pub fn lower(&self, level: LogLevel) -> bool {
+        self.0.fetch_min(level as u8, Ordering::Relaxed) > level as u8
+    }
+
+    /// Resets to no level.
+    pub fn forget(&self) {
+        self.0.store(UNSET, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> Option<LogLevel> {
+        LogLevel::VARIANTS.iter().copied().find(|level| *level as u8 == self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// `params` of a log message for a client that wants `least` and above; the logger's name gets its server's as a
+/// prefix. `None` for a message below that level, and for a malformed one.
+pub fn shown(params: &RawJson, least: LogLevel, upstream: &str) -> Option<RawJson> {
+    let mut message = RawObject::parse(params).ok()?;
+    if message.get("level").and_then(LogLevel::read)? < least || message.get("data").is_none() {
+        return None;
+    }
+    message.retain(|name| matches!(name, "level" | "logger" | "data"));
+    let logger = match message.string("logger") {
+        Some(logger) => format!("{upstream}/{logger}"),
+        None => upstream.to_owned(),
+    };
+    message.set("logger", RawJson::string(&logger));
+    Some(message.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_shown_what_it_wants_with_the_servers_name() {
+        let show =
+            |text: &'static str, least| shown(&RawJson::trusted(text), least, "git").map(|raw| raw.text().into_owned());
+        let named = show(r#"{"level":"warning","logger":"db","data":{"a":1}}"#, LogLevel::Info);
+        assert_eq!(named.as_deref(), Some(r#"{"level":"warning","logger":"git/db","data":{"a":1}}"#));
+        let bare = show(r#"{"level":"info","data":"x"}"#, LogLevel::Info);
+        assert_eq!(bare.as_deref(), Some(r#"{"level":"info","data":"x","logger":"git"}"#));
+        for (label, text) in [
+            ("too fine", r#"{"level":"debug","data":1}"#),
+            ("no level", r#"{"data":1}"#),
+            ("unknown level", r#"{"level":"loud","data":1}"#),
+            ("no data", r#"{"level":"error"}"#),
+        ] {
+            assert_eq!(show(text, LogLevel::Info), None, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_switch_remembers_the_last_level() {
+        let switch = LogSwitch::default();
+        assert_eq!(switch.get(), None);
+        for &level in LogLevel::VARIANTS {
+            switch.set(level);
+            assert_eq!(switch.get(), Some(level));
+        }
+    }
+}

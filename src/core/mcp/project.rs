@@ -1,0 +1,290 @@
+//! Projection of definitions and results to the revision that a client speaks, one rule for each row of the table.
+//!
+//! | value | 2025-11-25 | 2025-06-18 | 2025-03-26 | 2024-11-05 |
+//! |---|---|---|---|---|
+//! | `icons` | keep | drop | drop | drop |
+//! | `title`, `_meta`, `outputSchema`, `structuredContent` | keep | keep | drop | drop |
+//! | tool `annotations` | keep | keep | keep | drop |
+//! | `outputSchema` and `structuredContent` that are no object | wrap in `result` | wrap | drop | drop |
+//! | `resource_link` content | keep | keep | text | text |
+//! | `audio` content | keep | keep | keep | embedded blob |
+//! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
+//!
+//! A modern client gets a modern result unchanged, with `resultType` added if it is absent.
+//!
+//! `execution` is dropped for all: headend does not offer the tasks of 2025-11-25 to clients.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use bytes::{BufMut, BytesMut};
+use memchr::memmem::Finder;
+
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::{Era, Features, Revision, Structured};
+use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::tokens::spells;
+
+/// Members of a result that only the modern era has.
+const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
+/// First bytes of nearly every modern result.
+const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
+
+/// Searchers for the names of those members. Preparing a search costs as much as searching most results.
+static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
+static RESULT_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resultType"));
+static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
+
+/// One definition for a client of `revision`, under its exposed key.
+pub fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
+    let features = revision.features();
+    let mut out = raw.clone();
+    out.set(list.key(), RawJson::string(exposed));
+    out.remove("execution");
+    if list == List::Tools {
+        tool_schemas(&mut out, features.structured);
+        if !features.annotations {
+            out.remove("annotations");
+        } else if !features.titles {
+            title_into_annotations(&mut out);
+        }
+    }
+    if !features.icons {
+        out.remove("icons");
+    }
+    if !features.titles {
+        out.remove("title");
+        out.remove("_meta");
+    }
+    out
+}
+
+fn tool_schemas(out: &mut RawObject, structured: Structured) {
+    let input = match out.get("inputSchema").map(RawObject::parse) {
+        Some(Ok(mut schema)) if schema.get("type").is_none() => {
+            schema.set("type", RawJson::trusted("\"object\""));
+            Some(schema.encode())
+        }
+        Some(Ok(_)) => None,
+        Some(Err(_)) | None => Some(RawJson::trusted(r#"{"type":"object"}"#)),
+    };
+    if let Some(input) = input {
+        out.set("inputSchema", input);
+    }
+    if structured == Structured::None {
+        out.remove("outputSchema");
+    } else if structured == Structured::Object
+        && let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema))
+    {
+        let wrapped =
+            format!(r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#, schema.text());
+        out.set("outputSchema", RawJson::trusted(wrapped));
+    }
+}
+
+fn is_object_schema(schema: &RawJson) -> bool {
+    RawObject::parse(schema).is_ok_and(|schema| schema.string("type").as_deref() == Some("object"))
+}
+
+fn title_into_annotations(out: &mut RawObject) {
+    let Some(title) = out.get("title").cloned() else { return };
+    let annotations = out.object("annotations");
+    let mut annotations = annotations.unwrap_or_default();
+    if annotations.get("title").is_none() {
+        annotations.set("title", title);
+        out.set("annotations", annotations.encode());
+    }
+}
+
+/// An upstream's result for a client of `to`. `from` is the upstream's era. Most results stay untouched.
+///
+/// `None` for a result with a repeated member: the client may read the one that is not checked here.
+pub fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
+    match (from, to.era()) {
+        (Era::Modern, Era::Modern) => Some(completed(raw)),
+        (Era::Legacy, Era::Modern) => upgrade(method, raw),
+        (Era::Legacy | Era::Modern, Era::Legacy) => downgrade(method, raw, from, to),
+    }
+}
+
+/// Whether every reader takes a modern result as final: not if the member is repeated. It usually comes first, so the
+/// whole result is rarely parsed.
+pub fn is_complete(raw: &RawJson) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow, default, rename = "resultType")]
+        result_type: Option<Cow<'a, str>>,
+    }
+    if raw
+        .bytes()
+        .strip_prefix(COMPLETE)
+        .is_some_and(|rest| RESULT_TYPE.find(rest).is_none() && !spells(rest, |c| c.is_ascii_alphabetic()))
+    {
+        return true;
+    }
+    // A repeated member is an error here, in any spelling.
+    raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
+}
+
+/// Prepends the members that the modern era demands of every result, without parsing the rest.
+fn upgrade(method: Method, raw: RawJson) -> Option<RawJson> {
+    // A legacy server does not know these members. If it uses the names anyway, they are removed.
+    let raw = without_modern_members(raw)?;
+    let head: &[u8] = if method == Method::ResourcesRead {
+        br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private""#
+    } else {
+        COMPLETE
+    };
+    Some(with_head(head, &raw))
+}
+
+/// Adds an absent `resultType`, which the protocol reads as complete: clients of ours always get it.
+///
+/// Source: MCP 2026-07-28, basic, "Results".
+fn completed(raw: RawJson) -> RawJson {
+    // The word deeper in the result may hide that the member is absent; certainty would cost every result a parse.
+    if raw.bytes().starts_with(COMPLETE) || memchr::memmem::find(raw.bytes(), br#""resultType""#).is_some() {
+        return raw;
+    }
+    with_head(COMPLETE, &raw)
+}
+
+/// Prepends members to an object's own, without parsing it.
+fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
+    let body = raw.bytes().get(1..).unwrap_or(b"}");
+    let empty = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
+    let mut out = BytesMut::with_capacity(head.len() + body.len() + 1);
+    out.extend_from_slice(head);
+    if !empty {
+        out.extend_from_slice(b",");
+    }
+    out.extend_from_slice(body);
+    RawJson::trusted(out.freeze())
+}
+
+fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
+    let raw = if from == Era::Modern { without_modern_members(raw)? } else { raw };
+    let features = to.features();
+    Some(if method == Method::ToolsCall {
+        tool_result(raw, features)
+    } else if method == Method::PromptsGet && !features.resource_links {
+        prompt_result(&raw, features).unwrap_or(raw)
+    } else {
+        raw
+    })
+}
+
+/// Whether a member of the modern era alone can be in this text, in any spelling.
+fn may_have_modern_member(text: &[u8]) -> bool {
+    MODERN.iter().any(|name| name.find(text).is_some()) || spells(text, |c| c.is_ascii_alphabetic())
+}
+
+/// `None` for a repeated member: readers could find the one that is not removed.
+fn without_modern_members(raw: RawJson) -> Option<RawJson> {
+    if !may_have_modern_member(raw.bytes()) {
+        return Some(raw);
+    }
+    // No parse if the one member comes first.
+    if let Some(rest) = raw.bytes().strip_prefix(COMPLETE).and_then(|rest| rest.strip_prefix(b","))
+        && !may_have_modern_member(rest)
+    {
+        let mut out = BytesMut::with_capacity(rest.len() + 1);
+        out.put_u8(b'{');
+        out.put_slice(rest);
+        return Some(RawJson::trusted(out.freeze()));
+    }
+    let mut object = RawObject::parse(&raw).ok()?;
+    let removed = MODERN_RESULT_MEMBERS.iter().filter(|name| object.remove(name).is_some()).count();
+    Some(if removed > 0 { object.encode() } else { raw })
+}
+
+fn tool_result(raw: RawJson, to: &Features) -> RawJson {
+    let structured = STRUCTURED.find(raw.bytes()).is_some();
+    if !structured && to.resource_links {
+        return raw;
+    }
+    let Ok(mut object) = RawObject::parse(&raw) else { return raw };
+    let mut changed = false;
+    if let Some(value) = object.get("structuredContent").cloned() {
+        if to.structured == Structured::None {
+            object.remove("structuredContent");
+            add_text_twin(&mut object, &value);
+            changed = true;
+        } else if to.structured == Structured::Object && !value.is_object() {
+            let wrapped = format!(r#"{{"result":{}}}"#, value.text());
+            object.set("structuredContent", RawJson::trusted(wrapped));
+            add_text_twin(&mut object, &value);
+            changed = true;
+        }
+    }
+    if !to.resource_links
+        && let Some(content) = object.get("content").and_then(|content| blocks(content, to))
+    {
+        object.set("content", content);
+        changed = true;
+    }
+    if changed { object.encode() } else { raw }
+}
+
+/// Adds a text block: older clients read text alone, and the server sent only structured content.
+fn add_text_twin(object: &mut RawObject, value: &RawJson) {
+    let content = object.list("content").unwrap_or_default();
+    let is_text =
+        |block: &RawJson| RawObject::parse(block).is_ok_and(|block| block.string("type").as_deref() == Some("text"));
+    if content.iter().any(is_text) {
+        return;
+    }
+    let twin = format!(r#"{{"type":"text","text":{}}}"#, RawJson::string(&value.text()).text());
+    object.set("content", RawJson::list(content.into_iter().chain([RawJson::trusted(twin)])));
+}
+
+/// Content blocks for revisions without some types; `None` when nothing has to change.
+fn blocks(content: &RawJson, to: &Features) -> Option<RawJson> {
+    let old = elements(content).ok()?;
+    let new: Vec<RawJson> = old.iter().map(|raw| block(raw, to)).collect();
+    if new == old {
+        return None;
+    }
+    Some(RawJson::list(new))
+}
+
+fn block(raw: &RawJson, to: &Features) -> RawJson {
+    let Ok(object) = RawObject::parse(raw) else { return raw.clone() };
+    match object.string("type").as_deref() {
+        Some("resource_link") if !to.resource_links => {
+            let name = object.string("name").unwrap_or_default();
+            let uri = object.string("uri").unwrap_or_default();
+            let text = RawJson::string(&format!("{name}: {uri}"));
+            RawJson::trusted(format!(r#"{{"type":"text","text":{}}}"#, text.text()))
+        }
+        Some("audio") if !to.audio => {
+            let mime = object.get("mimeType").map_or(Cow::Borrowed("\"audio/wav\""), RawJson::text);
+            let data = object.get("data").map_or(Cow::Borrowed("\"\""), RawJson::text);
+            RawJson::trusted(format!(
+                r#"{{"type":"resource","resource":{{"uri":"data:audio","mimeType":{mime},"blob":{data}}}}}"#
+            ))
+        }
+        _ => raw.clone(),
+    }
+}
+
+fn prompt_result(raw: &RawJson, to: &Features) -> Option<RawJson> {
+    let mut object = RawObject::parse(raw).ok()?;
+    let messages = object.list("messages")?;
+    let mut changed = false;
+    let mut parts = Vec::with_capacity(messages.len());
+    for message in messages {
+        let mut message = RawObject::parse(&message).ok()?;
+        if let Some(content) = message.get("content").cloned() {
+            let projected = block(&content, to);
+            changed |= projected != content;
+            message.set("content", projected);
+        }
+        parts.push(message.encode());
+    }
+    object.set("messages", RawJson::list(parts));
+    changed.then(|| object.encode())
+}
+
+#[cfg(test)]
+mod tests;

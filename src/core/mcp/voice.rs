@@ -1,0 +1,181 @@
+//! Reserved words: a server may not speak in the gateway's name.
+//!
+//! Clients rely on this: a result with `headend/refusal` in `_meta`, our error codes and the objects in their `data`
+//! are the gateway's. So every message of an upstream passes here once, before any other code reads it. Keys of `_meta`
+//! that begin with `headend/` are removed wherever the protocol has a `_meta`, and errors that look like ours become
+//! plain failures with the original inside. A gateway behind this one is a server like any other: its refusal arrives
+//! as its own statement.
+//!
+//! | an upstream says | clients get |
+//! |---|---|
+//! | `headend/refusal`, an object, in `_meta` of a result | `headend/upstream-refusal` with `{upstream, refusal}` |
+//! | any other key that begins with `headend/`, in a `_meta` of the protocol | nothing; every other byte is unchanged |
+//! | an error 1001 to 1003, or with `executed` and another member of a refusal in `data`, or with `upstream-name` there | -32603 and the same message, `data = {upstream, upstream-name}`: the whole original and the server's name |
+//! | an error object that is malformed or has a repeated member | -32603 without it |
+//!
+//! The table covers every `_meta` of the protocol's schemas, so `structuredContent`, arguments, schemas and the `data`
+//! of log messages stay unchanged. The error of a task is judged where the task is read ([`super::task`]). Both kinds
+//! are counted by upstream.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use memchr::memmem::Finder;
+
+use crate::wire::code;
+use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
+use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::tokens::spells;
+
+mod keys;
+
+pub use self::keys::REFUSAL;
+use self::keys::{Place, without_ours};
+
+/// Member of `data` with the name of the server whose error is beside it.
+const NAMED: &str = "upstream-name";
+/// The member that every refusal has, and few other objects.
+const EXECUTED: &str = "executed";
+/// Other members of a refusal.
+const MEMBERS: [&str; 5] = ["reason", "retryable", "retry-after-ms", "approval", "call-id"];
+
+/// Counts of removals from one message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Removed keys of `_meta`.
+    pub keys: usize,
+    /// Replaced errors.
+    pub errors: usize,
+}
+
+impl std::ops::AddAssign for Taken {
+    fn add_assign(&mut self, more: Self) {
+        self.keys += more.keys;
+        self.errors += more.errors;
+    }
+}
+
+/// A message from an upstream.
+#[derive(Debug)]
+pub struct Heard {
+    pub message: Message,
+    /// The broken bound, if only the envelope is left.
+    pub broken: Option<FrameError>,
+    pub taken: Taken,
+}
+
+/// Reads the messages of one upstream. Clones share its name and bounds.
+#[derive(Clone)]
+pub struct Ear(Arc<Hearing>);
+
+struct Hearing {
+    upstream: Box<str>,
+    bounds: Bounds,
+    keep: Box<dyn Fn(Bytes) -> Bytes + Send + Sync>,
+}
+
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ear({})", self.0.upstream)
+    }
+}
+
+impl Ear {
+    /// A reader for the upstream with that name and these bounds. `keep` counts rewritten bytes against the byte
+    /// budget, like received ones.
+    pub fn new(upstream: &str, bounds: Bounds, keep: impl Fn(Bytes) -> Bytes + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Hearing { upstream: Box::from(upstream), bounds, keep: Box::new(keep) }))
+    }
+
+    /// Reads a message. No other code turns an upstream's bytes into one.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn hear(&self, frame: &Frame) -> Result<Heard, MessageError> {
+        let mut taken = Taken::default();
+        let (mut message, broken) = Message::of_upstream(frame, self.0.bounds)?;
+        match &mut message {
+            Message::Response(response) => match &mut response.outcome {
+                Ok(result) => self.strip(result, Place::Result, &mut taken),
+                Err(error) => match instead_of(error, &self.0.upstream, &mut taken) {
+                    Some(instead) => *error = self.kept(instead),
+                    None => self.strip(error, Place::Error, &mut taken),
+                },
+            },
+            Message::Request(Request { params: Some(params), .. })
+            | Message::Notification(Notification { params: Some(params), .. }) => {
+                self.strip(params, Place::Open, &mut taken);
+            }
+            Message::Request(_) | Message::Notification(_) => {}
+        }
+        Ok(Heard { message, broken, taken })
+    }
+
+    /// Removes our keys. A text without them costs a search and keeps its bytes.
+    fn strip(&self, value: &mut RawJson, place: Place, taken: &mut Taken) {
+        if !may_have_ours(value.bytes()) {
+            return;
+        }
+        let (without, keys) = without_ours(value, place, &self.0.upstream);
+        if keys > 0 {
+            taken.keys += keys;
+            *value = self.kept(without);
+        }
+    }
+
+    fn kept(&self, written: RawJson) -> RawJson {
+        RawJson::trusted((self.0.keep)(written.into_bytes()))
+    }
+}
+
+/// Whether one of our keys can be in this text, in any spelling: plain, or with an escape for one of its letters.
+fn may_have_ours(text: &[u8]) -> bool {
+    // Preparing a search costs as much as searching most results.
+    static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("headend"));
+    NAME.find(text).is_some() || spells(text, |c| b"headn/".contains(&c))
+}
+
+/// The error that clients get in place of an upstream's; `None` if it passes unchanged.
+pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> Option<RawJson> {
+    let Ok(object) = RawObject::parse(error) else {
+        // Not an object, or with a repeated member, of which a client may read the one that is not checked here.
+        return Some(error_object(code::INTERNAL, "The server answered with an error that cannot be read.", None));
+    };
+    let is_own_code = object.get("code").is_some_and(is_own_code);
+    if !is_own_code && !object.get("data").is_some_and(is_own_data) {
+        return None;
+    }
+    taken.errors += 1;
+    let message = object.string("message").unwrap_or_else(|| "The server gave no message.".to_owned());
+    let data = format!(r#"{{"upstream":{},"{NAMED}":{}}}"#, error.text(), RawJson::string(upstream).text());
+    Some(error_object(code::INTERNAL, &message, Some(&RawJson::trusted(data))))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three small constants")]
+fn is_own_code(code: &RawJson) -> bool {
+    // Compared as most clients compare: to them 1001.0 is 1001.
+    let is = |own: i64| code.parse::<f64>().is_ok_and(|code| (code - own as f64).abs() < 1.0);
+    [code::DENIED, code::LIMITED, code::AWAITING_APPROVAL].into_iter().any(is)
+}
+
+/// Whether `data` of an error has the members of a refusal, or names another server as the gateway does.
+fn is_own_data(data: &RawJson) -> bool {
+    if !data.is_object() {
+        return false;
+    }
+    // With a repeated member, a client may read another value than this code.
+    let Ok(mut object) = RawObject::parse(data) else { return true };
+    let (mut executed, mut others, mut named) = (false, false, false);
+    object.retain(|key| {
+        // Some readers ignore the case of keys.
+        executed |= key.eq_ignore_ascii_case(EXECUTED);
+        others |= MEMBERS.iter().any(|member| key.eq_ignore_ascii_case(member));
+        named |= key.eq_ignore_ascii_case(NAMED);
+        true
+    });
+    named || executed && others
+}
+
+#[cfg(test)]
+mod tests;

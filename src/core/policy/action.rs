@@ -1,0 +1,91 @@
+//! An action: one caller doing one thing with one item, as that item is defined and its server launched.
+//!
+//! Made once for a request, when its item is found. Decisions, consents, audit records and sealed states take what they need from
+//! it, so all of them are about the same thing.
+
+use std::sync::Arc;
+
+use super::kind::Kind;
+use crate::catalog::merge::Entry;
+use crate::mcp::annotations::Annotations;
+use crate::wire::digest::Digest;
+use crate::wire::raw::RawJson;
+
+/// The caller of this machine's own user, which the generated token stands for too. No configuration has to name it.
+pub const LOCAL: &str = "local";
+
+/// One caller doing one thing with one item.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// The client's caller. Never empty.
+    pub caller: Arc<str>,
+    /// The view that the client looks through.
+    pub profile: Option<Arc<str>>,
+    /// The number of the client's session or pipe, unique within this process.
+    pub session: u64,
+    pub kind: Kind,
+    pub upstream: Arc<str>,
+    /// The name to judge by, see [`Policy::item_rules`](super::Policy::item_rules).
+    pub canonical: Arc<str>,
+    /// The catalog's name of the item; for a URI that is not listed, that of its template. The audit log has this one: the URI
+    /// itself is text of the client.
+    pub listed: Arc<str>,
+    /// The effective ones of a tool. Nothing else has any.
+    pub annotations: Annotations,
+    /// Digest of the item's definition.
+    pub definition: Digest,
+    /// Digest of the answering program or address.
+    pub launch: Digest,
+    /// The text that the upstream gets.
+    pub arguments: Option<RawJson>,
+}
+
+impl Action {
+    /// What a caller does with an item of the catalog, without arguments.
+    pub fn on(
+        entry: &Entry,
+        kind: Kind,
+        launch: Digest,
+        caller: Arc<str>,
+        profile: Option<Arc<str>>,
+        session: u64,
+    ) -> Self {
+        Self {
+            caller,
+            profile,
+            session,
+            kind,
+            upstream: entry.upstream_name.shared(),
+            canonical: Arc::clone(&entry.canonical),
+            listed: Arc::clone(&entry.canonical),
+            annotations: entry.annotations,
+            definition: entry.definition_digest,
+            launch,
+            arguments: None,
+        }
+    }
+
+    /// The view that the client looks through; empty where it has none.
+    pub fn profile(&self) -> &str {
+        self.profile.as_deref().unwrap_or_default()
+    }
+
+    /// One that nobody takes, for dry runs and tests: a client with no profile calls a tool that says nothing. Its digests are
+    /// those of nothing, so no consent covers it.
+    pub fn stand_in(caller: &str, upstream: &str, canonical: &str) -> Self {
+        let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
+        Self {
+            caller: caller.into(),
+            profile: None,
+            session: 0,
+            kind: Kind::Tool,
+            upstream: upstream.into(),
+            listed: Arc::clone(&canonical),
+            canonical,
+            annotations: Annotations::ASSUMED,
+            definition: none,
+            launch: none,
+            arguments: None,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Effective tool annotations: the upstream's hints, which are claims, below the operator's annotations.
+
+use globset::GlobMatcher;
+
+use super::{Annotations, Hints};
+use crate::catalog::glob::glob;
+use crate::catalog::merge::Annotate;
+
+/// How far the word of an upstream goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum Trust {
+    /// Its hints can only tighten, and whatever is new of it waits for the operator.
+    Untrusted,
+    /// Its hints can only tighten.
+    #[default]
+    Standard,
+    /// Its hints may loosen too.
+    Trusted,
+}
+
+/// Makes the effective annotations of one upstream's tools.
+#[derive(Clone, Debug, Default)]
+pub struct Annotator {
+    trust: Trust,
+    /// The operator's word, by globs over the upstream's own names.
+    stated: Vec<(GlobMatcher, Hints)>,
+}
+
+impl Annotator {
+    /// Compiles the operator's word.
+    ///
+    /// # Errors
+    /// A sentence about the first pattern that is no glob.
+    pub fn build(trust: Trust, stated: &[(String, Hints)]) -> Result<Self, String> {
+        let compile = |(pattern, hints): &(String, Hints)| Ok((glob(pattern)?.compile_matcher(), *hints));
+        Ok(Self { trust, stated: stated.iter().map(compile).collect::<Result<_, String>>()? })
+    }
+
+    /// The operator's annotations of a tool. If several patterns match, the stricter one applies: their order means
+    /// nothing.
+    fn stated(&self, original: &str) -> Hints {
+        let mut all = Hints::default();
+        for (_, hints) in self.stated.iter().filter(|(glob, _)| glob.is_match(original)) {
+            all.read_only = stricter(all.read_only, hints.read_only, false);
+            all.destructive = stricter(all.destructive, hints.destructive, true);
+            all.idempotent = stricter(all.idempotent, hints.idempotent, false);
+            all.open_world = stricter(all.open_world, hints.open_world, true);
+        }
+        all
+    }
+}
+
+/// `strict` where either says so.
+fn stricter(one: Option<bool>, other: Option<bool>, strict: bool) -> Option<bool> {
+    if one == Some(strict) { one } else { other.or(one) }
+}
+
+impl Annotate for Annotator {
+    fn annotate(&self, original: &str, claims: &Hints) -> Annotations {
+        effective(self.trust, claims, &self.stated(original))
+    }
+}
+
+fn effective(trust: Trust, claims: &Hints, operator: &Hints) -> Annotations {
+    let assumed = Annotations::ASSUMED;
+    // Only trusted upstreams may loosen. A tightening hint matches our default, so it changes nothing.
+    let believed = if trust == Trust::Trusted { *claims } else { Hints::default() };
+    let destructive = operator.destructive.or(claims.destructive.filter(|_| operator.read_only != Some(true)));
+    let known_destructive = destructive == Some(true);
+    // A tool that reads only and destroys does not read only.
+    let read_only = operator.read_only.or(believed.read_only).unwrap_or(assumed.read_only) && !known_destructive;
+    Annotations {
+        read_only,
+        destructive: !read_only && operator.destructive.or(believed.destructive).unwrap_or(assumed.destructive),
+        idempotent: operator.idempotent.or(believed.idempotent).unwrap_or(assumed.idempotent),
+        open_world: operator.open_world.or(believed.open_world).unwrap_or(assumed.open_world),
+        known_destructive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(text: &str) -> Hints {
+        let mut hints = Hints::default();
+        for word in text.split_whitespace() {
+            let value = Some(!word.starts_with('!'));
+            match word.trim_start_matches('!') {
+                "read" => hints.read_only = value,
+                "destroy" => hints.destructive = value,
+                "same" => hints.idempotent = value,
+                "open" => hints.open_world = value,
+                other => panic!("{other}"),
+            }
+        }
+        hints
+    }
+
+    fn told(annotations: Annotations) -> String {
+        let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = annotations;
+        let words = [
+            (read_only, "read"),
+            (destructive, "destroy"),
+            (idempotent, "same"),
+            (open_world, "open"),
+            (known_destructive, "known"),
+        ];
+        words.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn claims_only_tighten_unless_the_upstream_is_trusted() {
+        let all = "read !destroy same !open";
+        for (label, trust, claims, operator, want) in [
+            ("nothing said", Trust::Standard, "", "", "destroy open"),
+            ("freeing claims", Trust::Standard, all, "", "destroy open"),
+            ("freeing claims, untrusted", Trust::Untrusted, all, "", "destroy open"),
+            ("freeing claims, trusted", Trust::Trusted, all, "", "read same"),
+            ("only reads, trusted", Trust::Trusted, "read", "", "read open"),
+            ("destructive", Trust::Standard, "destroy", "", "destroy open known"),
+            ("destructive, trusted", Trust::Trusted, "destroy", "", "destroy open known"),
+            ("reads and destroys, trusted", Trust::Trusted, "read destroy", "", "destroy open known"),
+            ("the operator frees", Trust::Untrusted, "", "read !open", "read"),
+            ("the operator frees against a claim", Trust::Standard, "destroy", "!destroy", "open"),
+            ("the operator says it only reads", Trust::Standard, "destroy", "read", "read open"),
+            ("the operator binds", Trust::Trusted, "read", "!read", "destroy open"),
+            ("the operator knows", Trust::Trusted, "read", "destroy", "destroy open known"),
+        ] {
+            assert_eq!(told(effective(trust, &hints(claims), &hints(operator))), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn of_several_patterns_the_stricter_word_holds() {
+        let stated = [("*", "read"), ("get_*", "read !open"), ("*_all", "destroy"), ("get_all", "!destroy")];
+        for order in [stated, [stated[3], stated[2], stated[1], stated[0]]] {
+            let stated: Vec<_> = order.iter().map(|(glob, text)| ((*glob).to_owned(), hints(text))).collect();
+            let annotator = Annotator::build(Trust::Standard, &stated).unwrap();
+            let of = |name: &str| told(annotator.annotate(name, &Hints::default()));
+            assert_eq!(of("x"), "read open");
+            assert_eq!(of("get_one"), "read");
+            assert_eq!(of("get_all"), "destroy known");
+        }
+        assert!(Annotator::build(Trust::Standard, &[("a{".to_owned(), Hints::default())]).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! Conditions on the arguments of a call, in three values.
+//!
+//! A condition looks at one place of the arguments ([`Pointer`]) with one matcher. It answers yes or no where every server
+//! reads the arguments alike, and unknown where that depends on the reader: another type than the matcher is about, a key
+//! beside one that differs in case alone, a number beyond what all JSON readers keep, a path with `..`, a host in an odd
+//! spelling, arguments that cannot be parsed. What is unknown fires a rule that denies or asks, and never one that allows.
+//!
+//! A place that is absent is no match, except where that would free a call: `ne` and the conditions of `unless` take it for
+//! unknown, since a server has defaults of its own.
+
+use std::cell::OnceCell;
+
+use super::effect::Effect;
+use super::kind::Kind;
+use super::problems::Problems;
+use super::truth::Truth;
+use crate::wire::raw::RawJson;
+
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub(in crate::policy) mod fuzz;
+mod json;
+mod matcher;
+mod pointer;
+mod text;
+
+pub use self::matcher::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
+
+use self::json::Json;
+use self::matcher::Matcher;
+use self::pointer::{Pointer, Quantifier};
+
+/// The arguments of the call that is decided, parsed at most once and only when a condition needs them.
+#[derive(Debug)]
+pub(in crate::policy) struct Arguments<'a> {
+    known: Known<'a>,
+    parsed: OnceCell<Option<Json<'a>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Known<'a> {
+    /// The call has these, or none.
+    Given(Option<&'a RawJson>),
+    /// The arguments of a completion's item are not known yet.
+    Unknown,
+    /// The call was decided with its arguments before; this request has none.
+    Settled,
+}
+
+impl<'a> Arguments<'a> {
+    pub(in crate::policy) fn new(kind: Kind, raw: Option<&'a RawJson>) -> Self {
+        let known = match kind {
+            Kind::Tool | Kind::Prompt => Known::Given(raw),
+            Kind::Resource | Kind::Subscription | Kind::Launch => Known::Given(None),
+            // The decision about a server's question is made before the question.
+            Kind::Completion | Kind::Sampling | Kind::Elicitation => Known::Unknown,
+            Kind::Task => Known::Settled,
+        };
+        Self { known, parsed: OnceCell::new() }
+    }
+
+    fn root(&self) -> Option<&Json<'a>> {
+        let read = || match self.known {
+            Known::Given(Some(raw)) => Json::read(raw.bytes()),
+            Known::Given(None) => Some(Json::Object(Vec::new())),
+            Known::Unknown | Known::Settled => None,
+        };
+        self.parsed.get_or_init(read).as_ref()
+    }
+
+    #[cfg(test)]
+    pub(in crate::policy) fn is_parsed(&self) -> bool {
+        self.parsed.get().is_some()
+    }
+}
+
+/// The compiled `arguments` and `unless` of one rule.
+#[derive(Debug)]
+pub(in crate::policy) struct Conditions {
+    effect: Effect,
+    /// All must hold.
+    arguments: Box<[Condition]>,
+    /// The rule does not apply where all of these hold.
+    unless: Box<[Condition]>,
+}
+
+/// One matcher at one place.
+#[derive(Debug)]
+pub(in crate::policy) struct Condition {
+    pointer: Pointer,
+    matcher: Matcher,
+}
+
+impl Conditions {
+    /// `None` where the rule has no conditions.
+    pub(in crate::policy) fn compile(
+        path: &str,
+        effect: Effect,
+        arguments: &[ArgumentSpec],
+        unless: &[ArgumentSpec],
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let mut list = |key: &str, specs: &[ArgumentSpec]| {
+            let compile = |(index, spec)| Condition::compile(&format!("{path}.{key}[{index}]"), spec, problems);
+            specs.iter().enumerate().filter_map(compile).collect()
+        };
+        let this = Self { effect, arguments: list("arguments", arguments), unless: list("unless", unless) };
+        (!arguments.is_empty() || !unless.is_empty()).then_some(this)
+    }
+
+    /// Whether the rule applies to these arguments.
+    pub(in crate::policy) fn truth(&self, arguments: &Arguments<'_>) -> Truth {
+        if matches!(arguments.known, Known::Settled) {
+            return Truth::No;
+        }
+        let Some(root) = arguments.root() else { return Truth::Unknown };
+        // Quantifiers such that an element in doubt never frees a call.
+        let (of_arguments, of_unless) = match self.effect {
+            Effect::Deny => (Quantifier::Any, Quantifier::All),
+            Effect::Ask => (Quantifier::AllOrUnknown, Quantifier::All),
+            Effect::Allow => (Quantifier::All, Quantifier::Any),
+        };
+        let holds = all(&self.arguments, |condition| condition.truth(root, of_arguments, Truth::No));
+        if holds == Truth::No || self.unless.is_empty() {
+            return holds;
+        }
+        let excepted = all(&self.unless, |condition| condition.truth(root, of_unless, Truth::Unknown));
+        holds.min(excepted.not())
+    }
+}
+
+fn all(conditions: &[Condition], test: impl Fn(&Condition) -> Truth) -> Truth {
+    let mut truth = Truth::Yes;
+    for condition in conditions {
+        truth = truth.min(test(condition));
+        if truth == Truth::No {
+            break;
+        }
+    }
+    truth
+}
+
+impl Condition {
+    /// `None` when it has problems.
+    pub(in crate::policy) fn compile(path: &str, spec: &ArgumentSpec, problems: &mut Problems) -> Option<Self> {
+        let pointer = Pointer::parse(&spec.pointer);
+        let pointer = pointer.map_err(|message| problems.add(format!("{path}.pointer"), message));
+        let matcher = Matcher::compile(&spec.matcher);
+        let key = spec.matcher.key();
+        let matcher = matcher.map_err(|message| problems.add(format!("{path}.{key}"), message));
+        Some(Self { pointer: pointer.ok()?, matcher: matcher.ok()? })
+    }
+
+    fn truth(&self, root: &Json<'_>, quantifier: Quantifier, absent: Truth) -> Truth {
+        self.pointer.evaluate(root, quantifier, &|value| match value {
+            Some(value) => self.matcher.matches(value),
+            None => self.matcher.absent(absent),
+        })
+    }
+}
+
+/// Whether a matcher takes a value; for the lint. Matchers with problems take everything.
+pub(in crate::policy) fn takes(matcher: &MatcherSpec, value: &Scalar) -> bool {
+    let text = match value {
+        Scalar::Text(text) => RawJson::string(text),
+        Scalar::Number(number) => RawJson::trusted(serde_json::Value::from(*number).to_string()),
+        Scalar::Boolean(value) => RawJson::trusted(value.to_string()),
+    };
+    let value = Json::read(text.bytes());
+    let matcher = Matcher::compile(matcher).ok();
+    matcher.zip(value).is_none_or(|(matcher, value)| matcher.matches(&value) != Truth::No)
+}
+
+#[cfg(test)]
+mod tests;

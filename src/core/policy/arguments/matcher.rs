@@ -1,0 +1,362 @@
+//! Matchers: the test of one argument's value.
+
+use core::net::IpAddr;
+
+use ipnet::IpNet;
+use regex::{Regex, RegexBuilder};
+
+use super::json::{Json, exact, is_integer};
+use super::text;
+use crate::policy::pattern::Glob;
+use crate::policy::truth::Truth;
+
+/// Longest regular expression, in bytes.
+const MAX_REGEX_LENGTH: usize = 10 * 1024;
+/// Memory that one compiled expression may take, and its cache while it runs, in bytes.
+const MAX_REGEX_SIZE: usize = 1024 * 1024;
+/// Longest list of a matcher.
+const MAX_LIST: usize = 1024;
+/// Integers beyond this are not the same number to every reader of JSON.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A condition as the operator wrote it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgumentSpec {
+    /// A JSON pointer into the arguments.
+    pub pointer: String,
+    pub matcher: MatcherSpec,
+}
+
+/// A matcher as the operator wrote it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MatcherSpec {
+    Eq(Scalar),
+    Ne(Scalar),
+    In(Vec<Scalar>),
+    Prefix(String),
+    Suffix(String),
+    /// As over names: `*` matches any text, `/` included.
+    Glob(String),
+    /// Matches anywhere in the text unless it says otherwise.
+    Regex(String),
+    /// An absolute path or anything below it.
+    PathUnder(String),
+    /// Hosts, or `*.` and a domain for everything below it.
+    UrlHostIn(Vec<String>),
+    /// Domains, likewise.
+    EmailDomainIn(Vec<String>),
+    /// Networks and addresses.
+    CidrIn(Vec<String>),
+    /// Both ends belong to it.
+    Range {
+        min: Option<f64>,
+        max: Option<f64>,
+    },
+    /// Characters of a text.
+    MaxLen(usize),
+    /// Elements of an array.
+    MaxItems(usize),
+    Type(JsonType),
+    Absent,
+    Present,
+}
+
+impl MatcherSpec {
+    /// The key in the configuration.
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::Eq(_) => "eq",
+            Self::Ne(_) => "ne",
+            Self::In(_) => "in",
+            Self::Prefix(_) => "prefix",
+            Self::Suffix(_) => "suffix",
+            Self::Glob(_) => "glob",
+            Self::Regex(_) => "regex",
+            Self::PathUnder(_) => "path-under",
+            Self::UrlHostIn(_) => "url-host-in",
+            Self::EmailDomainIn(_) => "email-domain-in",
+            Self::CidrIn(_) => "cidr-in",
+            Self::Range { .. } => "range",
+            Self::MaxLen(_) => "max-len",
+            Self::MaxItems(_) => "max-items",
+            Self::Type(_) => "type",
+            Self::Absent => "absent",
+            Self::Present => "present",
+        }
+    }
+}
+
+/// A value to compare with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    Text(String),
+    Number(f64),
+    Boolean(bool),
+}
+
+/// Types for the matcher `type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum JsonType {
+    String,
+    Number,
+    Integer,
+    Boolean,
+    Null,
+    Array,
+    Object,
+}
+
+/// A compiled matcher.
+#[derive(Debug)]
+pub(super) enum Matcher {
+    OneOf(Box<[Scalar]>),
+    NoneOf(Box<[Scalar]>),
+    Prefix(Box<str>),
+    Suffix(Box<str>),
+    Glob(Glob),
+    Regex(Regex),
+    PathUnder(Box<str>),
+    UrlHost(Box<[text::Domain]>),
+    EmailDomain(Box<[text::Domain]>),
+    Cidr(Box<[IpNet]>),
+    Range { min: f64, max: f64 },
+    MaxLen(usize),
+    MaxItems(usize),
+    Type(JsonType),
+    Absent,
+    Present,
+}
+
+impl Matcher {
+    /// Compiles a matcher; the error says what is wrong with it.
+    pub(super) fn compile(spec: &MatcherSpec) -> Result<Self, String> {
+        Ok(match spec {
+            MatcherSpec::Eq(value) => Self::OneOf(scalars(std::slice::from_ref(value))?),
+            MatcherSpec::Ne(value) => Self::NoneOf(scalars(std::slice::from_ref(value))?),
+            MatcherSpec::In(values) => Self::OneOf(scalars(values)?),
+            MatcherSpec::Prefix(text) => Self::Prefix(some_text(text)?),
+            MatcherSpec::Suffix(text) => Self::Suffix(some_text(text)?),
+            MatcherSpec::Glob(text) => Self::Glob(Glob::compile(text)?),
+            MatcherSpec::Regex(text) => Self::Regex(regex(text)?),
+            MatcherSpec::PathUnder(path) => Self::PathUnder(text::base(path)?),
+            MatcherSpec::UrlHostIn(hosts) => Self::UrlHost(list(hosts, text::Domain::host)?),
+            MatcherSpec::EmailDomainIn(domains) => Self::EmailDomain(list(domains, text::Domain::name)?),
+            MatcherSpec::CidrIn(nets) => Self::Cidr(list(nets, net)?),
+            MatcherSpec::Range { min, max } => range(*min, *max)?,
+            MatcherSpec::MaxLen(most) => Self::MaxLen(*most),
+            MatcherSpec::MaxItems(most) => Self::MaxItems(*most),
+            MatcherSpec::Type(kind) => Self::Type(*kind),
+            MatcherSpec::Absent => Self::Absent,
+            MatcherSpec::Present => Self::Present,
+        })
+    }
+
+    /// Whether it takes a value that is there.
+    pub(super) fn matches(&self, value: &Json<'_>) -> Truth {
+        match self {
+            Self::OneOf(wanted) => one_of(wanted, value),
+            Self::NoneOf(wanted) => one_of(wanted, value).not(),
+            Self::MaxItems(most) => value.as_list().map_or(Truth::Unknown, |items| Truth::from(items.len() <= *most)),
+            Self::Range { min, max } => {
+                let number = value.as_number().and_then(exact);
+                number.map_or(Truth::Unknown, |number| Truth::from((*min..=*max).contains(&number)))
+            }
+            Self::Type(kind) => is_type(*kind, value),
+            // To some servers a null is nothing, to others it is there.
+            Self::Absent | Self::Present if *value == Json::Null => Truth::Unknown,
+            Self::Absent => Truth::No,
+            Self::Present => Truth::Yes,
+            Self::Prefix(_)
+            | Self::Suffix(_)
+            | Self::Glob(_)
+            | Self::Regex(_)
+            | Self::PathUnder(_)
+            | Self::UrlHost(_)
+            | Self::EmailDomain(_)
+            | Self::Cidr(_)
+            | Self::MaxLen(_) => {
+                // Some readers stop at a NUL.
+                let text = value.as_text().filter(|text| !text.contains('\0'));
+                text.map_or(Truth::Unknown, |text| self.matches_text(text))
+            }
+        }
+    }
+
+    fn matches_text(&self, value: &str) -> Truth {
+        match self {
+            Self::Prefix(prefix) => Truth::from(value.starts_with(&**prefix)),
+            Self::Suffix(suffix) => Truth::from(value.ends_with(&**suffix)),
+            Self::Glob(glob) => glob.truth(value),
+            Self::Regex(regex) => Truth::from(regex.is_match(value)),
+            Self::PathUnder(base) => text::is_under(value, base),
+            Self::UrlHost(hosts) => text::url_host(value, hosts),
+            Self::EmailDomain(domains) => text::email_domain(value, domains),
+            Self::Cidr(nets) => cidr(value, nets),
+            Self::MaxLen(most) => Truth::from(value.chars().count() <= *most),
+            Self::OneOf(_)
+            | Self::NoneOf(_)
+            | Self::Range { .. }
+            | Self::MaxItems(_)
+            | Self::Type(_)
+            | Self::Absent
+            | Self::Present => Truth::Unknown,
+        }
+    }
+
+    /// Whether it takes that nothing is there. `otherwise` is what that means to matchers that are about a value.
+    pub(super) fn absent(&self, otherwise: Truth) -> Truth {
+        match self {
+            Self::Absent => Truth::Yes,
+            Self::Present => Truth::No,
+            Self::NoneOf(_) => Truth::Unknown,
+            Self::OneOf(_)
+            | Self::Prefix(_)
+            | Self::Suffix(_)
+            | Self::Glob(_)
+            | Self::Regex(_)
+            | Self::PathUnder(_)
+            | Self::UrlHost(_)
+            | Self::EmailDomain(_)
+            | Self::Cidr(_)
+            | Self::Range { .. }
+            | Self::MaxLen(_)
+            | Self::MaxItems(_)
+            | Self::Type(_) => otherwise,
+        }
+    }
+}
+
+/// Equal to one of them; unknown where none of them is of the value's type.
+fn one_of(wanted: &[Scalar], value: &Json<'_>) -> Truth {
+    let equal = |scalar: &Scalar| match (scalar, value) {
+        (Scalar::Text(wanted), Json::Text(text)) if !text.contains('\0') => Some(**text == **wanted),
+        (Scalar::Boolean(wanted), Json::Boolean(value)) => Some(wanted == value),
+        // Both are exact, so that they can be compared.
+        (Scalar::Number(wanted), Json::Number(text)) => exact(text).map(|number| number.total_cmp(wanted).is_eq()),
+        _ => None,
+    };
+    let mut known = false;
+    for scalar in wanted {
+        match equal(scalar) {
+            Some(true) => return Truth::Yes,
+            Some(false) => known = true,
+            None => {}
+        }
+    }
+    if known { Truth::No } else { Truth::Unknown }
+}
+
+fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
+    Truth::from(match (kind, value) {
+        (JsonType::Integer, Json::Number(text)) => {
+            // Whether `1.0` is an integer depends on whom one asks.
+            let whole = exact(text).map(|number| number.fract() == 0.0);
+            return if is_integer(text) {
+                Truth::Yes
+            } else if whole == Some(false) {
+                Truth::No
+            } else {
+                Truth::Unknown
+            };
+        }
+        (JsonType::String, Json::Text(_))
+        | (JsonType::Number, Json::Number(_))
+        | (JsonType::Boolean, Json::Boolean(_))
+        | (JsonType::Null, Json::Null)
+        | (JsonType::Array, Json::List(_))
+        | (JsonType::Object, Json::Object(_)) => true,
+        _ => false,
+    })
+}
+
+fn cidr(value: &str, nets: &[IpNet]) -> Truth {
+    match value.parse::<IpAddr>() {
+        // Some readers take it for the address inside, others do not.
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => Truth::Unknown,
+        Ok(address) => Truth::from(nets.iter().any(|net| net.contains(&address))),
+        Err(_) => Truth::Unknown,
+    }
+}
+
+fn scalars(values: &[Scalar]) -> Result<Box<[Scalar]>, String> {
+    check_length(values.len())?;
+    for value in values {
+        if let Scalar::Number(number) = value {
+            check_number(*number)?;
+        }
+    }
+    // Zero has one spelling here.
+    let plain = |value: &Scalar| match value {
+        Scalar::Number(number) => Scalar::Number(number + 0.0),
+        Scalar::Text(_) | Scalar::Boolean(_) => value.clone(),
+    };
+    Ok(values.iter().map(plain).collect())
+}
+
+fn check_number(number: f64) -> Result<(), String> {
+    if number.abs() <= MAX_EXACT {
+        return Ok(());
+    }
+    Err("must not be beyond 2^53, where numbers are not the same to every reader of JSON".to_owned())
+}
+
+fn check_length(length: usize) -> Result<(), String> {
+    match length {
+        0 => Err("must not be empty; such a condition never holds".to_owned()),
+        1..=MAX_LIST => Ok(()),
+        _ => Err(format!("must not have more than {MAX_LIST} entries")),
+    }
+}
+
+fn some_text(text: &str) -> Result<Box<str>, String> {
+    if text.is_empty() {
+        return Err("must not be empty; write type = \"string\" for any text".to_owned());
+    }
+    Ok(Box::from(text))
+}
+
+fn list<T>(texts: &[String], compile: impl Fn(&str) -> Result<T, String>) -> Result<Box<[T]>, String> {
+    check_length(texts.len())?;
+    texts.iter().map(|text| compile(text)).collect()
+}
+
+fn net(text: &str) -> Result<IpNet, String> {
+    let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    let net = net.map_err(|_| format!("`{text}` is no network, such as \"10.0.0.0/8\" or \"fd00::/8\""))?;
+    if net.trunc() != net {
+        return Err(format!("`{text}` has bits beyond its length; write \"{}\"", net.trunc()));
+    }
+    Ok(net)
+}
+
+fn range(min: Option<f64>, max: Option<f64>) -> Result<Matcher, String> {
+    if min.is_none() && max.is_none() {
+        return Err("needs `min` or `max`, such as { min = 1, max = 100 }".to_owned());
+    }
+    for number in min.iter().chain(&max) {
+        check_number(*number)?;
+    }
+    let (min, max) = (min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY));
+    if min > max {
+        return Err("never holds: `min` is above `max`".to_owned());
+    }
+    Ok(Matcher::Range { min, max })
+}
+
+fn regex(text: &str) -> Result<Regex, String> {
+    if text.is_empty() || text.len() > MAX_REGEX_LENGTH {
+        return Err(format!("must be a regular expression of up to {MAX_REGEX_LENGTH} bytes, and not empty"));
+    }
+    let mut builder = RegexBuilder::new(text);
+    let built = builder.size_limit(MAX_REGEX_SIZE).dfa_size_limit(MAX_REGEX_SIZE).nest_limit(64).build();
+    built.map_err(|error| {
+        if matches!(error, regex::Error::CompiledTooBig(_)) {
+            return "is too large once it is compiled; write a simpler expression".to_owned();
+        }
+        // The message is a drawing of several lines; the last one names the mistake.
+        let message = error.to_string();
+        let last = message.lines().last().unwrap_or_default();
+        format!("is no regular expression: {}", last.trim_start_matches("error: "))
+    })
+}

@@ -1,0 +1,312 @@
+//! The audit log's chain of records: how a line is written, and how a log is verified.
+//!
+//! A log is a sequence of lines in files ("segments") `audit-<chain>-<number>.jsonl`. Each line is one record, a JSON object that
+//! was written without spaces:
+//!
+//! ```text
+//! {"v":1,"seq":7,"ts":"2026-11-21T10:15:00.250Z","event":"decision", .. ,"prev":"<64 hex>","hash":"<64 hex>"}
+//! ```
+//!
+//! `seq` counts from 1 without gaps, over all segments. `prev` is the `hash` of the record before; that of the very first record is
+//! the SHA-256 of the chain's name. `hash` is the SHA-256 of the 64 digits of `prev`, followed by the bytes of the line from its
+//! first byte up to, not including, `,"hash":"`. The first two members and the last two always stand where they stand above, so
+//! a line is verified by its bytes, without parsing JSON:
+//!
+//! ```python
+//! import sys, hashlib
+//! prev, seq = hashlib.sha256(b"main").hexdigest(), 0       # the chain's name
+//! for line in sys.stdin.buffer:                            # cat audit-main-*.jsonl | python3 verify.py
+//!     body, hash = line[:-76], line[-67:-3].decode()       # ..,"hash":"<64 digits>"}\n
+//!     seq += 1
+//!     assert body.startswith(b'{"v":1,"seq":%d,' % seq), f"record {seq} is missing"
+//!     assert body.endswith(b',"prev":"%s"' % prev.encode()), f"record {seq} follows another"
+//!     assert hashlib.sha256(prev.encode() + body).hexdigest() == hash, f"record {seq} was changed"
+//!     prev = hash
+//! print(f"main:{seq}:{prev}")
+//! ```
+//!
+//! A caller's calls of items that it cannot see are one `decision` and then one line a minute with `"event":"refusals"`, `"count"`
+//! and the items in `"why"`; see `policy::refusals`.
+//!
+//! The chain shows every change but one: a tail that was cut off leaves a chain that is sound. So the last record's number and
+//! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.
+//!
+//! `args` is not the arguments but the first 16 bytes of their HMAC-SHA-256 under a key of the installation, over their canonical
+//! text: whoever reads the log can see that two calls had the same arguments, but cannot try out what they were.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use data_encoding::HEXLOWER;
+use time::OffsetDateTime;
+
+use super::Digest;
+use super::record::Entry;
+use crate::wire::canonical::canonical;
+use crate::wire::raw::{RawJson, is_plain};
+
+mod reader;
+
+pub use self::reader::{Bad, Reader, Sound};
+
+/// Bytes of arguments that are written down at most, where they are.
+const MAX_ARGUMENTS: usize = 64 << 10;
+/// Bytes of any other text in a record; names and reasons are far shorter.
+const MAX_TEXT: usize = 4 << 10;
+/// Bytes of the HMAC over the arguments that are shown.
+const MAC_BYTES: usize = 16;
+
+/// Before the digits of `prev`.
+const PREV: &[u8] = b",\"prev\":\"";
+/// Before the digits of `hash`.
+const HASH: &[u8] = b",\"hash\":\"";
+/// Before the number of a record.
+const START: &[u8] = b"{\"v\":1,\"seq\":";
+
+/// The last record of a chain: its number and hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Zero before the first record.
+    pub seq: u64,
+    pub hash: Digest,
+}
+
+impl Head {
+    /// Of a chain without records.
+    pub fn none(chain: &str) -> Self {
+        Self { seq: 0, hash: Digest::of(chain.as_bytes()) }
+    }
+
+    /// Of the record in a line, if it is a whole record whose hash is right. What stands before it is not looked at.
+    pub fn of_line(line: &[u8]) -> Option<Self> {
+        let parts = Parts::of(line)?;
+        (parts.computed() == parts.hash).then_some(Self { seq: parts.seq, hash: parts.hash })
+    }
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.seq, self.hash)
+    }
+}
+
+/// Settings of a log's form.
+pub struct Form {
+    key: hmac::Key,
+    /// Whether arguments are written down as they are.
+    arguments: bool,
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Form {{ arguments: {} }}", self.arguments)
+    }
+}
+
+impl Form {
+    /// `key` is the secret of the installation.
+    pub fn new(key: &[u8; 32], arguments: bool) -> Self {
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), arguments }
+    }
+}
+
+/// A chain that is being written.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    head: Head,
+}
+
+impl Chain {
+    /// Goes on after that record.
+    pub const fn after(head: Head) -> Self {
+        Self { head }
+    }
+
+    /// The last record.
+    pub const fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Adds a record's line to `out`, its newline included. `at` is in milliseconds since 1970.
+    pub fn append(&mut self, entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
+        let from = out.len();
+        let seq = self.head.seq + 1;
+        let prev = self.head.hash.hex();
+        out.extend_from_slice(START);
+        number(seq, out);
+        members(entry, at, form, out);
+        out.extend_from_slice(PREV);
+        out.extend_from_slice(prev.as_bytes());
+        out.push(b'"');
+        let hash = Digest::of_parts(&[prev.as_bytes(), out.get(from..).unwrap_or_default()]);
+        out.extend_from_slice(HASH);
+        out.extend_from_slice(hash.hex().as_bytes());
+        out.extend_from_slice(b"\"}\n");
+        self.head = Head { seq, hash };
+    }
+}
+
+/// The claims of a line.
+struct Parts<'l> {
+    seq: u64,
+    /// All that the hash is over, beside the digits of `prev`.
+    content: &'l [u8],
+    prev: Digest,
+    hash: Digest,
+}
+
+impl<'l> Parts<'l> {
+    /// Takes a line without its newline apart.
+    fn of(line: &'l [u8]) -> Option<Self> {
+        let (content, hash) = last_member(line.strip_suffix(b"}")?, HASH)?;
+        let (_, prev) = last_member(content, PREV)?;
+        let rest = content.strip_prefix(START)?;
+        let digits = rest.get(..rest.iter().position(|byte| !byte.is_ascii_digit())?)?;
+        let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        // One spelling for each number: no zeros before it, and a member behind it.
+        let plain = !digits.starts_with(b"0") && rest.get(digits.len()) == Some(&b',');
+        plain.then_some(Self { seq: number, content, prev, hash })
+    }
+
+    fn computed(&self) -> Digest {
+        Digest::of_parts(&[self.prev.hex().as_bytes(), self.content])
+    }
+}
+
+/// Splits `..,"name":"<64 digits>"` from its end.
+fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
+    let text = text.strip_suffix(b"\"")?;
+    let (before, digits) = text.split_at_checked(text.len().checked_sub(64)?)?;
+    let digest = Digest::from_hex(std::str::from_utf8(digits).ok()?)?;
+    Some((before.strip_suffix(name)?, digest))
+}
+
+/// Everything between `seq` and `prev`.
+fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
+    let shared = |text: &Option<Arc<str>>| text.as_ref().map(Arc::clone);
+    text("ts", &timestamp(at), out);
+    text("event", entry.event.into_str(), out);
+    if let Some(call) = entry.call {
+        text("call", &format!("{call:x}"), out);
+    }
+    optional("caller", shared(&entry.caller).as_deref(), out);
+    if let Some(session) = entry.session {
+        key("session", out);
+        number(session, out);
+    }
+    optional("upstream", entry.upstream.as_deref(), out);
+    optional("kind", entry.kind.map(Into::into), out);
+    optional("item", entry.item.as_deref(), out);
+    optional("definition", entry.definition.map(|digest| digest.hex()).as_deref(), out);
+    if let Some(arguments) = &entry.arguments {
+        self::arguments(arguments, form, out);
+    }
+    optional("result", Some(entry.result).filter(|word| !word.is_empty()), out);
+    optional("rule", entry.rule.as_deref(), out);
+    optional("grant", entry.grant.as_deref(), out);
+    optional("prompt", entry.prompt.as_deref(), out);
+    optional("evidence", entry.evidence.map(Into::into), out);
+    optional("by", entry.by.as_deref(), out);
+    if let Some(count) = entry.count {
+        key("count", out);
+        number(count, out);
+    }
+    optional("why", Some(&*entry.why).filter(|why| !why.is_empty()), out);
+    if let Some(duration) = entry.duration {
+        key("us", out);
+        number(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX), out);
+    }
+}
+
+/// The digest of the arguments and, where that is wanted, the arguments.
+fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
+    // What is not JSON cannot have come this far; its bytes are digested all the same.
+    let canonical = canonical(arguments).ok();
+    let bytes = canonical.as_deref().unwrap_or(arguments.bytes());
+    let tag = hmac::sign(&form.key, bytes);
+    text("args", &HEXLOWER.encode(tag.as_ref().get(..MAC_BYTES).unwrap_or_default()), out);
+    if !form.arguments {
+        return;
+    }
+    match canonical.as_deref() {
+        Some(json) if json.len() <= MAX_ARGUMENTS && !json.contains(&b'\n') => {
+            key("arguments", out);
+            out.extend_from_slice(json);
+        }
+        _ => {
+            let shown = bytes.get(..MAX_ARGUMENTS).unwrap_or(bytes);
+            key("arguments", out);
+            string(&String::from_utf8_lossy(shown), out);
+            key("arguments-bytes", out);
+            number(bytes.len() as u64, out);
+        }
+    }
+}
+
+fn optional(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
+    if let Some(value) = value {
+        text(name, value, out);
+    }
+}
+
+fn text(name: &str, value: &str, out: &mut Vec<u8>) {
+    key(name, out);
+    if value.len() <= MAX_TEXT {
+        string(value, out);
+    } else {
+        let end = (0..=MAX_TEXT).rev().find(|end| value.is_char_boundary(*end)).unwrap_or(0);
+        string(&format!("{}…", value.get(..end).unwrap_or_default()), out);
+    }
+}
+
+fn key(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn string(value: &str, out: &mut Vec<u8>) {
+    if is_plain(value) {
+        out.push(b'"');
+        out.extend_from_slice(value.as_bytes());
+        out.push(b'"');
+        return;
+    }
+    // A string into memory: neither can fail.
+    drop(serde_json::to_writer(out, value));
+}
+
+fn number(value: u64, out: &mut Vec<u8>) {
+    drop(serde_json::to_writer(out, &value));
+}
+
+/// RFC 3339 in UTC with milliseconds; times that no calendar has become that of 1970. Twice for each call, which a general
+/// formatter would take a tenth of the record's time for.
+pub fn timestamp(at: u64) -> String {
+    let seconds = i64::try_from(at / 1000).unwrap_or(i64::MAX);
+    let (time, milliseconds) =
+        OffsetDateTime::from_unix_timestamp(seconds).map_or((OffsetDateTime::UNIX_EPOCH, 0), |time| (time, at % 1000));
+    let mut out = String::with_capacity(24);
+    let year = u64::from(time.year().unsigned_abs());
+    for (value, unit, after) in [
+        (year, 1000, '-'),
+        (u64::from(u8::from(time.month())), 10, '-'),
+        (u64::from(time.day()), 10, 'T'),
+        (u64::from(time.hour()), 10, ':'),
+        (u64::from(time.minute()), 10, ':'),
+        (u64::from(time.second()), 10, '.'),
+        (milliseconds, 100, 'Z'),
+    ] {
+        let mut unit = unit;
+        while unit > 0 {
+            out.push(char::from(b'0' + u8::try_from(value / unit % 10).unwrap_or(0)));
+            unit /= 10;
+        }
+        out.push(after);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,389 @@
+//! Grants: remembered consents, and the proof that one covers an action.
+//!
+//! | state | leaves it by | to |
+//! |---|---|---|
+//! | live | `claim` of a once-grant | claimed |
+//! | live | its time is over, or it was not used for long | expired |
+//! | live | revoke | revoked |
+//! | live | definition or launch changed, upstream gone, session over | invalidated |
+//! | claimed | the proof is dropped unspent: the call was refused | live |
+//! | claimed | `spend`: the call goes on | consumed |
+//!
+//! Consumed, expired, revoked and invalidated are final, and such a grant is in no [`Grants`] any more. A grant covers an
+//! action if, and only if, caller, kind, item, upstream, definition, launch and rule are equal, the arguments are equal or any,
+//! the session is equal where the grant is for a session, and its evidence is at least what the action needs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Asked, Wall};
+use crate::policy::Evidence;
+
+/// Life of an unused once-grant, in seconds: after a day its call is long forgotten.
+pub const ONCE_LIFE: Wall = 24 * 3600;
+
+/// Which arguments a grant covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum Arguments {
+    /// The arguments that were shown.
+    Exact,
+    Any,
+}
+
+impl Arguments {
+    /// The scope of a grant with that lifetime and evidence.
+    pub fn of(lifetime: Lifetime, evidence: Evidence, destructive: bool) -> Self {
+        match lifetime {
+            Lifetime::Once => Self::Exact,
+            Lifetime::Session | Lifetime::Until(_) | Lifetime::UntilChanged => {
+                if destructive && evidence == Evidence::Client { Self::Exact } else { Self::Any }
+            }
+        }
+    }
+
+    /// Reads the word of a variant.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Exact, Self::Any].into_iter().find(|scope| scope.into_str() == word)
+    }
+}
+
+/// How long a grant lives. A change of the definition or the launch ends each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
+pub enum Lifetime {
+    Once,
+    /// Until the session or pipe of its caller ends.
+    Session,
+    Until(Wall),
+    UntilChanged,
+}
+
+impl Lifetime {
+    /// When it ends, where that is a date.
+    pub const fn until(self) -> Option<Wall> {
+        match self {
+            Self::Until(until) => Some(until),
+            Self::Once | Self::Session | Self::UntilChanged => None,
+        }
+    }
+
+    /// Reads the word of a variant and the time of [`Self::until`].
+    pub fn parse(word: &str, until: Option<Wall>) -> Option<Self> {
+        match (word, until) {
+            ("once", None) => Some(Self::Once),
+            ("session", None) => Some(Self::Session),
+            ("until", Some(until)) => Some(Self::Until(until)),
+            ("until-changed", None) => Some(Self::UntilChanged),
+            _ => None,
+        }
+    }
+}
+
+/// The stored parts of a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantRow {
+    /// 16 hexadecimal digits.
+    pub id: Arc<str>,
+    pub asked: Asked,
+    pub arguments: Arguments,
+    pub lifetime: Lifetime,
+    pub evidence: Evidence,
+    /// The person who answered, as the channel knows them.
+    pub by: Arc<str>,
+    pub granted_at: Wall,
+    pub last_used: Wall,
+    pub uses: u64,
+}
+
+/// A remembered consent.
+#[derive(Debug)]
+pub struct Grant {
+    row: GrantRow,
+    last_used: AtomicU64,
+    uses: AtomicU64,
+    /// Uses that are kept already.
+    written: AtomicU64,
+    claimed: AtomicBool,
+    consumed: AtomicBool,
+    /// Whether a record on disk says that it was used.
+    recorded: AtomicBool,
+}
+
+impl Grant {
+    pub fn new(row: GrantRow) -> Self {
+        Self {
+            last_used: AtomicU64::new(row.last_used),
+            uses: AtomicU64::new(row.uses),
+            written: AtomicU64::new(row.uses),
+            claimed: AtomicBool::new(false),
+            consumed: AtomicBool::new(false),
+            recorded: AtomicBool::new(row.uses > 0),
+            row,
+        }
+    }
+
+    pub fn id(&self) -> &Arc<str> {
+        &self.row.id
+    }
+
+    pub fn asked(&self) -> &Asked {
+        &self.row.asked
+    }
+
+    pub const fn arguments(&self) -> Arguments {
+        self.row.arguments
+    }
+
+    pub const fn lifetime(&self) -> Lifetime {
+        self.row.lifetime
+    }
+
+    pub const fn evidence(&self) -> Evidence {
+        self.row.evidence
+    }
+
+    pub fn by(&self) -> &Arc<str> {
+        &self.row.by
+    }
+
+    pub const fn granted_at(&self) -> Wall {
+        self.row.granted_at
+    }
+
+    pub fn last_used(&self) -> Wall {
+        self.last_used.load(Ordering::Relaxed)
+    }
+
+    pub fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    /// Uses that are not kept yet.
+    pub fn unwritten(&self) -> u64 {
+        self.uses().saturating_sub(self.written.load(Ordering::Relaxed))
+    }
+
+    /// So many uses have been kept.
+    pub fn written(&self, uses: u64) {
+        self.written.fetch_add(uses, Ordering::Relaxed);
+    }
+
+    /// Another process used it.
+    pub fn also_used(&self, at: Wall) {
+        self.last_used.fetch_max(at, Ordering::Relaxed);
+    }
+
+    pub fn is_once(&self) -> bool {
+        self.row.lifetime == Lifetime::Once
+    }
+
+    /// Whether the record of a use has to be on disk before its call is sent: for a once-grant, and for the first use
+    /// of another. Later uses of a lasting grant are recorded like calls that a rule allows.
+    pub fn is_grave(&self) -> bool {
+        self.is_once() || !self.recorded.load(Ordering::Acquire)
+    }
+
+    /// The record of a use is on disk, and with it that of the answer, which comes before it.
+    pub fn set_recorded(&self) {
+        self.recorded.store(true, Ordering::Release);
+    }
+
+    /// Everything about it, as of this moment.
+    pub fn row(&self) -> GrantRow {
+        GrantRow { last_used: self.last_used(), uses: self.uses(), ..self.row.clone() }
+    }
+
+    /// Takes the one use of a once-grant for good; true once.
+    pub fn consume(&self) -> bool {
+        !self.consumed.swap(true, Ordering::AcqRel)
+    }
+
+    /// A call that was to use it was refused: another may, unless the use has begun.
+    pub fn give_back(&self) {
+        if !self.consumed.load(Ordering::Acquire) {
+            self.claimed.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether it has expired: by its date, or unused for `unused` seconds.
+    pub fn is_over(&self, now: Wall, unused: Wall) -> bool {
+        let idle = if self.is_once() { unused.min(ONCE_LIFE) } else { unused };
+        self.row.lifetime.until().is_some_and(|until| now >= until)
+            || now.saturating_sub(self.last_used().max(self.row.granted_at)) >= idle
+    }
+
+    /// Whether it covers calls beyond one, of the item that the action is about, with some arguments. The URIs of a template are
+    /// one item: they have its definition.
+    fn lasts_for(&self, action: &Asked) -> bool {
+        !self.is_once() && self.is_like(action)
+    }
+
+    fn covers(&self, action: &Asked) -> bool {
+        let given = &self.row.asked;
+        let exact = self.row.arguments == Arguments::Exact;
+        // The client's user did not agree to a destructive tool in general; the tool became one since.
+        let too_wide = action.destructive && self.row.evidence == Evidence::Client && !exact;
+        self.is_like(action)
+            && given.item == action.item
+            && (given.arguments == action.arguments || !exact)
+            && !too_wide
+    }
+
+    /// Whether it was given for an action like this one, the name of the item and the arguments aside.
+    fn is_like(&self, action: &Asked) -> bool {
+        let Asked { caller, session, upstream, kind, definition, launch, rule, need, .. } = action;
+        let given = &self.row.asked;
+        let in_session = self.row.lifetime != Lifetime::Session || (session.is_some() && given.session == *session);
+        given.caller == *caller
+            && given.kind == *kind
+            && given.upstream == *upstream
+            && given.definition == *definition
+            && given.launch == *launch
+            && given.rule == *rule
+            && in_session
+            && self.row.evidence >= *need
+    }
+}
+
+/// By item.
+type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>>;
+
+/// An immutable set of live grants.
+#[derive(Clone, Debug)]
+pub struct Grants {
+    /// By caller.
+    callers: HashMap<Arc<str>, Arc<OfCaller>>,
+    /// Seconds after which an unused grant ends.
+    unused: Wall,
+    len: usize,
+}
+
+impl Grants {
+    pub fn new(unused: Wall) -> Self {
+        Self { callers: HashMap::new(), unused, len: 0 }
+    }
+
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Seconds after which an unused grant ends.
+    pub const fn unused(&self) -> Wall {
+        self.unused
+    }
+
+    /// How many grants a caller has.
+    pub fn of_caller(&self, caller: &str) -> usize {
+        self.callers.get(caller).map_or(0, |items| items.values().map(Vec::len).sum())
+    }
+
+    /// A live grant that covers the action. A once-grant is claimed with it, so that of two calls one gets it; one that serves
+    /// several calls goes before it.
+    pub fn claim(&self, asked: &Asked, now: Wall) -> Option<Consented> {
+        let grants = self.callers.get(&*asked.caller)?.get(&*asked.item)?;
+        let fits = |grant: &&Arc<Grant>| grant.covers(asked) && !grant.is_over(now, self.unused);
+        let (once, lasting): (Vec<_>, Vec<_>) = grants.iter().filter(fits).partition(|grant| grant.is_once());
+        let free = |grant: &&&Arc<Grant>| {
+            grant.claimed.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        };
+        let grant = lasting.first().copied().or_else(|| once.iter().find(free).copied())?;
+        Some(Consented { grant: Arc::clone(grant), now, spent: false })
+    }
+
+    /// Whether a live grant for longer than once is about this item, whatever the arguments. Uses nothing up.
+    pub fn lasting(&self, asked: &Asked, now: Wall) -> bool {
+        let Some(items) = self.callers.get(&*asked.caller) else { return false };
+        items.values().flatten().any(|grant| grant.lasts_for(asked) && !grant.is_over(now, self.unused))
+    }
+
+    pub fn with(&self, grant: Arc<Grant>) -> Self {
+        let mut grants = self.clone();
+        let (caller, item) = (Arc::clone(&grant.asked().caller), Arc::clone(&grant.asked().item));
+        Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
+        grants.len += 1;
+        grants
+    }
+
+    /// Without those that are gone.
+    pub fn without(&self, gone: impl Fn(&Grant) -> bool) -> Self {
+        let kept = self.iter().filter(|grant| !gone(grant)).cloned();
+        kept.fold(Self::new(self.unused), |mut grants, grant| {
+            let (caller, item) = (Arc::clone(&grant.asked().caller), Arc::clone(&grant.asked().item));
+            Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
+            grants.len += 1;
+            grants
+        })
+    }
+
+    /// Whether a grant is still among them.
+    pub fn has(&self, grant: &Grant) -> bool {
+        let asked = grant.asked();
+        let grants = self.callers.get(&*asked.caller).and_then(|items| items.get(&*asked.item));
+        grants.is_some_and(|grants| grants.iter().any(|live| live.id() == grant.id()))
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Grant>> {
+        self.callers.values().flat_map(|items| items.values()).flatten()
+    }
+}
+
+/// Proof that a live grant covers an action; only [`Grants::claim`] makes one.
+///
+/// Dropping it without [`Self::spend`] gives a once-grant back: a call that is refused burns nothing.
+#[derive(Debug)]
+#[must_use = "a consent that is dropped is given back"]
+pub struct Consented {
+    grant: Arc<Grant>,
+    now: Wall,
+    spent: bool,
+}
+
+impl Consented {
+    /// One for the tests of decisions, which do not look at what it is about.
+    #[cfg(test)]
+    pub(in crate::policy) fn stand_in(id: &str) -> Self {
+        let text = Arc::<str>::from("x");
+        let asked = Asked::new(&crate::policy::Action::stand_in("x", "x", "x"), &text, Evidence::Client);
+        let grant = Grant::new(GrantRow {
+            id: Arc::from(id),
+            asked,
+            arguments: Arguments::Exact,
+            lifetime: Lifetime::Once,
+            evidence: Evidence::Client,
+            by: text,
+            granted_at: 0,
+            last_used: 0,
+            uses: 0,
+        });
+        Self { grant: Arc::new(grant), now: 0, spent: false }
+    }
+
+    #[cfg(test)]
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    #[cfg(test)]
+    pub fn is_once(&self) -> bool {
+        self.grant.is_once()
+    }
+
+    /// The call goes on. A once-grant covers nothing from here on; the forwarding task consumes it durably first.
+    pub fn spend(mut self) -> Arc<Grant> {
+        self.spent = true;
+        self.grant.last_used.fetch_max(self.now, Ordering::Relaxed);
+        self.grant.uses.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(&self.grant)
+    }
+}
+
+impl Drop for Consented {
+    fn drop(&mut self) {
+        if !self.spent && self.grant.is_once() {
+            self.grant.claimed.store(false, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The decision about one call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::action::Action;
+use super::arguments::Arguments;
+use super::compiled::{ItemRules, Policy};
+use super::consent::Consented;
+use super::effect::Effect;
+use super::evidence::Evidence;
+use super::kind::Kind;
+use super::limit::{Limited, Limiter};
+use super::permit::Permit;
+use super::rule::Rule;
+use super::truth::Truth;
+use crate::mcp::annotations::Annotations;
+
+/// The decision about a call.
+#[derive(Debug)]
+pub enum Decision {
+    Allow(Permit),
+    /// `rule` is a rule's id, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
+    /// [`DOUBT_RULE`](super::effect::DOUBT_RULE). When `hidden`, the answer is that of an unknown item: it is denied whatever the
+    /// arguments are.
+    Deny {
+        rule: Arc<str>,
+        hidden: bool,
+    },
+    /// Someone has to consent first, with at least that evidence.
+    Ask {
+        rule: Arc<str>,
+        need: Evidence,
+    },
+    /// Allowed by the rules, but not before `retry_after` has passed.
+    Limit {
+        limit: Arc<str>,
+        retry_after: Duration,
+    },
+}
+
+impl Decision {
+    /// In one word, also for metric labels.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Allow(_) => "allow",
+            Self::Ask { .. } => "ask",
+            Self::Deny { .. } => "deny",
+            Self::Limit { .. } => "limit",
+        }
+    }
+
+    /// The rule or limit that decided.
+    pub fn rule(&self) -> &Arc<str> {
+        match self {
+            Self::Allow(permit) => permit.rule(),
+            Self::Ask { rule, .. } | Self::Deny { rule, .. } | Self::Limit { limit: rule, .. } => rule,
+        }
+    }
+}
+
+/// Decides one call; draws from the limits if, and only if, it is allowed.
+///
+/// `item` must be of this policy and of the item that `action` names, and `limiter` of this policy,
+/// else the call is denied: a mixture of snapshots is not decided on. `consent` is asked for a live consent to what a rule asks
+/// about, with the rule and the evidence that is needed; one that a limit then refuses is dropped unspent. `now` is the time
+/// since 1970 on a clock that never goes back.
+pub fn decide(
+    policy: &Policy,
+    item: &ItemRules,
+    action: &Action,
+    consent: &dyn Fn(&Arc<str>, Evidence) -> Option<Consented>,
+    limiter: &Limiter,
+    now: Duration,
+) -> Decision {
+    let (rule, consented) = match judge(policy, item, action) {
+        Verdict::Deny { rule, hidden } => return Decision::Deny { rule: Arc::clone(rule), hidden },
+        Verdict::Allow(rule) => (rule, None),
+        Verdict::Ask { rule, need } => match consent(rule, need) {
+            Some(consented) => (rule, Some((consented, need))),
+            None => return Decision::Ask { rule: Arc::clone(rule), need },
+        },
+    };
+    match limiter.take(policy, item, action, now) {
+        Ok(taken) => {
+            let permit = match consented {
+                Some((consented, need)) => Permit::consented(Arc::clone(rule), consented.spend(), need),
+                None => Permit::mint(Arc::clone(rule), None),
+            };
+            Decision::Allow(permit.with(taken))
+        }
+        Err(Limited::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
+        Err(Limited::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
+    }
+}
+
+/// Decides a continuation of a call that was permitted, or a request about its task. What denies today holds; who allowed it
+/// does not matter any more, and limits count calls, which this is not.
+pub fn decide_again(policy: &Policy, item: &ItemRules, action: &Action) -> Decision {
+    if !fits(policy, item, action) {
+        return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
+    }
+    match denying(item, &Who::of(action), &Arguments::new(action.kind, action.arguments.as_ref())) {
+        Some(rule) => Decision::Deny { rule: Arc::clone(&rule.id), hidden: rule.conditions.is_none() },
+        None => Decision::Allow(Permit::mint(Arc::clone(&policy.again_id), None)),
+    }
+}
+
+/// Whether a call that was allowed and not sent yet would be allowed now. `consented` says that it has a consent that lives.
+/// Nothing is charged.
+pub fn still_allowed(policy: &Policy, item: &ItemRules, action: &Action, consented: bool) -> bool {
+    match judge(policy, item, action) {
+        Verdict::Deny { .. } => false,
+        Verdict::Ask { .. } => consented,
+        Verdict::Allow(_) => true,
+    }
+}
+
+/// Which rule, or the default, asks about calls of an item whose arguments are not known, and the evidence that it needs; `None`
+/// where no arguments make a call need a consent.
+///
+/// For an action that comes before a call and tells of its item: the calls are of the kind that `item` has. What cannot be told
+/// counts as asking: every ask rule about the item does, and no allow rule that looks at arguments is believed.
+pub fn may_ask<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> Option<(&'p Arc<str>, Evidence)> {
+    let (who, least) = (Who::of(action), least_evidence(item.kind, action.annotations));
+    if !names(policy, item, action) {
+        return Some((&policy.doubt_id, Evidence::Operator));
+    }
+    let strictest = strictest(item.ask.iter().filter(|rule| rule.is_about(&who)), least);
+    if strictest.is_some() {
+        return strictest;
+    }
+    let mut allows = item.allow.iter().filter(|rule| rule.is_about(&who));
+    let open = allows.any(|rule| rule.conditions.is_none());
+    let asks = !open && item.kind.otherwise(policy.default) == Effect::Ask;
+    asks.then_some((&policy.default_id, least))
+}
+
+/// Of all rules that ask, the one that wants the most evidence; the first of equals.
+fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -> Option<(&'p Arc<str>, Evidence)> {
+    let wanted = asking.map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
+    wanted.reduce(|best, next| if next.1 > best.1 { next } else { best })
+}
+
+/// The caller, its profile, and the kind of the item.
+#[derive(Clone, Copy, Debug)]
+struct Who<'a> {
+    caller: &'a str,
+    profile: &'a str,
+    annotations: Annotations,
+}
+
+impl<'a> Who<'a> {
+    fn of(action: &'a Action) -> Self {
+        Self { caller: &action.caller, profile: action.profile(), annotations: action.annotations }
+    }
+}
+
+impl Rule {
+    fn is_about(&self, who: &Who<'_>) -> bool {
+        self.covers(who.caller, who.profile, &who.annotations)
+    }
+
+    /// Whether the rule counts: where that is not known, those that deny or ask do.
+    fn fires(&self, who: &Who<'_>, arguments: &Arguments<'_>) -> bool {
+        if !self.is_about(who) {
+            return false;
+        }
+        let truth = self.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(arguments));
+        match self.effect {
+            Effect::Deny | Effect::Ask => truth != Truth::No,
+            Effect::Allow => truth == Truth::Yes,
+        }
+    }
+}
+
+/// The verdict of the rules, with the id of the deciding one.
+#[derive(Debug)]
+pub(super) enum Verdict<'p> {
+    Deny { rule: &'p Arc<str>, hidden: bool },
+    Ask { rule: &'p Arc<str>, need: Evidence },
+    Allow(&'p Arc<str>),
+}
+
+fn fits(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
+    item.kind == action.kind && names(policy, item, action)
+}
+
+/// Whether the rules are this policy's, and those of the item that the action names.
+fn names(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
+    let same = *item.upstream == *action.upstream && *item.canonical == *action.canonical;
+    same && policy.made(item, &action.caller)
+}
+
+/// Asks the rules; consents and limits play no part.
+pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> Verdict<'p> {
+    if !fits(policy, item, action) {
+        return Verdict::Deny { rule: &policy.doubt_id, hidden: true };
+    }
+    let who = Who::of(action);
+    if let Some(rule) = closed(policy, item, &who) {
+        return Verdict::Deny { rule, hidden: true };
+    }
+    let arguments = Arguments::new(action.kind, action.arguments.as_ref());
+    let fires = |rule: &&Arc<Rule>| rule.fires(&who, &arguments);
+    if let Some(rule) = denying(item, &who, &arguments) {
+        return Verdict::Deny { rule: &rule.id, hidden: false };
+    }
+    let least = least_evidence(action.kind, action.annotations);
+    if action.kind.can_ask()
+        && let Some((rule, need)) = strictest(item.ask.iter().filter(fires), least)
+    {
+        return Verdict::Ask { rule, need };
+    }
+    if let Some(rule) = item.allow.iter().find(fires) {
+        return Verdict::Allow(&rule.id);
+    }
+    let rule = &policy.default_id;
+    match action.kind.otherwise(policy.default) {
+        Effect::Deny => Verdict::Deny { rule, hidden: false },
+        Effect::Ask => Verdict::Ask { rule, need: least },
+        Effect::Allow => Verdict::Allow(rule),
+    }
+}
+
+/// The rule that denies these arguments.
+fn denying<'p>(item: &'p ItemRules, who: &Who<'_>, arguments: &Arguments<'_>) -> Option<&'p Rule> {
+    item.deny.iter().map(|rule| &**rule).find(|rule| rule.fires(who, arguments))
+}
+
+/// The least evidence for a grant, whatever a rule says: the console's for a tool known to destroy.
+fn least_evidence(kind: Kind, annotations: Annotations) -> Evidence {
+    let destroys = kind == Kind::Tool && annotations.known_destructive;
+    if destroys { Evidence::Page } else { Evidence::Client }
+}
+
+impl Policy {
+    /// Whether the item is to be kept from this caller altogether: not listed, and answered as
+    /// unknown. True when the item is denied whatever its arguments are.
+    ///
+    /// `profile` is the view, empty for the whole; `annotations` are the effective ones.
+    pub fn hidden(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> bool {
+        closed(self, item, &Who { caller, profile, annotations }).is_some()
+    }
+
+    /// The rule that keeps an item from this caller, see [`Self::hidden`].
+    pub fn hiding<'p>(&'p self, item: &'p ItemRules, action: &Action) -> Option<&'p Arc<str>> {
+        closed(self, item, &Who::of(action))
+    }
+
+    /// The rule that forbids what is about a whole upstream and allowed otherwise: its launch, or what it asks clients for.
+    pub fn forbidding<'p>(&'p self, item: &'p ItemRules, caller: &str, profile: &str) -> Option<&'p Arc<str>> {
+        if !self.made(item, caller) {
+            return Some(&self.doubt_id);
+        }
+        let who = Who { caller, profile, annotations: Annotations::default() };
+        denying(item, &who, &Arguments::new(item.kind, None)).map(|rule| &rule.id)
+    }
+
+    /// Whether the rules of an item are this policy's and say something about a caller.
+    fn made(&self, item: &ItemRules, caller: &str) -> bool {
+        item.sound && self.stamp.is(&item.stamp) && !caller.is_empty()
+    }
+
+    /// The effect for an item before limits, as long as no rule on arguments applies; for displays.
+    pub fn effect(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> Effect {
+        usual(self, item, &Who { caller, profile, annotations })
+    }
+}
+
+/// Which rule denies the item whatever its arguments are, if one does.
+fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<&'p Arc<str>> {
+    if !policy.made(item, who.caller) {
+        return Some(&policy.doubt_id);
+    }
+    let about = |rule: &&Arc<Rule>| rule.is_about(who);
+    // Rules without conditions come first.
+    let plain = item.deny.iter().take_while(|rule| rule.conditions.is_none());
+    if let Some(rule) = plain.into_iter().find(about) {
+        return Some(&rule.id);
+    }
+    let denies = item.kind.otherwise(policy.default) == Effect::Deny;
+    let opened = || {
+        (item.kind.can_ask() && item.ask.iter().any(|rule| about(&rule))) || item.allow.iter().any(|rule| about(&rule))
+    };
+    (denies && !opened()).then_some(&policy.default_id)
+}
+
+/// The effect for calls to which no rule on arguments applies.
+fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
+    if closed(policy, item, who).is_some() {
+        return Effect::Deny;
+    }
+    let plain = |rules: &[Arc<Rule>]| rules.iter().any(|rule| rule.conditions.is_none() && rule.is_about(who));
+    if item.kind.can_ask() && plain(&item.ask) {
+        Effect::Ask
+    } else if plain(&item.allow) {
+        Effect::Allow
+    } else {
+        item.kind.otherwise(policy.default)
+    }
+}
+
+/// A rule that is about an item and its caller, and whether it matches the arguments.
+#[derive(Clone, Debug)]
+pub struct Considered {
+    pub id: Arc<str>,
+    pub effect: Effect,
+    /// `yes`, `no` or `unknown`.
+    pub matches: &'static str,
+}
+
+/// All rules that are about this item, caller, view and annotations, in the order in which they count; for displays.
+pub fn considered(policy: &Policy, item: &ItemRules, action: &Action) -> Vec<Considered> {
+    if !fits(policy, item, action) {
+        return Vec::new();
+    }
+    let (who, arguments) = (Who::of(action), Arguments::new(action.kind, action.arguments.as_ref()));
+    let rules = item.deny.iter().chain(&item.ask).chain(&item.allow).filter(|rule| rule.is_about(&who));
+    let told = |rule: &Arc<Rule>| Considered {
+        id: Arc::clone(&rule.id),
+        effect: rule.effect,
+        matches: match rule.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(&arguments)) {
+            Truth::Yes => "yes",
+            Truth::No => "no",
+            Truth::Unknown => "unknown",
+        },
+    };
+    rules.map(told).collect()
+}
+
+#[cfg(test)]
+mod tests;

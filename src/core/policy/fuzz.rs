@@ -1,0 +1,87 @@
+//! Properties of patterns, of arguments, and of the audit log.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
+
+use super::chain::{Chain, Form, Head, Reader};
+use super::consent::Shown;
+use super::pattern::{Pattern, is_special};
+use super::record::{Entry, Event};
+use super::{Annotations, arguments, uri};
+use crate::catalog::glob::glob;
+use crate::wire::fuzz::{halves, value};
+
+/// A pattern matches what the library's matches, and one that covers another matches whatever that matches. The bytes are a
+/// pattern, a line feed and a name.
+pub fn patterns(data: &[u8]) {
+    let (text, name) = halves(data);
+    let (Ok(text), Ok(name)) = (std::str::from_utf8(text), std::str::from_utf8(name)) else { return };
+    let respelled = uri::respell(text);
+    let Ok(pattern) = Pattern::compile(text, respelled.as_deref()) else { return };
+    let matches = pattern.matches(name);
+    assert!(pattern.matches(text), "a pattern matches its own text");
+    if let Ok(glob) = glob(text)
+        && !text.contains("**")
+        && text != name
+    {
+        assert_eq!(matches, glob.compile_matcher().is_match(name), "{text:?} and {name:?}");
+    }
+    if let Ok(other) = Pattern::compile(name, None)
+        && pattern.covers(&other)
+    {
+        let example = name.replace('*', "x/y");
+        if !example.contains(is_special) {
+            assert!(pattern.matches(&example), "{text:?} covers {name:?} and not {example:?}");
+        }
+    }
+    if let uri::Reading::Other(other) = uri::read(name) {
+        // What is read a second way has no third.
+        assert!(!matches!(uri::read(&other), uri::Reading::Other(third) if third != other && !other.contains('%')));
+    }
+}
+
+/// Arguments that are JSON are read, and looked at with every kind of matcher. The bytes are a pointer, a line feed and arguments.
+pub fn arguments(data: &[u8]) {
+    let (pointer, arguments) = halves(data);
+    let Some(arguments) = value(arguments) else { return };
+    let shown = Shown::new("x", Annotations::default(), Some(&arguments));
+    assert!(shown.arguments.bytes().chain(shown.brief.bytes()).all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
+    let Ok(pointer) = std::str::from_utf8(pointer) else { return };
+    arguments::fuzz::look_at(pointer, &arguments);
+}
+
+/// A log is sound as it was written, and no longer when anything in it was changed. The bytes are what the records say, a line
+/// feed and what was put into the log.
+pub fn audit(data: &[u8]) {
+    let (said, put) = halves(data);
+    let form = Form::new(&[7; 32], true);
+    let mut chain = Chain::after(Head::none("main"));
+    let mut log = Vec::new();
+    for at in 0..3 {
+        let said = String::from_utf8_lossy(said).into_owned();
+        let arguments = value(put);
+        let entry =
+            Entry { caller: Some(said.as_str().into()), why: said.into(), arguments, ..Entry::new(Event::Decision) };
+        chain.append(&entry, at * 1000, &form, &mut log);
+    }
+    let sound = |log: &[u8]| {
+        let mut reader = Reader::new("main", vec![chain.head()]);
+        reader.segment("one");
+        for line in log.split_inclusive(|byte| *byte == b'\n') {
+            match line.strip_suffix(b"\n") {
+                Some(line) => reader.line(line),
+                None => reader.rest(line),
+            }
+        }
+        reader.end()
+    };
+    assert_eq!(sound(&log).unwrap().head, chain.head());
+    let at = data.iter().map(|byte| usize::from(*byte) * 7).sum::<usize>() % (log.len() + 1);
+    for taken in [0, put.len()] {
+        let rest = log.get(at + taken..).unwrap_or_default();
+        let changed = [&log[..at], put, rest].concat();
+        if changed != log {
+            // Half a line at the end is what a crash leaves behind.
+            assert!(sound(&changed).is_err() || changed.starts_with(&log), "at {at}");
+        }
+    }
+    let _any = Head::of_line(data);
+}

@@ -1,0 +1,184 @@
+//! Limits: how they are written and what they count.
+//!
+//! A limit has up to three parts: a rate with a burst, a number of calls at once, and a number of calls in each day (UTC). Each
+//! part has buckets of its own, one for each combination of what the limit's key names; a call draws from all parts of all
+//! limits that match it, or from none. `meter` is the arithmetic of one bucket, `buckets` are the live ones, `lease` is what
+//! makes them outlive the process.
+//!
+//! Over a reload a part stays the same part, and so do its buckets, while the limit's id and key stay; a rate, whose buckets
+//! say nothing without their numbers, while rate and burst stay too. So another number of calls a day or at once is in force
+//! at once and refills nothing, and parts that come or go leave the other parts alone.
+//!
+//! A key can name caller, upstream and tool, never a session. The store keeps the buckets over restarts and crashes
+//! (`store::leases`).
+//!
+//! A call is under way from its decision to its answer. A parked call stays under way; so does a call whose task the
+//! gateway polls. A task that a client was given, a server's question that ends its call, and a subscription are not
+//! under way, nor is a request that continues a call.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use super::action::Action;
+use super::kind::Kind;
+use super::problems::Problems;
+use super::rule::{Field, Patterns, Target};
+
+mod buckets;
+mod lease;
+mod limiter;
+mod meter;
+mod rate;
+mod withdrawal;
+
+pub use self::buckets::{RowId, Used};
+pub use self::lease::Lease;
+pub use self::limiter::{CallerLimiter, Limiter};
+pub(in crate::policy) use self::limiter::{Held, Limited, Taken};
+use self::meter::{Meter, MeterError};
+pub use self::meter::{Stored, day_of};
+pub use self::rate::{Per, Rate};
+pub use self::withdrawal::{Granted, Overdrawn};
+
+/// A limit as the operator wrote it. Lists as in [`RuleSpec`](super::RuleSpec).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitSpec {
+    pub id: String,
+    pub tools: Vec<String>,
+    pub upstreams: Vec<String>,
+    pub callers: Vec<String>,
+    /// Parts of the key; calls that agree in these share a bucket.
+    pub key: Vec<KeyPart>,
+    pub rate: Option<Rate>,
+    /// How many calls of a rate may come in one moment; means nothing without one.
+    pub burst: u32,
+    /// How many calls may be under way.
+    pub concurrent: Option<u32>,
+    /// How many calls a day of UTC has.
+    pub per_day: Option<u32>,
+}
+
+/// A part of a limit's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum KeyPart {
+    Caller,
+    Upstream,
+    /// The tool or prompt. All resources of one upstream count as one, since a client can make up
+    /// any number of URIs that match a template.
+    Tool,
+}
+
+/// A compiled limit.
+#[derive(Debug)]
+pub(in crate::policy) struct Limit {
+    pub(in crate::policy) id: Arc<str>,
+    pub(in crate::policy) target: Target,
+    key: Vec<KeyPart>,
+    parts: Vec<Part>,
+}
+
+/// One of the numbers that a limit has.
+#[derive(Debug)]
+struct Part {
+    identity: Identity,
+    meter: Meter,
+}
+
+/// Identity of a part over reloads and restarts: its buckets stay while this does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    id: Arc<str>,
+    /// Sorted: the order in which they are written means nothing.
+    key: Vec<KeyPart>,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Counts {
+    Rate { rate: Rate, burst: u32 },
+    Day,
+    Concurrent,
+}
+
+/// The form in which rows on disk are found again: `id caller+tool 30/m*10`. An id has no spaces.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key: Vec<&str> = self.key.iter().map(|part| part.into_str()).collect();
+        write!(f, "{} {} ", self.id, key.join("+"))?;
+        match self.counts {
+            Counts::Rate { rate, burst } => write!(f, "{rate}*{burst}"),
+            Counts::Day => f.write_str("day"),
+            Counts::Concurrent => f.write_str("concurrent"),
+        }
+    }
+}
+
+impl Limit {
+    /// `None` when the numbers have problems.
+    pub(in crate::policy) fn compile(spec: &LimitSpec, index: usize, problems: &mut Problems) -> Option<Self> {
+        let path = format!("policy.limits[{index}]");
+        let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
+        let target = Target {
+            upstreams: list(Field::Upstreams, &spec.upstreams),
+            tools: list(Field::Tools, &spec.tools),
+            prompts: Patterns::default(),
+            resources: Patterns::default(),
+            callers: list(Field::Callers, &spec.callers),
+        };
+        if spec.key.is_empty() {
+            let message = "must name at least one of \"caller\", \"upstream\" and \"tool\"";
+            problems.add(format!("{path}.key"), message);
+        } else if spec.key.iter().collect::<HashSet<_>>().len() < spec.key.len() {
+            problems.add(format!("{path}.key"), "must not name the same part twice");
+        }
+        let id: Arc<str> = Arc::from(spec.id.as_str());
+        let mut key = spec.key.clone();
+        key.sort_unstable();
+        let mut parts = Vec::new();
+        for (counts, meter) in meters(spec) {
+            let identity = Identity { id: Arc::clone(&id), key: key.clone(), counts };
+            match meter {
+                Ok(meter) => parts.push(Part { identity, meter }),
+                Err(error) => {
+                    problems.add(format!("{path}.{}", error.key()), error.to_string());
+                    return None;
+                }
+            }
+        }
+        if parts.is_empty() {
+            problems.add(path, "needs `rate`, `concurrent` or `per-day`, for example rate = \"30/m\"");
+            return None;
+        }
+        Some(Self { id, target, key, parts })
+    }
+
+    /// Which of the limit's buckets a call draws from; unused parts are empty.
+    fn bucket<'a>(&self, action: &'a Action) -> [&'a str; 3] {
+        let mut parts = [""; 3];
+        for (slot, part) in parts.iter_mut().zip([KeyPart::Caller, KeyPart::Upstream, KeyPart::Tool]) {
+            if !self.key.contains(&part) {
+                continue;
+            }
+            *slot = match (part, action.kind) {
+                (KeyPart::Caller, _) => &action.caller,
+                (KeyPart::Tool, Kind::Tool | Kind::Prompt | Kind::Task) => &action.canonical,
+                (KeyPart::Upstream | KeyPart::Tool, _) => &action.upstream,
+            };
+        }
+        parts
+    }
+}
+
+/// The parts that were written, with how they count.
+fn meters(spec: &LimitSpec) -> impl Iterator<Item = (Counts, Result<Meter, MeterError>)> {
+    let burst = spec.burst;
+    let rate = spec.rate.map(|rate| (Counts::Rate { rate, burst }, Meter::rate(rate, burst)));
+    let concurrent = spec.concurrent.map(|places| (Counts::Concurrent, Meter::concurrent(places)));
+    let per_day = spec.per_day.map(|quota| (Counts::Day, Meter::per_day(quota)));
+    [rate, concurrent, per_day].into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! The live buckets of all limits.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::meter::{Admission, Meter, Stored};
+use super::{Identity, Part};
+
+/// Parts of a table that are locked each on their own.
+pub(super) const SHARDS: usize = 16;
+
+/// Buckets that one shard may hold: 65,536 for each part of a limit, if callers hash evenly.
+pub(super) const SHARD_CAPACITY: usize = 4096;
+
+/// Wait of a call that finds no room for its bucket, when not even a guess is possible.
+pub(super) const LEAST_WAIT: Duration = Duration::from_millis(1);
+
+/// Where the number of a bucket is on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RowId {
+    /// Everything that makes the part of the limit the same one.
+    pub limit: String,
+    pub bucket: String,
+}
+
+/// A bucket that is in use, for the disk.
+#[derive(Clone, Debug)]
+pub struct Used {
+    pub row: RowId,
+    /// The exact use.
+    pub exactly: Stored,
+    /// The bound on disk, unless another process has drawn as well.
+    pub written: Stored,
+}
+
+/// One bucket that a call draws from.
+pub(super) struct Draw<'t> {
+    /// How many calls draw from it at once.
+    pub(super) calls: u32,
+    pub(super) table: &'t Arc<Table>,
+    pub(super) meter: Meter,
+    pub(super) shard: &'t Mutex<Shard>,
+    parts: [&'t str; 3],
+}
+
+impl<'t> Draw<'t> {
+    pub(super) fn new(table: &'t Arc<Table>, meter: Meter, parts: [&'t str; 3]) -> Self {
+        Self { calls: 1, table, meter, shard: table.shard(parts), parts }
+    }
+
+    /// The same for so many calls at once.
+    pub(super) fn times(self, calls: u32) -> Self {
+        Self { calls, ..self }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key(self.parts.map(Box::from))
+    }
+}
+
+/// The buckets of one part of a limit.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) identity: Identity,
+    /// The buckets are on disk. Calls at once are not: none survives the process.
+    pub(super) durable: bool,
+    /// Of the policy that made the table. Policies that share it may have other numbers, but times are alike in all of them.
+    meter: Meter,
+    pub(super) shards: [Mutex<Shard>; SHARDS],
+    shard_capacity: usize,
+    hasher: RandomState,
+}
+
+impl Table {
+    pub(super) fn new(part: &Part, shard_capacity: usize, durable: bool, rows: &HashMap<RowId, Stored>) -> Self {
+        let table = Self {
+            identity: part.identity.clone(),
+            durable: durable && !part.meter.is_concurrent(),
+            meter: part.meter,
+            shards: std::array::from_fn(|_| Mutex::default()),
+            shard_capacity,
+            hasher: RandomState::default(),
+        };
+        let limit = table.identity.to_string();
+        for (row, stored) in rows.iter().filter(|(row, _)| row.limit == limit) {
+            if let Some(key) = Key::of_row(&row.bucket) {
+                table.lock(key.parts()).restore(table.meter, key, stored.number());
+            }
+        }
+        table
+    }
+
+    pub(super) fn shard(&self, parts: [&str; 3]) -> &Mutex<Shard> {
+        let [first, others @ ..] = &self.shards;
+        let index = self.hasher.hash_one(parts) % SHARDS as u64;
+        usize::try_from(index).ok().and_then(|i| others.get(i.checked_sub(1)?)).unwrap_or(first)
+    }
+
+    pub(super) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, Shard> {
+        self.shard(parts).lock()
+    }
+
+    pub(super) fn used(&self) -> Vec<Used> {
+        let limit = self.identity.to_string();
+        let mut used = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            used.extend(shard.buckets.iter().filter(|(_, bucket)| 0 < bucket.written).map(|(key, bucket)| Used {
+                row: RowId { limit: limit.clone(), bucket: key.row() },
+                exactly: self.meter.stored(bucket.state),
+                written: self.meter.stored(bucket.written),
+            }));
+        }
+        used
+    }
+}
+
+/// One bucket. Without a disk only `state` counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    /// The number of its [`Meter`].
+    pub(super) state: u64,
+    /// Up to here the disk holds it as used for sure.
+    pub(super) leased: u64,
+    /// The bound on disk for sure, of this process or another.
+    pub(super) known: u64,
+    /// The bound that this process last wrote or read; it may be on its way to the disk.
+    pub(super) written: u64,
+    /// How far what other processes drew has moved `state`, all together.
+    pub(super) moved: u64,
+    /// When a call last found it full.
+    pub(super) full_at: u64,
+    /// Differs whenever it has been full in between: what was drawn before that has been refilled already.
+    pub(super) epoch: u64,
+}
+
+impl Bucket {
+    /// One that was full before its first call.
+    pub(super) fn new(state: u64, full_at: u64, epoch: u64) -> Self {
+        Self { state, leased: 0, known: 0, written: 0, moved: 0, full_at, epoch }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    pub(super) buckets: HashMap<Key, Bucket, RandomState>,
+    /// State of buckets that are not listed. A thread that read its clock before a sweep must not
+    /// find a dropped bucket fuller than it was.
+    floor: u64,
+    /// No bucket is full before this time, so sweeping earlier would be in vain.
+    sweep_at: u64,
+    epochs: u64,
+}
+
+impl Shard {
+    /// The state after the calls of that draw, and whether they are admitted; changes no bucket.
+    pub(super) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
+        let parts: &dyn Parts = &draw.parts;
+        if let Some(bucket) = self.buckets.get(parts) {
+            return draw.meter.admit(draw.calls, bucket.state, now);
+        }
+        if draw.table.shard_capacity <= self.buckets.len() {
+            self.sweep(draw.meter, now);
+        }
+        if draw.table.shard_capacity <= self.buckets.len() {
+            let wait = match draw.meter {
+                Meter::Concurrent { places } => draw.meter.judge(u64::from(places) + 1, now),
+                Meter::Rate { .. } | Meter::Day { .. } => {
+                    let wait = Duration::from_nanos(self.sweep_at.saturating_sub(now));
+                    Admission::RetryAfter(wait.max(LEAST_WAIT))
+                }
+            };
+            return (self.floor, wait);
+        }
+        draw.meter.admit(draw.calls, self.floor, now)
+    }
+
+    pub(super) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {
+        self.sweep_at = self.sweep_at.min(draw.meter.full_at(state));
+        self.epochs += 1;
+        let parts: &dyn Parts = &draw.parts;
+        if let Some(bucket) = self.buckets.get_mut(parts) {
+            if bucket.state <= draw.meter.full(now) {
+                (bucket.full_at, bucket.epoch) = (now, self.epochs);
+            }
+            bucket.state = state;
+            return *bucket;
+        }
+        let bucket = Bucket::new(state, now, self.epochs);
+        self.buckets.insert(draw.key(), bucket);
+        bucket
+    }
+
+    /// A bucket as it was on disk.
+    fn restore(&mut self, meter: Meter, key: Key, state: u64) {
+        self.epochs += 1;
+        self.sweep_at = self.sweep_at.min(meter.full_at(state));
+        let bucket = Bucket { leased: state, known: state, written: state, ..Bucket::new(state, 0, self.epochs) };
+        self.buckets.insert(key, bucket);
+    }
+
+    /// A call ends that had a place.
+    pub(super) fn leave(&mut self, key: &Key) {
+        let Some(bucket) = self.buckets.get_mut(key) else { return };
+        bucket.state = bucket.state.saturating_sub(1);
+        if bucket.state == 0 {
+            self.buckets.remove(key);
+        }
+    }
+
+    /// Drops the buckets that are full again, for the disk too.
+    fn sweep(&mut self, meter: Meter, now: u64) {
+        if now < self.sweep_at {
+            return;
+        }
+        let full_at = |bucket: &Bucket| meter.full_at(bucket.state.max(bucket.written));
+        self.buckets.retain(|_, bucket| now < full_at(bucket));
+        self.floor = self.floor.max(meter.full(now));
+        self.sweep_at = self.buckets.values().map(full_at).min().unwrap_or(u64::MAX);
+    }
+}
+
+/// Parts of a bucket's key, to look one up without making a [`Key`].
+pub(super) trait Parts {
+    fn parts(&self) -> [&str; 3];
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key([Box<str>; 3]);
+
+impl Key {
+    /// The form on disk: a JSON array.
+    pub(super) fn row(&self) -> String {
+        serde_json::Value::from_iter(self.0.iter().map(|part| &**part)).to_string()
+    }
+
+    fn of_row(text: &str) -> Option<Self> {
+        serde_json::from_str::<[String; 3]>(text).ok().map(|parts| Self(parts.map(String::into_boxed_str)))
+    }
+}
+
+impl Parts for Key {
+    fn parts(&self) -> [&str; 3] {
+        self.0.each_ref().map(|part| &**part)
+    }
+}
+
+impl Parts for [&str; 3] {
+    fn parts(&self) -> [&str; 3] {
+        *self
+    }
+}
+
+impl Hash for dyn Parts + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl PartialEq for dyn Parts + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Parts + '_ {}
+
+impl<'p> Borrow<dyn Parts + 'p> for Key {
+    fn borrow(&self) -> &(dyn Parts + 'p) {
+        self
+    }
+}
+
+// As the borrowed form does, which a map relies on.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Draws of a call from all limits of a policy.
+
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use super::buckets::{Draw, Key, LEAST_WAIT, Parts as _, RowId, SHARD_CAPACITY, Shard, Table, Used};
+use super::lease::Lease;
+use super::meter::{Admission, Meter, Stored};
+use super::rate::Rate;
+use super::withdrawal::Withdrawal;
+use super::{Counts, Identity, KeyPart, Part};
+use crate::policy::action::Action;
+use crate::policy::compiled::{ItemRules, Policy, Stamp};
+
+/// How much of each limit is used up. One belongs to each policy; calls share it.
+///
+/// A bucket exists while it is not full. When a table has no more room, buckets that are full again
+/// are dropped; if there are none, a call that needs a new one is refused.
+#[derive(Debug)]
+pub struct Limiter {
+    stamp: Stamp,
+    /// Calls need leases.
+    durable: bool,
+    /// In the order of the policy's limits, and within each of its parts.
+    tables: Vec<Vec<Arc<Table>>>,
+}
+
+/// Draws of one call.
+#[derive(Debug, Default)]
+pub(in crate::policy) struct Taken {
+    /// Its places among the calls under way, where their number is limited.
+    pub(in crate::policy) held: Option<Held>,
+    /// Bounds that have to be on disk before the call is sent.
+    pub(in crate::policy) lease: Option<Lease>,
+}
+
+/// Why nothing was taken.
+#[derive(Debug)]
+pub(in crate::policy) enum Limited {
+    /// The limit that takes longest, and how long.
+    Until { limit: Arc<str>, retry_after: Duration },
+    /// The limiter is that of another policy.
+    Foreign,
+}
+
+impl Limiter {
+    /// All buckets full; nothing of them outlives the process.
+    pub fn new(policy: &Policy) -> Self {
+        Self::build(policy, &[], false, &HashMap::new())
+    }
+
+    /// Buckets as they were left on disk, where they are kept from now on: calls bring leases.
+    pub fn durable(policy: &Policy, rows: &HashMap<RowId, Stored>) -> Self {
+        Self::build(policy, &[], true, rows)
+    }
+
+    /// The limiter for the policy that replaces this one's.
+    ///
+    /// Parts of limits that stay the same share their buckets with this limiter, so calls still
+    /// decided by the old policy count, and a reload refills nothing. Where buckets are kept on disk,
+    /// those of a part that comes back are found again by their first lease.
+    pub fn carry_over(&self, new: &Policy) -> Self {
+        Self::build(new, &self.tables, self.durable, &HashMap::new())
+    }
+
+    fn build(policy: &Policy, old: &[Vec<Arc<Table>>], durable: bool, rows: &HashMap<RowId, Stored>) -> Self {
+        let table = |part: &Part| {
+            let same = old.iter().flatten().find(|table| table.identity == part.identity);
+            same.map_or_else(|| Arc::new(Table::new(part, SHARD_CAPACITY, durable, rows)), Arc::clone)
+        };
+        let tables = policy.limits.iter().map(|limit| limit.parts.iter().map(table).collect());
+        Self { stamp: policy.stamp.clone(), durable, tables: tables.collect() }
+    }
+
+    /// Takes one call from every limit that matches, or, if one refuses, from none. `now` is the time since 1970.
+    pub(in crate::policy) fn take(
+        &self,
+        policy: &Policy,
+        item: &ItemRules,
+        action: &Action,
+        now: Duration,
+    ) -> Result<Taken, Limited> {
+        let mut draws = Vec::new();
+        for (index, limit) in &item.limits {
+            if limit.target.covers(&action.caller) {
+                let tables = self.tables.get(*index).filter(|_| self.stamp.is(&policy.stamp));
+                let tables = tables.ok_or(Limited::Foreign)?;
+                let bucket = limit.bucket(action);
+                draws.extend(tables.iter().zip(&limit.parts).map(|(table, part)| Draw::new(table, part.meter, bucket)));
+            }
+        }
+        if draws.is_empty() { Ok(Taken::default()) } else { take_all(draws, nanos(now)) }
+    }
+
+    /// Every bucket that is on disk, for a clean stop.
+    pub fn used(&self) -> Vec<Used> {
+        self.tables.iter().flatten().filter(|table| table.durable).flat_map(|table| table.used()).collect()
+    }
+}
+
+fn nanos(now: Duration) -> u64 {
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Requests by caller or by address, whatever they ask for: a limit that stands before any policy.
+#[derive(Debug)]
+pub struct CallerLimiter {
+    table: Arc<Table>,
+    meter: Meter,
+}
+
+impl CallerLimiter {
+    /// `None` for a rate or burst that admits nothing or takes a century to refill.
+    pub fn new(rate: Rate, burst: u32) -> Option<Self> {
+        let meter = Meter::rate(rate, burst).ok()?;
+        let counts = Counts::Rate { rate, burst };
+        let identity = Identity { id: Arc::from("caller-rate"), key: vec![KeyPart::Caller], counts };
+        let part = Part { identity, meter };
+        Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new())), meter })
+    }
+
+    /// Takes so many requests, all or none.
+    ///
+    /// # Errors
+    /// The time to wait.
+    pub fn take(&self, caller: &str, requests: u32, now: Duration) -> Result<(), Duration> {
+        let draw = Draw::new(&self.table, self.meter, [caller, "", ""]).times(requests);
+        take_all(vec![draw], nanos(now)).map(drop).map_err(|limited| match limited {
+            Limited::Until { retry_after, .. } => retry_after,
+            Limited::Foreign => LEAST_WAIT,
+        })
+    }
+}
+
+/// The places that a call has among the calls under way. Dropping it gives them back.
+#[derive(Debug)]
+pub(in crate::policy) struct Held(Vec<(Arc<Table>, Key)>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for (table, key) in &self.0 {
+            table.lock(key.parts()).leave(key);
+        }
+    }
+}
+
+/// Peeks at all, then commits to all, with all shards locked.
+fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
+    // By address, the one order that all threads and the limiters of several policies share: no
+    // deadlock. The same shard cannot occur twice, since each part of each limit has its own table.
+    draws.sort_unstable_by_key(|draw| ptr::from_ref(draw.shard).addr());
+    let mut locked: Vec<(Draw<'_>, MutexGuard<'_, Shard>, u64)> = Vec::with_capacity(draws.len());
+    let mut worst: Option<(Duration, &Arc<str>)> = None;
+    for draw in draws {
+        // A panic cannot leave a shard half changed: each change is one insertion.
+        let mut shard = draw.shard.lock();
+        match shard.peek(&draw, now) {
+            (state, Admission::Admit) => locked.push((draw, shard, state)),
+            (_, Admission::RetryAfter(wait)) => {
+                let refusal = (wait, &draw.table.identity.id);
+                worst = worst.max(Some(refusal));
+            }
+        }
+    }
+    if let Some((retry_after, limit)) = worst {
+        return Err(Limited::Until { limit: Arc::clone(limit), retry_after });
+    }
+    let mut needs_lease = false;
+    let mut places = Vec::new();
+    let mut drawn = Vec::new();
+    for (draw, shard, state) in &mut locked {
+        let bucket = shard.commit(draw, *state, now);
+        needs_lease |= draw.table.durable && bucket.leased < bucket.state;
+        if draw.meter.is_concurrent() {
+            places.push((Arc::clone(draw.table), draw.key()));
+        } else {
+            drawn.push(bucket);
+        }
+    }
+    let held = (!places.is_empty()).then_some(Held(places));
+    let lease = needs_lease.then(|| {
+        let draws = locked.iter().map(|(draw, ..)| draw).filter(|draw| !draw.meter.is_concurrent());
+        let claims = draws.zip(drawn).map(|(draw, bucket)| {
+            let (table, key, meter) = (Arc::clone(draw.table), draw.key(), draw.meter);
+            let epoch = AtomicU64::new(bucket.epoch);
+            Withdrawal { table, key, meter, now, after: bucket.state, moved: bucket.moved, epoch }
+        });
+        Lease::new(claims)
+    });
+    Ok(Taken { held, lease })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The arithmetic of a bucket: one number each, which calls push up and time (or the end of calls) leaves behind.
+//!
+//! | part of a limit | the number | one call adds | full again |
+//! |---|---|---|---|
+//! | rate and burst (GCRA) | the time at which the bucket is full again, in nanoseconds | the interval of the rate | when that time has passed |
+//! | per day | the day since 1970, then 32 bits for the calls of that day | 1 | when another day has begun |
+//! | concurrent | the calls that run | 1 | when none runs |
+//!
+//! Times are nanoseconds since 1970 on a clock that never goes back. A refused call leaves the number as it is.
+
+use std::time::Duration;
+
+use super::rate::Rate;
+
+const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 86_400 * SECOND;
+/// Longest time that an empty bucket may take to fill: a hundred years, far from overflow.
+const MAX_FILL: u64 = 100 * 366 * DAY;
+/// Where the day stands in the number of a daily quota.
+const DAY_SHIFT: u32 = 32;
+/// Largest daily quota and number of places: the number of calls must never reach the bits of the day.
+const MAX_CALLS: u32 = 1_000_000_000;
+/// Calls that one lease is ahead, at most: what a crash can cost a bucket.
+const MAX_AHEAD: u32 = 64;
+/// The part of a bucket that one lease is ahead.
+const AHEAD_OF: u32 = 16;
+
+/// Time to retry for a caller with too many calls under way: the end of a call cannot be predicted.
+const WHEN_ONE_ENDS: Duration = Duration::from_secs(1);
+
+/// How one part of a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::policy) enum Meter {
+    Rate {
+        /// Cost of one call in nanoseconds. Rounded up, so that the rate is never exceeded.
+        interval: u64,
+        /// How far ahead the number may be after a call: `burst` intervals.
+        capacity: u64,
+        burst: u32,
+    },
+    Day {
+        quota: u32,
+    },
+    Concurrent {
+        places: u32,
+    },
+}
+
+/// Why a part of a limit cannot be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::policy) enum MeterError {
+    #[error("must not be zero; to forbid the calls, write a rule with effect = \"deny\"")]
+    NoRate,
+    #[error("must be at least 1, else no call is ever admitted")]
+    NoBurst,
+    #[error("would take over a hundred years to refill at this rate")]
+    Endless,
+    #[error("must be from 1 to 1000000000; to forbid the calls, write a rule with effect = \"deny\"")]
+    PerDay,
+    #[error("must be from 1 to 1000000000; to forbid the calls, write a rule with effect = \"deny\"")]
+    Concurrent,
+}
+
+impl MeterError {
+    /// The key of the configuration that is wrong.
+    pub(in crate::policy) const fn key(self) -> &'static str {
+        match self {
+            Self::NoRate => "rate",
+            Self::NoBurst | Self::Endless => "burst",
+            Self::PerDay => "per-day",
+            Self::Concurrent => "concurrent",
+        }
+    }
+}
+
+/// A bucket's number as it is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Stored {
+    /// Days since 1970; zero where a day means nothing.
+    pub day: i64,
+    /// The calls of that day, or the time at which the bucket is full again, in nanoseconds since 1970.
+    pub state: i64,
+}
+
+impl Stored {
+    /// The number. What this program did not write counts as used up.
+    pub(in crate::policy) fn number(self) -> u64 {
+        let (day, state) = (u64::try_from(self.day), u64::try_from(self.state));
+        match (day, state) {
+            (Ok(0), Ok(state)) => state,
+            (Ok(day), Ok(state)) if day <= u64::from(u32::MAX) => (day << DAY_SHIFT) | state.min(u64::from(u32::MAX)),
+            _ => u64::MAX >> 1,
+        }
+    }
+}
+
+/// The day since 1970 of UTC in which that time is. Quotas of days before it are over.
+pub fn day_of(now: Duration) -> i64 {
+    i64::try_from(now.as_secs() / 86_400).unwrap_or(i64::MAX)
+}
+
+/// Answer of [`Meter::admit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::policy) enum Admission {
+    Admit,
+    /// Refused; the same call would be admitted after this time, if no other comes first.
+    RetryAfter(Duration),
+}
+
+impl Meter {
+    pub(in crate::policy) fn rate(rate: Rate, burst: u32) -> Result<Self, MeterError> {
+        if rate.count == 0 {
+            return Err(MeterError::NoRate);
+        }
+        if burst == 0 {
+            return Err(MeterError::NoBurst);
+        }
+        let interval = rate.per.nanos().div_ceil(u64::from(rate.count));
+        match interval.checked_mul(u64::from(burst)) {
+            Some(capacity) if capacity <= MAX_FILL => Ok(Self::Rate { interval, capacity, burst }),
+            Some(_) | None => Err(MeterError::Endless),
+        }
+    }
+
+    pub(in crate::policy) const fn per_day(quota: u32) -> Result<Self, MeterError> {
+        if quota == 0 || quota > MAX_CALLS { Err(MeterError::PerDay) } else { Ok(Self::Day { quota }) }
+    }
+
+    pub(in crate::policy) const fn concurrent(places: u32) -> Result<Self, MeterError> {
+        if places == 0 || places > MAX_CALLS { Err(MeterError::Concurrent) } else { Ok(Self::Concurrent { places }) }
+    }
+
+    pub(in crate::policy) const fn is_concurrent(self) -> bool {
+        matches!(self, Self::Concurrent { .. })
+    }
+
+    /// The amount that one call adds.
+    pub(in crate::policy) const fn unit(self) -> u64 {
+        match self {
+            Self::Rate { interval, .. } => interval,
+            Self::Day { .. } | Self::Concurrent { .. } => 1,
+        }
+    }
+
+    /// The number of a full bucket at that time; everything below it is as good.
+    pub(in crate::policy) const fn full(self, now: u64) -> u64 {
+        match self {
+            Self::Rate { .. } => now,
+            Self::Day { .. } => (now / DAY) << DAY_SHIFT,
+            Self::Concurrent { .. } => 0,
+        }
+    }
+
+    /// From when on a bucket with that number is full.
+    pub(in crate::policy) const fn full_at(self, state: u64) -> u64 {
+        match self {
+            Self::Rate { .. } => state,
+            Self::Day { .. } => end_of_day(state),
+            Self::Concurrent { .. } => u64::MAX,
+        }
+    }
+
+    /// So many calls at once against one bucket, all or none: its number after them, and whether they are admitted.
+    ///
+    /// More than a burst would never find room. They are admitted while no more than one is missing from it, which may have paid
+    /// for the message that they came in, and the rest is owed: it takes its time before the next call is admitted.
+    pub(in crate::policy) fn admit(self, calls: u32, state: u64, now: u64) -> (u64, Admission) {
+        let before = state.max(self.full(now));
+        let after = |calls: u32| before.saturating_add(self.unit().saturating_mul(u64::from(calls)));
+        let needed = match self {
+            Self::Rate { burst, .. } => calls.min(burst.saturating_sub(1).max(1)),
+            Self::Day { .. } | Self::Concurrent { .. } => calls,
+        };
+        match self.judge(after(needed), now) {
+            Admission::Admit => (after(calls), Admission::Admit),
+            refused @ Admission::RetryAfter(_) => (state, refused),
+        }
+    }
+
+    /// Whether a bucket may have that number after a call.
+    pub(in crate::policy) fn judge(self, after: u64, now: u64) -> Admission {
+        let wait = match self {
+            Self::Rate { capacity, .. } => Duration::from_nanos(after.saturating_sub(capacity).saturating_sub(now)),
+            // A thread that read its clock before midnight draws from the day that others have begun.
+            Self::Day { quota } if after & u64::from(u32::MAX) > u64::from(quota) => {
+                Duration::from_nanos(end_of_day(after).saturating_sub(now).max(1))
+            }
+            Self::Concurrent { places } if after > u64::from(places) => WHEN_ONE_ENDS,
+            Self::Day { .. } | Self::Concurrent { .. } => Duration::ZERO,
+        };
+        if wait.is_zero() { Admission::Admit } else { Admission::RetryAfter(wait) }
+    }
+
+    /// The form on disk.
+    pub(in crate::policy) fn stored(self, state: u64) -> Stored {
+        let (day, state) = match self {
+            Self::Day { .. } => (state >> DAY_SHIFT, state & u64::from(u32::MAX)),
+            Self::Rate { .. } | Self::Concurrent { .. } => (0, state),
+        };
+        Stored { day: i64::try_from(day).unwrap_or(i64::MAX), state: i64::try_from(state).unwrap_or(i64::MAX) }
+    }
+
+    /// The number for the disk where `after` is in use: as if a few further calls had been made, as far as there are any.
+    pub(in crate::policy) fn ahead(self, after: u64, now: u64) -> u64 {
+        let full = self.full(now).max(match self {
+            // The day of the number, which may have begun for others.
+            Self::Day { .. } => (after >> DAY_SHIFT) << DAY_SHIFT,
+            Self::Rate { .. } | Self::Concurrent { .. } => 0,
+        });
+        let most = match self {
+            Self::Rate { capacity, .. } => full.saturating_add(capacity),
+            Self::Day { quota } => full.saturating_add(u64::from(quota)),
+            Self::Concurrent { .. } => after,
+        };
+        after.saturating_add(self.further()).min(most).max(after)
+    }
+
+    /// The amount that a lease's further calls add.
+    fn further(self) -> u64 {
+        let calls = match self {
+            Self::Rate { burst, .. } => burst,
+            Self::Day { quota } => quota,
+            Self::Concurrent { .. } => 0,
+        };
+        let calls = (calls / AHEAD_OF).clamp(1, MAX_AHEAD) - 1;
+        self.unit().saturating_mul(u64::from(calls))
+    }
+}
+
+/// When the day of a daily quota's number ends.
+const fn end_of_day(state: u64) -> u64 {
+    (state >> DAY_SHIFT).saturating_add(1).saturating_mul(DAY)
+}

@@ -1,0 +1,76 @@
+//! A number of calls in a unit of time.
+
+use std::fmt;
+
+/// A number of calls in a unit of time, written `30/m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    pub count: u32,
+    pub per: Per,
+}
+
+/// Unit of time of a [`Rate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Per {
+    Second,
+    Minute,
+    Hour,
+    Day,
+}
+
+impl Per {
+    pub(super) const fn nanos(self) -> u64 {
+        let seconds = match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+        };
+        seconds * 1_000_000_000
+    }
+}
+
+impl Rate {
+    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read; [`Policy::build`](crate::policy::Policy::build)
+    /// refuses it where it knows the key.
+    ///
+    /// # Errors
+    /// [`RateError`] for anything else.
+    pub fn parse(text: &str) -> Result<Self, RateError> {
+        let (count, per) = text.split_once('/').ok_or(RateError::Form)?;
+        let per = match per {
+            "s" => Per::Second,
+            "m" => Per::Minute,
+            "h" => Per::Hour,
+            "d" => Per::Day,
+            _ => return Err(RateError::Form),
+        };
+        // `u32::from_str` alone would take a sign.
+        if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(RateError::Form);
+        }
+        let count = count.parse().map_err(|_| RateError::TooLarge)?;
+        Ok(Self { count, per })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let per = match self.per {
+            Per::Second => 's',
+            Per::Minute => 'm',
+            Per::Hour => 'h',
+            Per::Day => 'd',
+        };
+        write!(f, "{}/{per}", self.count)
+    }
+}
+
+/// Why a text is no rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RateError {
+    #[error("must be a whole number and a unit, such as \"10/s\", \"30/m\", \"500/h\" or \"1000/d\"")]
+    Form,
+    #[error("must not be more than 4294967295 in its unit")]
+    TooLarge,
+}

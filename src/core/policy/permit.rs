@@ -1,0 +1,79 @@
+//! The proof that a call was allowed.
+
+use std::sync::Arc;
+
+use super::consent::Grant;
+use super::limit::{Held, Lease, Taken};
+use super::{Annotations, Evidence};
+
+/// Leave to send one call upstream.
+///
+/// Only [`decide`](super::decide::decide) and [`decide_again`](super::decide::decide_again) make one, and there is one for
+/// each call: so each call sent was decided.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped is a call that was allowed and not sent"]
+pub struct Permit {
+    rule: Arc<str>,
+    grant: Option<Arc<Grant>>,
+    /// The evidence that the rule wants of the consent.
+    need: Option<Evidence>,
+    held: Option<Arc<Held>>,
+    lease: Option<Lease>,
+}
+
+impl Permit {
+    /// For [`decide`](super::decide::decide) alone.
+    pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<Grant>>) -> Self {
+        Self { rule, grant, need: None, held: None, lease: None }
+    }
+
+    /// For [`decide`](super::decide::decide) alone: by a consent to what a rule asks about.
+    pub(in crate::policy) fn consented(rule: Arc<str>, grant: Arc<Grant>, need: Evidence) -> Self {
+        Self { need: Some(need), ..Self::mint(rule, Some(grant)) }
+    }
+
+    /// With what the call took from its limits.
+    pub(in crate::policy) fn with(self, taken: Taken) -> Self {
+        Self { held: taken.held.map(Arc::new), lease: taken.lease, ..self }
+    }
+
+    /// Leave for the further requests of the same call, which its server wants made. The call keeps its place among the calls
+    /// under way until both permits are gone.
+    pub fn onward(&self) -> Self {
+        Self {
+            rule: Arc::clone(&self.rule),
+            grant: self.grant.clone(),
+            need: self.need,
+            held: self.held.clone(),
+            lease: None,
+        }
+    }
+
+    /// The lease that has to be durable before the call is sent, if there is one.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// The call has ended, or never was one: its place among the calls under way is free.
+    pub fn leave(&mut self) {
+        self.held = None;
+    }
+
+    /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
+    /// [`AGAIN_RULE`](super::AGAIN_RULE).
+    pub fn rule(&self) -> &Arc<str> {
+        &self.rule
+    }
+
+    /// Whether the record of the decision has to be on disk before the call is sent: for a grant without another record
+    /// of it, for evidence above the client's word, and for a tool known to destroy.
+    pub fn is_grave(&self, annotations: Annotations) -> bool {
+        let consented = |grant: &Arc<Grant>| grant.is_grave() || self.need.is_some_and(|need| need > Evidence::Client);
+        annotations.known_destructive || self.grant.as_ref().is_some_and(consented)
+    }
+
+    /// The consent that the call was allowed by.
+    pub fn grant(&self) -> Option<&Arc<Grant>> {
+        self.grant.as_ref()
+    }
+}

@@ -1,0 +1,79 @@
+//! The audit record of a decision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::action::Action;
+use super::decide::Decision;
+use super::effect::{DEFAULT_RULE, DOUBT_RULE};
+
+mod entry;
+
+pub use self::entry::{Entry, Event};
+
+/// What there is to say about one decision: who, what, decision, rule, why.
+///
+/// Of what the client wrote, the entry alone has the arguments, which the log digests.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    pub action: &'a Action,
+    pub decision: &'a Decision,
+    /// For the operator.
+    pub why: &'static str,
+}
+
+impl<'a> Record<'a> {
+    /// Records a decision.
+    pub fn new(action: &'a Action, decision: &'a Decision) -> Self {
+        let why = match (decision, &**decision.rule()) {
+            (Decision::Limit { .. }, _) => "limit used up",
+            (_, DOUBT_RULE) => "facts do not fit together",
+            (_, DEFAULT_RULE) => "no rule matches",
+            (Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. }, _) => "rule matches",
+        };
+        Self { action, decision, why }
+    }
+
+    /// How long a limited call has to wait.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.decision {
+            Decision::Limit { retry_after, .. } => Some(*retry_after),
+            Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. } => None,
+        }
+    }
+
+    /// Whether it has to be on disk before its call is sent.
+    pub fn is_grave(&self) -> bool {
+        matches!(self.decision, Decision::Allow(permit) if permit.is_grave(self.action.annotations))
+    }
+
+    /// The event of the audit log. `call` is the number of the call.
+    pub fn entry(&self, call: Option<u64>) -> Entry {
+        let Action { caller, session, kind, upstream, listed, definition, arguments, .. } = self.action;
+        let (grant, need) = match self.decision {
+            Decision::Allow(permit) => (permit.grant(), None),
+            Decision::Ask { need, .. } => (None, Some(*need)),
+            Decision::Deny { .. } | Decision::Limit { .. } => (None, None),
+        };
+        Entry {
+            call,
+            caller: Some(Arc::clone(caller)),
+            session: Some(*session),
+            upstream: Some(Arc::clone(upstream)),
+            kind: Some(*kind),
+            item: Some(Arc::clone(listed)),
+            definition: Some(*definition),
+            arguments: arguments.clone(),
+            result: self.decision.as_str(),
+            rule: Some(Arc::clone(self.decision.rule())),
+            grant: grant.map(|grant| Arc::clone(grant.id())),
+            evidence: grant.map(|grant| grant.evidence()).or(need),
+            by: grant.map(|grant| Arc::clone(grant.by())),
+            why: self.why.into(),
+            ..Entry::new(Event::Decision)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

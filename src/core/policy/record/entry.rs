@@ -1,0 +1,103 @@
+//! One event of the audit log as a value. Built where it happens, written down elsewhere.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::policy::{Digest, Evidence, Kind};
+use crate::wire::raw::RawJson;
+
+/// Kind of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum Event {
+    /// A call was decided.
+    Decision,
+    /// A call ended.
+    Outcome,
+    /// A person is asked.
+    Prompt,
+    /// A person answered, or the time was over.
+    Answer,
+    /// A grant came to be or was used up.
+    Grant,
+    /// A grant was taken back.
+    Revoke,
+    /// A definition was pinned, approved, rejected or found changed.
+    Pin,
+    /// A program or address of an upstream was pinned, approved, rejected or found changed.
+    Launch,
+    /// The gateway started, stopped, or says something about the log itself.
+    Gateway,
+    /// Calls of items that their caller cannot see, beyond the first of a caller, which is a decision like any other.
+    Refusals,
+}
+
+/// One event. Unknown members are left out of its line.
+///
+/// Building one costs the clones of shared texts; the writer formats and digests.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub event: Event,
+    /// The number by which logs and refusals name the call.
+    pub call: Option<u64>,
+    pub caller: Option<Arc<str>>,
+    /// The number of the client's session or pipe.
+    pub session: Option<u64>,
+    pub upstream: Option<Arc<str>>,
+    pub kind: Option<Kind>,
+    /// The catalog's name of the requested item.
+    pub item: Option<Arc<str>>,
+    /// Digest of the item's definition.
+    pub definition: Option<Digest>,
+    /// As received; digested under the install key by the writer.
+    pub arguments: Option<RawJson>,
+    /// The decision, outcome or answer in one word; empty where the event says it all.
+    pub result: &'static str,
+    /// The rule or limit that decided.
+    pub rule: Option<Arc<str>>,
+    /// Id of the grant.
+    pub grant: Option<Arc<str>>,
+    /// Id of the prompt.
+    pub prompt: Option<Arc<str>>,
+    pub evidence: Option<Evidence>,
+    /// The person who answered, revoked or approved.
+    pub by: Option<Arc<str>>,
+    /// For people; empty where there is nothing to say.
+    pub why: Cow<'static, str>,
+    /// How long it took.
+    pub duration: Option<Duration>,
+    /// For how many calls this record stands, where it is not one.
+    pub count: Option<u64>,
+}
+
+impl Entry {
+    /// An event of which nothing else is known; the rest is set by `Entry { .., ..Entry::new(event) }`.
+    pub const fn new(event: Event) -> Self {
+        Self {
+            event,
+            call: None,
+            caller: None,
+            session: None,
+            upstream: None,
+            kind: None,
+            item: None,
+            definition: None,
+            arguments: None,
+            result: "",
+            rule: None,
+            grant: None,
+            prompt: None,
+            evidence: None,
+            by: None,
+            why: Cow::Borrowed(""),
+            duration: None,
+            count: None,
+        }
+    }
+
+    /// An event of the gateway or its log.
+    pub fn gateway(result: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { result, why: why.into(), ..Self::new(Event::Gateway) }
+    }
+}

@@ -1,0 +1,143 @@
+//! Hidden refusals: calls of items that their caller cannot see.
+//!
+//! The audit log has one record of the first, then one summary a minute for each caller, so a caller that tries names as fast as
+//! it can costs the log two lines a minute. A minute without such a call ends the counting: the next is recorded by itself again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a caller is summed up.
+pub const EVERY: Duration = Duration::from_secs(60);
+/// Callers that are counted one by one; all others are counted as one.
+const MAX_CALLERS: usize = 1024;
+/// Items that a summary names.
+const MAX_ITEMS: usize = 8;
+
+/// The calls of one caller since its last line in the log.
+#[derive(Debug)]
+struct Tally {
+    /// When the next summary is due.
+    due: Duration,
+    calls: u64,
+    items: Vec<Arc<str>>,
+    /// There were items beyond those that are named.
+    others: bool,
+}
+
+/// Content of a summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// `None` for all callers beyond those that are counted one by one.
+    pub caller: Option<Arc<str>>,
+    pub calls: u64,
+    /// Canonical names, in the order of their first call.
+    pub items: Vec<Arc<str>>,
+    pub others: bool,
+}
+
+/// Counts refusals by caller. Time is passed in, as the time since any fixed moment.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    callers: HashMap<Option<Arc<str>>, Tally>,
+}
+
+impl Refusals {
+    /// Counts a call; whether it gets a record of its own.
+    pub fn refused(&mut self, caller: &Arc<str>, item: &Arc<str>, now: Duration) -> bool {
+        let caller = Some(Arc::clone(caller));
+        let is_new = !self.callers.contains_key(&caller);
+        let fits = !is_new || self.callers.len() < MAX_CALLERS;
+        let empty = || Tally { due: now + EVERY, calls: 0, items: Vec::new(), others: false };
+        let tally = self.callers.entry(caller.filter(|_| fits)).or_insert_with(empty);
+        if is_new && fits {
+            return true;
+        }
+        tally.calls = tally.calls.saturating_add(1);
+        if !tally.items.contains(item) {
+            if tally.items.len() < MAX_ITEMS {
+                tally.items.push(Arc::clone(item));
+            } else {
+                tally.others = true;
+            }
+        }
+        false
+    }
+
+    /// When the next summary is due.
+    pub fn next(&self) -> Option<Duration> {
+        self.callers.values().map(|tally| tally.due).min()
+    }
+
+    /// The summaries that are due. A caller of which there is nothing to say is forgotten.
+    pub fn due(&mut self, now: Duration) -> Vec<Summary> {
+        let mut summaries = Vec::new();
+        self.callers.retain(|caller, tally| {
+            if tally.due > now {
+                return true;
+            }
+            if tally.calls == 0 {
+                return false;
+            }
+            let Tally { calls, items, others, .. } =
+                std::mem::replace(tally, Tally { due: now + EVERY, calls: 0, items: Vec::new(), others: false });
+            summaries.push(Summary { caller: caller.clone(), calls, items, others });
+            true
+        });
+        summaries.sort_by(|a, b| a.caller.cmp(&b.caller));
+        summaries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_first_is_recorded_and_the_rest_summed_up_each_minute() {
+        let (ada, bob) = (Arc::<str>::from("ada"), Arc::<str>::from("bob"));
+        let [x, y] = ["fx__x", "fx__y"].map(Arc::<str>::from);
+        let mut refusals = Refusals::default();
+        assert!(refusals.refused(&ada, &x, s(0)));
+        assert!(!refusals.refused(&ada, &x, s(1)));
+        assert!(refusals.refused(&bob, &x, s(30)), "each caller has its own");
+        assert!(!refusals.refused(&ada, &y, s(59)));
+        assert!(refusals.due(s(59)).is_empty());
+        assert_eq!(refusals.next(), Some(s(60)));
+        let summary = |calls, items: &[&Arc<str>]| Summary {
+            caller: Some(Arc::clone(&ada)),
+            calls,
+            items: items.iter().map(|item| Arc::clone(item)).collect(),
+            others: false,
+        };
+        assert_eq!(refusals.due(s(60)), [summary(2, &[&x, &y])]);
+        assert!(!refusals.refused(&ada, &y, s(61)), "still a summary");
+        assert_eq!(refusals.due(s(120)), [summary(1, &[&y])], "bob had one record and nothing to add");
+        assert!(refusals.due(s(180)).is_empty());
+        assert_eq!(refusals.next(), None);
+        assert!(refusals.refused(&ada, &y, s(181)), "after a quiet minute it is recorded again");
+    }
+
+    #[test]
+    fn neither_callers_nor_items_take_more_than_their_room() {
+        let mut refusals = Refusals::default();
+        let item = Arc::<str>::from("i");
+        for n in 0..2 * MAX_CALLERS {
+            let own = refusals.refused(&Arc::from(format!("c{n}")), &item, s(0));
+            assert_eq!(own, n < MAX_CALLERS, "{n}");
+        }
+        for n in 0..3 * MAX_ITEMS {
+            refusals.refused(&Arc::from("c0"), &Arc::from(format!("i{n}")), s(1));
+        }
+        assert_eq!(refusals.callers.len(), MAX_CALLERS + 1);
+        let summaries = refusals.due(s(60));
+        assert_eq!(summaries.len(), 2);
+        assert_eq!((&summaries[0].caller, summaries[0].calls), (&None, MAX_CALLERS as u64));
+        assert_eq!((summaries[1].items.len(), summaries[1].calls), (MAX_ITEMS, 3 * MAX_ITEMS as u64));
+        assert!(summaries[1].others);
+    }
+}

@@ -1,0 +1,214 @@
+//! Rules: what they are about, as globs over upstreams, canonical names, callers and profiles, kinds and annotations, and the
+//! conditions on arguments.
+
+use std::sync::Arc;
+
+use super::arguments::Conditions;
+use super::effect::Effect;
+use super::evidence::Evidence;
+use super::kind::Kind;
+use super::pattern::Pattern;
+use super::problems::Problems;
+use super::truth::Truth;
+use super::uri::{Reading, read, respell};
+use crate::mcp::annotations::{Annotations, Hints};
+
+mod kinds;
+mod spec;
+
+pub(in crate::policy) use self::kinds::Kinds;
+pub use self::spec::{Field, RuleSpec};
+
+/// A compiled rule.
+#[derive(Debug)]
+pub(in crate::policy) struct Rule {
+    pub(in crate::policy) id: Arc<str>,
+    pub(in crate::policy) effect: Effect,
+    pub(in crate::policy) target: Target,
+    pub(in crate::policy) profiles: Patterns,
+    pub(in crate::policy) kinds: Kinds,
+    pub(in crate::policy) annotations: Hints,
+    pub(in crate::policy) conditions: Option<Conditions>,
+    pub(in crate::policy) min_evidence: Option<Evidence>,
+}
+
+impl Rule {
+    pub(in crate::policy) fn compile(spec: &RuleSpec, index: usize, problems: &mut Problems) -> Self {
+        let path = format!("policy.rules[{index}]");
+        let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
+        let target = Target {
+            upstreams: list(Field::Upstreams, &spec.upstreams),
+            tools: list(Field::Tools, &spec.tools),
+            prompts: list(Field::Prompts, &spec.prompts),
+            resources: list(Field::Resources, &spec.resources),
+            callers: list(Field::Callers, &spec.callers),
+        };
+        let profiles = list(Field::Profiles, &spec.profiles);
+        Self {
+            id: Arc::from(spec.id.as_str()),
+            effect: spec.effect,
+            target,
+            profiles,
+            kinds: Kinds::of(spec),
+            annotations: spec.annotations,
+            conditions: Conditions::compile(&path, spec.effect, &spec.arguments, &spec.unless, problems),
+            min_evidence: spec.min_evidence,
+        }
+    }
+
+    /// Whether this is about that item, caller, profile, annotations and arguments aside.
+    pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
+        if self.kinds.has(subject.kind, subject.field) { self.target.matches(subject) } else { Truth::No }
+    }
+
+    /// Whether this is about that caller, in that view, and a tool with these annotations.
+    pub(in crate::policy) fn covers(&self, caller: &str, profile: &str, annotations: &Annotations) -> bool {
+        let Hints { read_only, destructive, idempotent, open_world } = self.annotations;
+        let agrees = |wanted: Option<bool>, value: bool| wanted.is_none_or(|wanted| wanted == value);
+        self.target.covers(caller)
+            && (self.profiles.is_empty() || self.profiles.matches(profile))
+            && agrees(read_only, annotations.read_only)
+            && agrees(destructive, annotations.destructive)
+            && agrees(idempotent, annotations.idempotent)
+            && agrees(open_world, annotations.open_world)
+    }
+
+    /// All patterns with the list they stand in.
+    pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
+        self.target.patterns().chain(self.profiles.0.iter().map(|pattern| (Field::Profiles, pattern)))
+    }
+}
+
+/// An item in the form in which it is matched.
+#[derive(Debug)]
+pub(in crate::policy) struct Subject<'n> {
+    upstream: &'n str,
+    canonical: &'n str,
+    kind: Kind,
+    /// `None` for items that are whole upstreams.
+    field: Option<Field>,
+    reading: Reading,
+}
+
+impl<'n> Subject<'n> {
+    /// `None` when `canonical` is no name of that kind and upstream.
+    pub(in crate::policy) fn new(kind: Kind, upstream: &'n str, canonical: &'n str) -> Option<Self> {
+        let rest = canonical.strip_prefix(upstream).filter(|_| !upstream.is_empty())?;
+        let name = rest.strip_prefix("__").filter(|name| !name.is_empty());
+        let uri = rest.strip_prefix('+').filter(|uri| !uri.is_empty());
+        let field = match (kind, name, uri) {
+            (Kind::Tool | Kind::Task, Some(_), _) => Some(Field::Tools),
+            (Kind::Prompt | Kind::Completion, Some(_), _) => Some(Field::Prompts),
+            (Kind::Resource | Kind::Subscription | Kind::Completion, None, Some(_)) => Some(Field::Resources),
+            (Kind::Sampling | Kind::Elicitation | Kind::Launch, None, None) if rest.is_empty() => None,
+            (_, _, _) => return None,
+        };
+        let reading = match uri.map(read) {
+            Some(Reading::Other(other)) => Reading::Other(format!("{upstream}+{other}")),
+            Some(reading) => reading,
+            None => Reading::Plain,
+        };
+        Some(Self { upstream, canonical, kind, field, reading })
+    }
+}
+
+/// The items and calls that a rule or limit matches.
+#[derive(Debug)]
+pub(in crate::policy) struct Target {
+    pub(in crate::policy) upstreams: Patterns,
+    pub(in crate::policy) tools: Patterns,
+    pub(in crate::policy) prompts: Patterns,
+    pub(in crate::policy) resources: Patterns,
+    pub(in crate::policy) callers: Patterns,
+}
+
+impl Target {
+    /// Whether this is about that item, the caller aside.
+    pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
+        if !self.upstreams.is_empty() && !self.upstreams.matches(subject.upstream) {
+            return Truth::No;
+        }
+        if self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty() {
+            return Truth::Yes;
+        }
+        match subject.field {
+            Some(Field::Tools) => self.tools.truth(subject),
+            Some(Field::Prompts) => self.prompts.truth(subject),
+            Some(Field::Resources) => self.resources.truth(subject),
+            Some(Field::Upstreams | Field::Callers | Field::Profiles) | None => Truth::No,
+        }
+    }
+
+    /// Whether this is about that caller.
+    pub(in crate::policy) fn covers(&self, caller: &str) -> bool {
+        self.callers.is_empty() || self.callers.matches(caller)
+    }
+
+    /// All patterns with the list they stand in.
+    pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
+        let lists = [
+            (Field::Upstreams, &self.upstreams),
+            (Field::Tools, &self.tools),
+            (Field::Prompts, &self.prompts),
+            (Field::Resources, &self.resources),
+            (Field::Callers, &self.callers),
+        ];
+        lists.into_iter().flat_map(|(field, list)| list.0.iter().map(move |pattern| (field, pattern)))
+    }
+}
+
+/// A list of patterns; matches when one of them does.
+#[derive(Debug, Default)]
+pub(in crate::policy) struct Patterns(Box<[Pattern]>);
+
+impl Patterns {
+    /// Compiles a list; patterns with problems are listed and left out.
+    pub(in crate::policy) fn compile(path: &str, field: Field, texts: &[String], problems: &mut Problems) -> Self {
+        let mut patterns = Vec::with_capacity(texts.len());
+        for (index, text) in texts.iter().enumerate() {
+            let also = if field == Field::Resources { respell(text) } else { None };
+            match Pattern::compile(text, also.as_deref()) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(message) => {
+                    problems.add(format!("{path}.{}[{index}]", field.into_str()), message);
+                }
+            }
+        }
+        Self(patterns.into_boxed_slice())
+    }
+
+    pub(in crate::policy) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(in crate::policy) fn iter(&self) -> impl Iterator<Item = &Pattern> {
+        self.0.iter()
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        self.0.iter().any(|pattern| pattern.matches(text))
+    }
+
+    fn truth(&self, subject: &Subject<'_>) -> Truth {
+        let Subject { upstream, canonical, reading, .. } = subject;
+        let any = |test: &dyn Fn(&Pattern) -> bool| self.0.iter().any(test);
+        let (sure, possible) = match reading {
+            // An operator who wrote this very text meant it, however the server reads it.
+            Reading::Other(_) | Reading::Unclear if any(&|p| *p.text() == **canonical) => (true, true),
+            Reading::Plain => (self.matches(canonical), false),
+            Reading::Other(other) => {
+                let (this, that) = (self.matches(canonical), any(&|p| p.matches_respelled(other)));
+                (this && that, this || that)
+            }
+            Reading::Unclear => (any(&|p| p.covers_all_of(upstream)), any(&|p| p.may_touch(upstream))),
+        };
+        match (sure, possible) {
+            (true, _) => Truth::Yes,
+            (false, true) => Truth::Unknown,
+            (false, false) => Truth::No,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,14 @@
+//! A policy as the operator wrote it.
+
+use super::effect::Effect;
+use super::limit::LimitSpec;
+use super::rule::RuleSpec;
+
+/// The `[policy]` table as written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicySpec {
+    /// For what no rule matches.
+    pub default: Effect,
+    pub rules: Vec<RuleSpec>,
+    pub limits: Vec<LimitSpec>,
+}

@@ -1,0 +1,21 @@
+//! Bytes to JSON-RPC messages and back. Pure: no IO, no clock, no tree of values.
+//!
+//! Payloads are never re-serialised: a message is a [`frame::Frame`] and everything inside it a slice of the bytes received.
+
+pub mod canonical;
+pub mod code;
+pub mod coding;
+pub mod digest;
+pub mod foreign;
+pub mod frame;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub mod fuzz;
+pub mod headers;
+pub mod id;
+pub mod layout;
+pub mod lines;
+pub mod message;
+pub mod raw;
+pub mod sse;
+pub mod start;
+pub mod tokens;

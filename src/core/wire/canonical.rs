@@ -1,0 +1,328 @@
+//! One text for equal JSON values, to take digests of: the JSON Canonicalization Scheme (RFC 8785), with one exception.
+//!
+//! Members are sorted by the UTF-16 units of their keys, strings are written with the fewest escapes, white space is dropped,
+//! numbers are written as ECMAScript writes them. The exception: a number that a double cannot hold exactly as it is written
+//! (more than 15 digits, integers beyond 2^53) stays as it was written. RFC 8785 rounds it, and then two numbers that some
+//! readers tell apart would have one digest; this way they have two, which refuses where it could have allowed and never the
+//! reverse.
+
+use serde_json::value::RawValue;
+
+use crate::wire::raw::{RawJson, no_text};
+use crate::wire::tokens::{Kind, Tokens, unescaped};
+
+/// Digits that every double keeps, whatever they are.
+const SAFE_DIGITS: usize = 15;
+/// Powers of ten well within those of a double.
+const SAFE_EXPONENT: i32 = 290;
+/// The largest integer below which doubles hold all integers.
+const SAFE_INTEGER: u64 = 1 << 53;
+
+/// The canonical text of a value. No depth of nesting costs stack, and the time grows with the text alone.
+///
+/// # Errors
+/// Text that is not JSON, or an object with a key twice.
+pub fn canonical(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
+    Tree::read(value)?.write(|scalar, out| {
+        match scalar.first() {
+            // Without an escape it has none too many: what needs one cannot stand in JSON without.
+            Some(b'"') if memchr::memchr(b'\\', scalar).is_some() => {
+                serde_json::to_writer(out, &serde_json::from_slice::<String>(scalar)?)?;
+            }
+            Some(b'-' | b'0'..=b'9') => {
+                let written = std::str::from_utf8(scalar).ok().and_then(number);
+                out.extend_from_slice(written.as_ref().map_or(scalar, String::as_bytes));
+            }
+            _ => out.extend_from_slice(scalar),
+        }
+        Ok(())
+    })
+}
+
+/// The text of a value in which only the order of members and white space is settled: `1` is not `1.0` here, nor is a letter its
+/// escape.
+///
+/// # Errors
+/// Text that is not JSON, or an object with a key twice.
+pub fn ordered(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
+    Tree::read(value)?.write(|scalar, out| {
+        out.extend_from_slice(scalar);
+        Ok(())
+    })
+}
+
+/// A value and where it stands.
+struct Node<'a> {
+    /// Its key, quotes included; empty in an array and at the root.
+    key: &'a [u8],
+    value: Value<'a>,
+}
+
+enum Value<'a> {
+    /// Without white space around it.
+    Scalar(&'a [u8]),
+    /// The range of its children in [`Tree::order`].
+    Array(usize, usize),
+    Object(usize, usize),
+}
+
+/// All values of a text, each after those inside it.
+struct Tree<'a> {
+    text: &'a [u8],
+    nodes: Vec<Node<'a>>,
+    /// Indices of children, those of one container side by side; members are sorted by their keys.
+    order: Vec<usize>,
+}
+
+/// A container that is being read.
+struct Open<'a> {
+    key: &'a [u8],
+    is_object: bool,
+    /// Where its children begin among those that have no container yet.
+    children: usize,
+}
+
+impl<'a> Tree<'a> {
+    fn read(value: &'a RawJson) -> Result<Self, serde_json::Error> {
+        // Checks the grammar, so that the walk need not.
+        let text = value.parse::<&RawValue>()?.get().as_bytes();
+        let mut tree = Self { text, nodes: Vec::new(), order: Vec::new() };
+        let mut open: Vec<Open<'a>> = Vec::new();
+        let mut loose: Vec<usize> = Vec::new();
+        let mut key: &[u8] = b"";
+        let mut tokens = Tokens::of(text);
+        while let Some(token) = tokens.next() {
+            match token.kind {
+                Kind::Object | Kind::Array => {
+                    let is_object = token.kind == Kind::Object;
+                    open.push(Open { key: std::mem::take(&mut key), is_object, children: loose.len() });
+                }
+                Kind::ObjectEnd | Kind::ArrayEnd => {
+                    let Some(container) = open.pop() else { continue };
+                    let value = tree.close(&container, &mut loose)?;
+                    tree.add(container.key, value, &mut loose);
+                }
+                Kind::Comma => {}
+                Kind::Key => key = tokens.literal(token),
+                Kind::String | Kind::Scalar => {
+                    tree.add(std::mem::take(&mut key), Value::Scalar(tokens.literal(token)), &mut loose);
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    fn add(&mut self, key: &'a [u8], value: Value<'a>, loose: &mut Vec<usize>) {
+        loose.push(self.nodes.len());
+        self.nodes.push(Node { key, value });
+    }
+
+    /// Puts the children of a container side by side.
+    fn close(&mut self, container: &Open<'a>, loose: &mut Vec<usize>) -> Result<Value<'a>, serde_json::Error> {
+        let start = self.order.len();
+        let children = loose.drain(container.children..);
+        if !container.is_object {
+            self.order.extend(children);
+            return Ok(Value::Array(start, self.order.len()));
+        }
+        let mut members = Vec::with_capacity(children.len());
+        for child in children {
+            let key = self.nodes.get(child).map_or(&[][..], |node| node.key);
+            members.push((unescaped(key).ok_or_else(no_text)?, child));
+        }
+        // Keys beyond the basic plane sort otherwise by bytes than by UTF-16 units.
+        members.sort_unstable_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+        if members.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
+            return Err(serde::de::Error::custom("duplicate key"));
+        }
+        self.order.extend(members.into_iter().map(|(_, child)| child));
+        Ok(Value::Object(start, self.order.len()))
+    }
+
+    /// The text, its scalars and keys as `scalar` writes them.
+    fn write(
+        &self,
+        scalar: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), serde_json::Error>,
+    ) -> Result<Vec<u8>, serde_json::Error> {
+        let mut out = Vec::with_capacity(self.text.len());
+        // Containers that are being written: the next child, behind the last one, and how it closes.
+        let mut open: Vec<(usize, usize, u8)> = Vec::new();
+        let mut next = self.nodes.last();
+        loop {
+            while let Some(node) = next.take() {
+                if !node.key.is_empty() {
+                    scalar(node.key, &mut out)?;
+                    out.push(b':');
+                }
+                let (first, end, (opening, closing)) = match node.value {
+                    Value::Scalar(text) => {
+                        scalar(text, &mut out)?;
+                        break;
+                    }
+                    Value::Array(first, end) => (first, end, (b'[', b']')),
+                    Value::Object(first, end) => (first, end, (b'{', b'}')),
+                };
+                out.push(opening);
+                open.push((first + 1, end, closing));
+                next = if first < end { self.child(first) } else { None };
+            }
+            match open.last_mut() {
+                None => return Ok(out),
+                Some((at, end, _)) if *at < *end => {
+                    out.push(b',');
+                    next = self.child(*at);
+                    *at += 1;
+                }
+                Some((_, _, bracket)) => {
+                    out.push(*bracket);
+                    open.pop();
+                }
+            }
+        }
+    }
+
+    fn child(&self, at: usize) -> Option<&Node<'a>> {
+        self.order.get(at).and_then(|child| self.nodes.get(*child))
+    }
+}
+
+/// A number as ECMAScript writes it; `None` where a double would not hold it exactly as it is written.
+fn number(text: &str) -> Option<String> {
+    if let Ok(integer) = text.parse::<i64>() {
+        return (integer.unsigned_abs() <= SAFE_INTEGER).then(|| integer.to_string());
+    }
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).skip_while(|digit| *digit == b'0').count();
+    let exponent = exponent.parse::<i32>().ok()?;
+    let point = mantissa.len().try_into().ok().and_then(|length: i32| length.checked_add(exponent.checked_abs()?))?;
+    if digits > SAFE_DIGITS || point > SAFE_EXPONENT {
+        return None;
+    }
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite())?;
+    if value == 0.0 {
+        return Some("0".to_owned());
+    }
+    // The shortest digits that give the same double, as `d.ddde-7`.
+    let shortest = format!("{:e}", value.abs());
+    let (digits, exponent) = shortest.split_once('e')?;
+    let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
+    let sign = if value < 0.0 { "-" } else { "" };
+    Some(format!("{sign}{}", laid_out(&digits, exponent.parse::<i32>().ok()?)))
+}
+
+/// Digits and the power of ten of the first one, laid out by the rules of ECMAScript's `Number::toString`.
+fn laid_out(digits: &str, exponent: i32) -> String {
+    let zeros = |n: i32| "0".repeat(n.try_into().unwrap_or(0));
+    let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    match exponent {
+        0..=20 if count <= exponent + 1 => format!("{digits}{}", zeros(exponent + 1 - count)),
+        0..=20 => {
+            let (whole, part) = digits.split_at(usize::try_from(exponent + 1).unwrap_or(0));
+            format!("{whole}.{part}")
+        }
+        -6..=-1 => format!("0.{}{digits}", zeros(-exponent - 1)),
+        _ => {
+            let (first, rest) = digits.split_at(1.min(digits.len()));
+            let point = if rest.is_empty() { "" } else { "." };
+            let sign = if exponent > 0 { "+" } else { "" };
+            format!("{first}{point}{rest}e{sign}{exponent}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(json: &'static str) -> String {
+        String::from_utf8(canonical(&RawJson::trusted(json)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn equal_values_have_one_text() {
+        let want = r#"{"a":[1,{"x":null,"y":"é/"}],"b":1}"#;
+        for (label, json) in [
+            ("sorted", want),
+            ("other order and spaces", r#"{ "b" : 1.0, "a": [ 1, {"y":"é/", "x":null} ] }"#),
+            ("escapes", r#"{"\u0061":[1,{"y":"\u00e9\/","x":null}],"b":1.0}"#),
+        ] {
+            assert_eq!(text(json), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn depth_costs_no_stack() {
+        let deep = |open: &str, close: &str| open.repeat(200_000) + "1" + &close.repeat(200_000);
+        for json in [deep("[", "]"), deep("{\"a\":", "}")] {
+            let value = RawJson::trusted(json.clone());
+            assert_eq!(canonical(&value).unwrap(), json.as_bytes());
+            assert_eq!(ordered(&value).unwrap(), json.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_ordered_text_settles_order_and_white_space_alone() {
+        let ordered = |json: &'static str| String::from_utf8(ordered(&RawJson::trusted(json)).unwrap()).unwrap();
+        assert_eq!(
+            ordered(r#" { "b" : 1.0, "a": [ 1, {"y":"\u00e9", "x":null}, {}, [ ] ] } "#),
+            r#"{"a":[1,{"x":null,"y":"\u00e9"},{},[]],"b":1.0}"#
+        );
+        assert_eq!(ordered("1.0"), "1.0");
+    }
+
+    #[test]
+    fn text_without_one_meaning_has_no_canonical_text() {
+        for json in ["", "[1", "{\"a\":1,\"\\u0061\":2}", "[[[{\"a\":1,\"a\":1}]]]", "1 2", "{\"\\ud800\":1}"] {
+            assert!(canonical(&RawJson::trusted(json)).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn different_values_have_different_texts() {
+        for (a, b) in [
+            (r#"{"a":1}"#, r#"{"a":"1"}"#),
+            ("[1,2]", "[2,1]"),
+            (r#"{"a":12345678901234567890}"#, r#"{"a":12345678901234567891}"#),
+            ("0.1", "0.10000000000000001"),
+            ("9007199254740993", "9007199254740992.0"),
+        ] {
+            assert_ne!(text(a), text(b));
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_ecmascript_writes_them() {
+        for (written, want) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("-0.0", "0"),
+            ("0e7", "0"),
+            ("1.0", "1"),
+            ("-1.50", "-1.5"),
+            ("4.50", "4.5"),
+            ("2e-3", "0.002"),
+            ("1E30", "1e+30"),
+            ("0.000001", "0.000001"),
+            ("0.0000001", "1e-7"),
+            ("1e21", "1e+21"),
+            ("1e20", "100000000000000000000"),
+            ("123e-20", "1.23e-18"),
+            ("1234.5678e2", "123456.78"),
+            ("9007199254740992", "9007199254740992"),
+            // Not to be told from their neighbours by a double: as they are.
+            ("9007199254740993", "9007199254740993"),
+            ("333333333.33333329", "333333333.33333329"),
+            ("1e999", "1e999"),
+            ("5e-324", "5e-324"),
+        ] {
+            assert_eq!(text(written), want, "{written}");
+        }
+    }
+
+    #[test]
+    fn keys_are_sorted_by_their_utf_16_units() {
+        // The example of RFC 8785, section 3.2.3.
+        let members = r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
+        assert_eq!(text(members), "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}");
+    }
+}

@@ -1,0 +1,106 @@
+//! Digests that consents and pins are bound to: SHA-256 over the canonical text of a value.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{Context, SHA256, digest};
+use data_encoding::HEXLOWER;
+
+use crate::wire::canonical::{canonical, ordered};
+use crate::wire::raw::RawJson;
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of bytes that have one spelling.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut out = [0; 32];
+        for (to, from) in out.iter_mut().zip(digest(&SHA256, bytes).as_ref()) {
+            *to = *from;
+        }
+        Self(out)
+    }
+
+    /// The digest of several parts, as if they were one text.
+    pub(crate) fn of_parts(parts: &[&[u8]]) -> Self {
+        let mut hash = Context::new(&SHA256);
+        parts.iter().for_each(|part| hash.update(part));
+        let mut out = [0; 32];
+        for (to, from) in out.iter_mut().zip(hash.finish().as_ref()) {
+            *to = *from;
+        }
+        Self(out)
+    }
+
+    /// The digest of a JSON value, in any spelling. Text that is not JSON has the digest of its bytes, which equals no
+    /// other.
+    pub(crate) fn of_json(value: &RawJson) -> Self {
+        canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
+    }
+
+    /// The digest of a call's arguments; none and `{}` are the same. The order of members does not matter, but the
+    /// spelling of numbers and texts does: servers may distinguish `1` from `1.0`.
+    pub(crate) fn of_arguments(arguments: Option<&RawJson>) -> Self {
+        arguments.map_or_else(
+            || Self::of(b"{}"),
+            |value| ordered(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text)),
+        )
+    }
+
+    pub const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Reads what [`Self::bytes`] gave.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// All 64 hexadecimal digits, for storage.
+    pub fn hex(&self) -> String {
+        HEXLOWER.encode(&self.0)
+    }
+
+    /// Reads what [`Self::hex`] wrote.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(Self)
+    }
+
+    /// The first eight digits, for people.
+    pub fn short(&self) -> String {
+        self.hex().chars().take(8).collect()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.short())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_has_one_digest() {
+        let of = |text: &'static str| Digest::of_json(&RawJson::trusted(text));
+        assert_eq!(of(r#"{"a":1,"b":[2]}"#), of(r#"{ "b": [2], "a": 1 }"#));
+        assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
+        assert_eq!(Digest::of_arguments(None), Digest::of_arguments(Some(&RawJson::trusted("{}"))));
+        let arguments = |text: &'static str| Digest::of_arguments(Some(&RawJson::trusted(text)));
+        assert_eq!(arguments(r#"{"a":1,"b":[2]}"#), arguments(r#"{ "b": [2], "a": 1 }"#));
+        for other in [r#"{"a":1.0}"#, r#"{"a":1e0}"#, r#"{"a":"1"}"#, r#"{"\u0061":1}"#] {
+            assert_ne!(arguments(r#"{"a":1}"#), arguments(other), "{other}");
+        }
+        assert_eq!(Digest::from_hex(&of("1").hex()), Some(of("1")));
+        assert_eq!(Digest::from_hex("00"), None);
+    }
+}

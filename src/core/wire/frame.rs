@@ -1,0 +1,235 @@
+//! Admission: bytes become a [`Frame`] only when they are UTF-8, one JSON value, and within bounds.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use serde::de::IgnoredAny;
+
+use crate::wire::raw::twins;
+use crate::wire::tokens::{Kind, Tokens};
+
+/// One admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a line and an SSE field.
+#[derive(Clone, Debug)]
+pub struct Frame(Bytes);
+
+/// Bounds of a message's JSON; its size is bounded where bytes are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Nesting of arrays and objects.
+    pub depth: usize,
+    /// Values, keys included.
+    pub nodes: usize,
+}
+
+impl Bounds {
+    /// The default bounds for messages of clients.
+    pub const CLIENT: Self = Self { depth: 64, nodes: 100_000 };
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    #[error("not UTF-8")]
+    NotUtf8,
+    #[error("not valid JSON")]
+    Syntax,
+    #[error("nested too deeply")]
+    TooDeep,
+    #[error("too many values")]
+    TooManyNodes,
+    #[error("an object has the same key twice")]
+    DuplicateKey,
+}
+
+impl Frame {
+    /// Admits bytes of an upstream: the encoding is checked here, the grammar when the message is parsed, and then the bounds,
+    /// since a message that breaks them still has to end the call that it answers.
+    ///
+    /// # Errors
+    /// [`FrameError::NotUtf8`].
+    pub fn from_upstream(bytes: Bytes) -> Result<Self, FrameError> {
+        let bytes = strip_bom(bytes);
+        if std::str::from_utf8(&bytes).is_err() {
+            return Err(FrameError::NotUtf8);
+        }
+        Ok(Self(on_one_line(bytes)))
+    }
+
+    /// Admits bytes of a client: bounds, and duplicate keys at every depth, because the upstream might read another one of two
+    /// equal keys than the one that was judged. The grammar of an object is checked when it is parsed as a message.
+    ///
+    /// # Errors
+    /// The first bound or rule that the bytes break.
+    pub fn from_client(bytes: Bytes, bounds: Bounds) -> Result<Self, FrameError> {
+        let frame = Self::from_upstream(bytes)?;
+        frame.check(bounds)?;
+        Ok(frame)
+    }
+
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Holds a frame whose grammar was checked against bounds.
+    ///
+    /// # Errors
+    /// The first bound that it breaks.
+    pub fn within(&self, bounds: Bounds) -> Result<(), FrameError> {
+        // Nearly all frames cannot break them: a value takes a byte and its separator, a level the bracket that opens it.
+        let few_values = self.0.len().div_ceil(2) <= bounds.nodes;
+        if few_values && memchr::memchr2_iter(b'{', b'[', &self.0).nth(bounds.depth).is_none() {
+            return Ok(());
+        }
+        self.scan(bounds, false)
+    }
+
+    fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
+        let scanned = self.scan(bounds, true);
+        let is_object = self.0.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+        if is_object && scanned.is_ok() {
+            return Ok(());
+        }
+        // The scan's verdict means nothing for text that is not JSON.
+        match serde_json::from_slice::<IgnoredAny>(&self.0) {
+            Err(error) if !error.to_string().starts_with("recursion limit") => Err(FrameError::Syntax),
+            Err(_) | Ok(_) => scanned,
+        }
+    }
+
+    /// Measures depth and size, and where asked compares the keys of each object.
+    fn scan(&self, bounds: Bounds, compares: bool) -> Result<(), FrameError> {
+        let mut tokens = Tokens::of(&self.0);
+        // Keys of all open objects, innermost last, and where those of each object start.
+        let (mut keys, mut starts) = (Vec::new(), Vec::new());
+        let mut nodes = 0;
+        while let Some(token) = tokens.next() {
+            match token.kind {
+                Kind::Comma | Kind::ArrayEnd => continue,
+                Kind::ObjectEnd => {
+                    let start = starts.pop().unwrap_or(keys.len());
+                    if twins(keys.get_mut(start..).unwrap_or_default()) {
+                        return Err(FrameError::DuplicateKey);
+                    }
+                    keys.truncate(start);
+                    continue;
+                }
+                Kind::Object if compares => starts.push(keys.len()),
+                Kind::Key if compares => {
+                    keys.push(tokens.unquoted(token).unwrap_or(Cow::Borrowed(tokens.literal(token))));
+                }
+                Kind::Object | Kind::Array | Kind::Key | Kind::String | Kind::Scalar => {}
+            }
+            nodes += 1;
+            if nodes > bounds.nodes {
+                return Err(FrameError::TooManyNodes);
+            }
+            if tokens.depth() > bounds.depth {
+                return Err(FrameError::TooDeep);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn strip_bom(mut bytes: Bytes) -> Bytes {
+    if bytes.starts_with(b"\xEF\xBB\xBF") {
+        bytes = bytes.slice(3..);
+    }
+    bytes
+}
+
+/// Line breaks can only stand between tokens of valid JSON, where a space means the same.
+fn on_one_line(bytes: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &bytes).is_none() {
+        return bytes;
+    }
+    let mut bytes = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(shared.as_ref()));
+    for byte in bytes.iter_mut() {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    bytes.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::message::{Message, MessageError};
+    use proptest::prelude::*;
+
+    /// Admission and, for an object, the grammar that the parser of messages checks.
+    fn admit(text: &str) -> Result<Frame, FrameError> {
+        let frame = Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT)?;
+        match Message::parse(&frame) {
+            Err(MessageError::Syntax) => Err(FrameError::Syntax),
+            Ok(_) | Err(MessageError::Shape { .. }) => Ok(frame),
+        }
+    }
+
+    #[test]
+    fn only_one_well_formed_value_without_twin_keys_is_admitted() {
+        for (label, text, want) in [
+            ("plain", r#"{"a":[1,{"b":"c,}"}],"d":"\"{"}"#, Ok(())),
+            ("same key in different objects", r#"{"a":{"a":1},"b":{"a":2}}"#, Ok(())),
+            ("same key around a child", r#"{"a":{"x":1},"a":2}"#, Err(FrameError::DuplicateKey)),
+            ("same key deep inside an array", r#"[[{"x":1,"x":2}]]"#, Err(FrameError::DuplicateKey)),
+            ("same key by escape", r#"{"name":1,"n\u0061me":2}"#, Err(FrameError::DuplicateKey)),
+            ("value equal to a key", r#"{"a":"b","b":"a"}"#, Ok(())),
+            ("trailing comma", r#"{"a":1,}"#, Err(FrameError::Syntax)),
+            ("two values", "{}{}", Err(FrameError::Syntax)),
+            ("nothing", "", Err(FrameError::Syntax)),
+            ("lone surrogate in a value", r#"{"a":"\ud800"}"#, Ok(())),
+        ] {
+            assert_eq!(admit(text).map(|_| ()), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn depth_and_size_are_bounded() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(admit(&nested(64)).is_ok());
+        assert_eq!(admit(&nested(65)).unwrap_err(), FrameError::TooDeep);
+        assert_eq!(admit(&nested(100_000)).unwrap_err(), FrameError::TooDeep);
+        assert_eq!(admit(&format!("[{}1]", "1,".repeat(100_000))).unwrap_err(), FrameError::TooManyNodes);
+        let keys: Vec<String> = (0..50).map(|n| format!("\"k{n}\":1")).collect();
+        assert!(admit(&format!("{{{}}}", keys.join(","))).is_ok());
+        assert_eq!(admit(&format!("{{{},\"k7\":2}}", keys.join(","))).unwrap_err(), FrameError::DuplicateKey);
+    }
+
+    #[test]
+    fn what_an_upstream_sends_is_held_against_the_bounds_whatever_its_size() {
+        let bounds = Bounds { depth: 4, nodes: 20 };
+        for (text, want) in [
+            ("[[[[1]]]]", Ok(())),
+            ("[[[[[1]]]]]", Err(FrameError::TooDeep)),
+            (r#"{"a":[{"b":[{}]}]}"#, Err(FrameError::TooDeep)),
+            (r#"["[[[[[[[[[[", "{{{{{{{{{{"]"#, Ok(())),
+            ("[[],[],[],[],[],[],[],[]]", Ok(())),
+            ("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", Ok(())),
+            ("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", Err(FrameError::TooManyNodes)),
+            (r#"{"a":1,"a":2}"#, Ok(())),
+        ] {
+            assert_eq!(
+                Frame::from_upstream(Bytes::from_static(text.as_bytes())).unwrap().within(bounds),
+                want,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn line_breaks_and_the_byte_order_mark_disappear() {
+        let frame = admit("\u{feff}{\r\n\"a\": \"b\\n\"\n}").unwrap();
+        assert_eq!(frame.bytes().as_ref(), b"{  \"a\": \"b\\n\" }");
+        assert_eq!(Frame::from_upstream(Bytes::from_static(b"\xff")).unwrap_err(), FrameError::NotUtf8);
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_that_serde_writes_is_admitted(keys in prop::collection::btree_map(".*", ".*", 0..20)) {
+            let text = serde_json::to_string(&keys).unwrap();
+            prop_assert!(admit(&text).is_ok());
+        }
+    }
+}

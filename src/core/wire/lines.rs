@@ -1,0 +1,210 @@
+//! Newline deframer for stdio: bytes in, lines out, bounded and resynchronising.
+//!
+//! The caller appends what it read to [`LineDecoder::buffer`] and drains [`LineDecoder::next_line`] until it is empty. A line
+//! is a slice of the read buffer, never a copy, and each byte is searched once. A line above the limit is not kept: its first
+//! bytes are reported (so that a reply can still name the request) and the rest is discarded up to the next newline.
+//!
+//! Source: MCP 2024-11-05, basic/transports, "stdio"; later revisions keep the framing.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+
+/// Room made for one read, in bytes.
+const READ_BYTES: usize = 32 * 1024;
+
+/// From this length on, in bytes, a line gets all the room that a line may need.
+const LONG_LINE_BYTES: usize = 512 * 1024;
+
+/// Below this much spare room, in bytes, more is made before a read.
+const MIN_ROOM_BYTES: usize = 8 * 1024;
+
+/// The largest allocation that an idle decoder keeps, in bytes.
+const KEEP_BYTES: usize = 64 * 1024;
+
+/// How much of an oversize line is kept, in bytes: enough to read an id from its start.
+const PREFIX_BYTES: usize = 4 * 1024;
+
+/// One line of the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A line without its LF and without one CR before it. Never blank.
+    Full(Bytes),
+    /// A line above the limit; the stream continues with the line after it.
+    Oversize {
+        /// The first bytes of the line, at most 4 KiB.
+        prefix: Bytes,
+        /// Length of the whole line in bytes, without its LF.
+        bytes: u64,
+    },
+}
+
+/// The part of an oversize line that is remembered while the rest is discarded.
+#[derive(Debug)]
+struct Discard {
+    prefix: Bytes,
+    bytes: u64,
+}
+
+/// Splits a byte stream at newlines. See the module documentation for the calling pattern.
+#[derive(Debug)]
+pub struct LineDecoder {
+    buffer: BytesMut,
+    /// Bytes at the start of `buffer` that are known to hold no newline.
+    scanned: usize,
+    /// The largest capacity seen since the last allocation was given back, in bytes. The buffer alone cannot tell: it
+    /// reports only the room behind its start.
+    peak: usize,
+    /// Bytes of lines that have left this allocation, which a slice of it keeps alive.
+    passed: usize,
+    max_line_bytes: usize,
+    discard: Option<Discard>,
+}
+
+impl LineDecoder {
+    /// A decoder that refuses lines longer than `max_line_bytes` (without the LF; a CR before it counts).
+    pub fn new(max_line_bytes: usize) -> Self {
+        Self { buffer: BytesMut::new(), scanned: 0, peak: 0, passed: 0, max_line_bytes, discard: None }
+    }
+
+    /// The buffer to append to, with spare room for one read.
+    ///
+    /// Append only: bytes that are already there have been searched. Drain [`Self::next_line`] before the next append, or
+    /// the limit is enforced late.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        let length = self.buffer.len();
+        if self.buffer.capacity() - length >= MIN_ROOM_BYTES {
+            return &mut self.buffer;
+        }
+        if length <= READ_BYTES {
+            self.buffer.reserve(READ_BYTES);
+            // A large allocation may have been taken up again from its beginning.
+            if self.buffer.capacity() <= KEEP_BYTES {
+                self.passed = 0;
+            }
+        } else {
+            // Doubling, but never beyond what one line may need: a stream without newlines must not cost twice the limit.
+            let ceiling = self.max_line_bytes.saturating_add(READ_BYTES);
+            // A long line gets all its room at once: pages that stay empty cost nothing, copies of half-read lines would.
+            let wanted = if length < LONG_LINE_BYTES { length.saturating_mul(2) } else { ceiling };
+            let capacity = wanted.min(ceiling).max(length + READ_BYTES);
+            let mut grown = BytesMut::with_capacity(capacity);
+            grown.extend_from_slice(&self.buffer);
+            self.buffer = grown;
+            self.passed = 0;
+        }
+        &mut self.buffer
+    }
+
+    /// The next complete line, or `None` when more bytes are needed. Blank lines are skipped.
+    pub fn next_line(&mut self) -> Option<Line> {
+        self.peak = self.peak.max(self.buffer.capacity());
+        loop {
+            let fresh = self.buffer.get(self.scanned..).unwrap_or_default();
+            let Some(at) = memchr(b'\n', fresh) else {
+                self.rest();
+                return None;
+            };
+            let length = self.scanned + at;
+            self.scanned = 0;
+            if let Some(line) = self.take(length) {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Bytes of a line whose end has not come.
+    pub fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Gives up the line whose end has not come: it is reported as [`Line::Oversize`] when it does.
+    pub fn discard(&mut self) {
+        if self.discard.is_none() && !self.buffer.is_empty() {
+            let length = self.buffer.len();
+            self.discard = Some(Discard { prefix: self.prefix(length), bytes: length as u64 });
+            self.clear();
+            self.scanned = 0;
+        }
+    }
+
+    /// End of the stream: how many bytes of an unfinished line were dropped, if any. The decoder may be used again.
+    pub fn finish(&mut self) -> Option<usize> {
+        let kept = self.buffer.len();
+        let discarded = self.discard.take().map_or(0, |discard| discard.bytes);
+        self.replace(BytesMut::new());
+        let dropped = kept.saturating_add(usize::try_from(discarded).unwrap_or(usize::MAX));
+        (dropped > 0).then_some(dropped)
+    }
+
+    /// Takes `length` bytes and the newline after them off the buffer. `None` for a blank line.
+    fn take(&mut self, length: usize) -> Option<Line> {
+        let passed = self.passed;
+        self.passed += length + 1;
+        if let Some(discard) = self.discard.take() {
+            self.buffer.advance(length + 1);
+            return Some(Line::Oversize { prefix: discard.prefix, bytes: discard.bytes + length as u64 });
+        }
+        if length > self.max_line_bytes {
+            let prefix = self.prefix(length);
+            self.buffer.advance(length + 1);
+            return Some(Line::Oversize { prefix, bytes: length as u64 });
+        }
+        let mut line = self.buffer.split_to(length);
+        self.buffer.advance(1);
+        if line.last() == Some(&b'\r') {
+            line.truncate(length - 1);
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return None;
+        }
+        // A short line after a long one must not keep the long one's memory.
+        let is_short = line.len() < PREFIX_BYTES || passed / 4 > line.len();
+        let apart = self.peak > KEEP_BYTES && is_short;
+        Some(Line::Full(if apart { Bytes::copy_from_slice(&line) } else { line.freeze() }))
+    }
+
+    /// Called with no newline in the buffer: starts or continues discarding, and gives memory back.
+    fn rest(&mut self) {
+        let length = self.buffer.len();
+        if let Some(discard) = &mut self.discard {
+            discard.bytes += length as u64;
+            self.clear();
+        } else if length > self.max_line_bytes {
+            let prefix = self.prefix(length);
+            self.discard = Some(Discard { prefix, bytes: length as u64 });
+            self.clear();
+        } else if self.peak > KEEP_BYTES && length <= PREFIX_BYTES {
+            let rest = BytesMut::from(self.buffer.as_ref());
+            self.replace(rest);
+        }
+        self.scanned = self.buffer.len();
+    }
+
+    /// Copies the start of the line in the buffer, so that the kept prefix does not pin the whole allocation.
+    ///
+    /// Bounded by the line limit too: that much is present whether the line arrived whole or in parts.
+    fn prefix(&self, length: usize) -> Bytes {
+        let length = length.min(PREFIX_BYTES).min(self.max_line_bytes);
+        Bytes::copy_from_slice(self.buffer.get(..length).unwrap_or_default())
+    }
+
+    /// Empties the buffer; an allocation above [`KEEP_BYTES`] is given back.
+    fn clear(&mut self) {
+        if self.peak > KEEP_BYTES {
+            self.replace(BytesMut::new());
+        } else {
+            self.buffer.clear();
+        }
+    }
+
+    /// Lets go of the allocation. Lines handed out keep their own share of it.
+    fn replace(&mut self, buffer: BytesMut) {
+        self.peak = buffer.capacity();
+        self.scanned = buffer.len();
+        self.passed = 0;
+        self.buffer = buffer;
+    }
+}
+
+#[cfg(test)]
+mod tests;

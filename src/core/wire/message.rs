@@ -1,0 +1,308 @@
+//! JSON-RPC 2.0 messages: told apart by the members that are present, encoded by joining slices.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::id::ClientId;
+use crate::wire::raw::RawJson;
+use crate::wire::tokens::unescaped;
+
+/// One message in either direction.
+#[derive(Debug)]
+pub enum Message {
+    Request(Request),
+    Notification(Notification),
+    Response(Response),
+}
+
+/// A call that wants an answer.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub id: ClientId,
+    pub method: String,
+    pub params: Option<RawJson>,
+}
+
+/// A message that is never answered.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    pub method: String,
+    pub params: Option<RawJson>,
+}
+
+/// An answer: the result or the error object, as received. `id` is `None` where it was `null` or missing.
+#[derive(Debug)]
+pub struct Response {
+    pub id: Option<RawJson>,
+    pub outcome: Result<RawJson, RawJson>,
+    /// Which bound of its depth or number of values the message breaks, if one.
+    pub broken: Option<FrameError>,
+}
+
+/// Why a frame is no JSON-RPC message. Holds the request's id where one could be read, for the answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MessageError {
+    #[error("not valid JSON")]
+    Syntax,
+    #[error("not a JSON-RPC 2.0 message: {why}")]
+    Shape { why: &'static str, id: Option<ClientId> },
+}
+
+/// The members of the envelope; unknown ones are dropped. `Some` of JSON `null` is not the same as `None`.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl Message {
+    /// Reads one message of an upstream. A request or notification that breaks the bounds loses its parameters and is refused or
+    /// dropped like any without. An answer is marked: it fails its call, while of a list each item is judged by itself.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`].
+    pub(crate) fn of_upstream(frame: &Frame, bounds: Bounds) -> Result<(Self, Option<FrameError>), MessageError> {
+        let mut message = Self::parse(frame)?;
+        let Err(broken) = frame.within(bounds) else { return Ok((message, None)) };
+        match &mut message {
+            Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) => *params = None,
+            Self::Response(response) => response.broken = Some(broken),
+        }
+        Ok((message, Some(broken)))
+    }
+
+    /// Reads one message.
+    ///
+    /// # Errors
+    /// [`MessageError::Syntax`] for text that is not JSON, [`MessageError::Shape`] for JSON that is no message.
+    pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
+        let bytes = frame.bytes();
+        if bytes.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'{') {
+            // A derived struct would also read an array, member by member.
+            let json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+            let shape = MessageError::Shape { why: "an object is expected", id: None };
+            return Err(if json { shape } else { MessageError::Syntax });
+        }
+        let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => MessageError::Shape { why: "a member stands twice", id: None },
+            serde_json::error::Category::Io
+            | serde_json::error::Category::Syntax
+            | serde_json::error::Category::Eof => MessageError::Syntax,
+        })?;
+        envelope.classify(bytes)
+    }
+}
+
+impl Envelope<'_> {
+    fn classify(self, frame: &Bytes) -> Result<Message, MessageError> {
+        let raw_id = self.id.map(|id| RawJson::slice_of(frame, id));
+        let id = raw_id.clone().and_then(ClientId::from_raw);
+        let shape = |why| MessageError::Shape { why, id: id.clone() };
+        if self.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
+            let escaped = self.jsonrpc.and_then(|version| unescaped(version.get().as_bytes()));
+            if escaped.as_deref() != Some("2.0") {
+                return Err(shape("`jsonrpc` must be \"2.0\""));
+            }
+        }
+        let params = self.params.map(|params| RawJson::slice_of(frame, params));
+        match (self.method, self.result, self.error) {
+            (Some(method), None, None) => {
+                let Some(name) = unescaped(method.get().as_bytes()) else {
+                    let is_string = method.get().starts_with('"');
+                    return Err(if is_string { MessageError::Syntax } else { shape("`method` must be a string") });
+                };
+                let method = name.into_owned();
+                match (raw_id, id.clone()) {
+                    (None, _) => Ok(Message::Notification(Notification { method, params })),
+                    (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),
+                    (Some(_), None) => Err(shape("`id` must be a string or an integer")),
+                }
+            }
+            (None, Some(result), None) => {
+                let outcome = Ok(RawJson::slice_of(frame, result));
+                Ok(Message::Response(Response { id: not_null(raw_id), outcome, broken: None }))
+            }
+            (None, None, Some(error)) => {
+                let outcome = Err(RawJson::slice_of(frame, error));
+                Ok(Message::Response(Response { id: not_null(raw_id), outcome, broken: None }))
+            }
+            (None, None, None) => Err(shape("no `method`, `result` or `error`")),
+            (Some(_), _, _) => Err(shape("`method` beside `result` or `error`")),
+            (None, Some(_), Some(_)) => Err(shape("both `result` and `error`")),
+        }
+    }
+}
+
+fn not_null(id: Option<RawJson>) -> Option<RawJson> {
+    id.filter(|id| id.bytes().as_ref() != b"null")
+}
+
+/// A response with a result or an error object.
+pub fn encode_answer(id: &RawJson, answer: &Result<RawJson, RawJson>) -> Bytes {
+    match answer {
+        Ok(result) => encode_result(id, result.bytes()),
+        Err(error) => encode_error(Some(id), error),
+    }
+}
+
+/// The text before a result: `{"jsonrpc":"2.0","id":<id>,"result":`.
+pub fn result_head(id: &RawJson) -> Bytes {
+    let mut out = BytesMut::with_capacity(64 + id.bytes().len());
+    put_head(&mut out, id);
+    out.put_slice(b",\"result\":");
+    out.freeze()
+}
+
+/// The text before an error: `{"jsonrpc":"2.0","id":<id>,"error":`.
+pub fn error_head(id: &RawJson) -> Bytes {
+    let mut out = BytesMut::with_capacity(64 + id.bytes().len());
+    put_head(&mut out, id);
+    out.put_slice(b",\"error\":");
+    out.freeze()
+}
+
+/// A whole successful response in one buffer.
+pub fn encode_result(id: &RawJson, result: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(48 + id.bytes().len() + result.len());
+    put_head(&mut out, id);
+    out.put_slice(b",\"result\":");
+    out.put_slice(result);
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+/// A whole error response; without an id where the request's could not be read.
+pub fn encode_error(id: Option<&RawJson>, error: &RawJson) -> Bytes {
+    let id_len = id.map_or(0, |id| id.bytes().len());
+    let mut out = BytesMut::with_capacity(48 + id_len + error.bytes().len());
+    match id {
+        Some(id) => put_head(&mut out, id),
+        None => out.put_slice(b"{\"jsonrpc\":\"2.0\""),
+    }
+    out.put_slice(b",\"error\":");
+    out.put_slice(error.bytes());
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+/// A request with our own id.
+pub fn encode_request(id: &RawJson, method: &str, params: Option<&RawJson>) -> Bytes {
+    let mut out = BytesMut::with_capacity(64 + method.len() + params.map_or(0, |p| p.bytes().len()));
+    put_head(&mut out, id);
+    put_method(&mut out, method, params);
+    out.freeze()
+}
+
+/// A notification.
+pub fn encode_notification(method: &str, params: Option<&RawJson>) -> Bytes {
+    let mut out = BytesMut::with_capacity(48 + method.len() + params.map_or(0, |p| p.bytes().len()));
+    out.put_slice(b"{\"jsonrpc\":\"2.0\"");
+    put_method(&mut out, method, params);
+    out.freeze()
+}
+
+fn put_head(out: &mut BytesMut, id: &RawJson) {
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.put_slice(id.bytes());
+}
+
+/// Methods are our own constants or names from [`crate::mcp`]; none needs escaping.
+fn put_method(out: &mut BytesMut, method: &str, params: Option<&RawJson>) {
+    out.put_slice(b",\"method\":\"");
+    out.put_slice(method.as_bytes());
+    out.put_u8(b'"');
+    if let Some(params) = params {
+        out.put_slice(b",\"params\":");
+        out.put_slice(params.bytes());
+    }
+    out.put_u8(b'}');
+}
+
+/// An error object with a message of our own and optional data.
+pub fn error_object(code: i64, message: &str, data: Option<&RawJson>) -> RawJson {
+    let message = RawJson::string(message);
+    let mut out = BytesMut::with_capacity(40 + message.bytes().len() + data.map_or(0, |d| d.bytes().len()));
+    out.put_slice(format!("{{\"code\":{code},\"message\":").as_bytes());
+    out.put_slice(message.bytes());
+    if let Some(data) = data {
+        out.put_slice(b",\"data\":");
+        out.put_slice(data.bytes());
+    }
+    out.put_u8(b'}');
+    RawJson::trusted(out.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(text: &str) -> Frame {
+        Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT).unwrap()
+    }
+
+    fn parse(text: &str) -> Result<Message, MessageError> {
+        Message::parse(&frame(text))
+    }
+
+    #[test]
+    fn messages_are_told_apart_by_their_members() {
+        for (text, want) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, "request"),
+            (r#"{"jsonrpc":"2.0","method":"x","params":{}}"#, "notification"),
+            (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, "response"),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, "response"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, "shape"),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#, "shape"),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, "shape"),
+            (r#"{"id":1,"method":"x"}"#, "shape"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "shape"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":2}"#, "shape"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#, "shape"),
+            (r#"["2.0",1,"tools/call",{}]"#, "shape"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, "syntax"),
+        ] {
+            let got = match parse(text) {
+                Ok(Message::Request(_)) => "request",
+                Ok(Message::Notification(_)) => "notification",
+                Ok(Message::Response(_)) => "response",
+                Err(MessageError::Shape { .. }) => "shape",
+                Err(MessageError::Syntax) => "syntax",
+            };
+            assert_eq!(got, want, "{text}");
+        }
+    }
+
+    #[test]
+    fn ids_come_back_byte_for_byte() {
+        for id in ["12345678901234567890123", "\"\\u0061\"", "-0"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x"}}"#);
+            let Ok(Message::Request(request)) = parse(&text) else { panic!("{id}") };
+            let answer = encode_result(request.id.raw(), b"{}");
+            assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+        }
+    }
+
+    #[test]
+    fn a_shape_error_still_knows_the_id() {
+        let Err(MessageError::Shape { id: Some(id), .. }) = parse(r#"{"jsonrpc":"1.0","id":7,"method":"x"}"#) else {
+            panic!("id lost")
+        };
+        assert_eq!(id.raw().bytes().as_ref(), b"7");
+    }
+}

@@ -1,0 +1,365 @@
+//! JSON text that stays text: a validated slice of a frame, and a one-level view of an object that can be edited.
+//!
+//! `serde_json` splits objects and arrays here, because it checks their grammar as it goes: some texts, such as those on disk,
+//! were not checked before.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::wire::tokens::{unescaped, unquoted};
+
+/// One valid JSON value as the bytes it was received or written in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RawJson(Bytes);
+
+impl RawJson {
+    /// `{}`
+    pub const EMPTY_OBJECT: Self = Self(Bytes::from_static(b"{}"));
+
+    /// Wraps text that this program wrote itself and that is JSON by construction.
+    pub fn trusted(text: impl Into<Bytes>) -> Self {
+        Self(text.into())
+    }
+
+    /// The part of `frame` that `raw` borrows from it, without a copy.
+    pub(crate) fn slice_of(frame: &Bytes, raw: &RawValue) -> Self {
+        Self(frame.slice_ref(raw.get().as_bytes()))
+    }
+
+    /// The JSON text of a string.
+    pub fn string(text: &str) -> Self {
+        if is_plain(text) {
+            let mut out = BytesMut::with_capacity(text.len() + 2);
+            out.put_u8(b'"');
+            out.put_slice(text.as_bytes());
+            out.put_u8(b'"');
+            return Self(out.freeze());
+        }
+        // Serialising a string cannot fail; the fallback keeps the value valid JSON all the same.
+        Self(serde_json::to_vec(text).map_or_else(|_| Bytes::from_static(b"\"\""), Bytes::from))
+    }
+
+    pub fn number(value: impl fmt::Display) -> Self {
+        Self::trusted(value.to_string())
+    }
+
+    pub fn boolean(value: bool) -> Self {
+        Self::trusted(if value { "true" } else { "false" })
+    }
+
+    /// An array.
+    pub fn list(items: impl IntoIterator<Item = Self>) -> Self {
+        let mut out = BytesMut::from(&b"["[..]);
+        for item in items {
+            if out.len() > 1 {
+                out.put_u8(b',');
+            }
+            out.put_slice(&item.0);
+        }
+        out.put_u8(b']');
+        Self(out.freeze())
+    }
+
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    pub fn is_string(&self) -> bool {
+        self.0.first() == Some(&b'"')
+    }
+
+    /// Reads the value into a borrowing type.
+    ///
+    /// # Errors
+    /// When the value does not have the shape of `T`.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+
+    /// The text, for logs and for values known to be small; invalid UTF-8 cannot occur in validated JSON.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl fmt::Debug for RawJson {
+    /// Shows the size alone: payloads do not belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawJson({} bytes)", self.0.len())
+    }
+}
+
+/// Whether a text stands in JSON as it is, between quotes.
+pub(crate) fn is_plain(text: &str) -> bool {
+    text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
+}
+
+/// One member of an object: its key as written (quotes included) and its value.
+#[derive(Clone, PartialEq, Eq)]
+struct Member {
+    key: Bytes,
+    value: RawJson,
+}
+
+impl Member {
+    fn is(&self, name: &str) -> bool {
+        unquoted(&self.key).is_some_and(|key| *key == *name.as_bytes())
+    }
+}
+
+/// The members of one object in their order, each value untouched text. Duplicate keys are refused.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RawObject {
+    members: Vec<Member>,
+}
+
+impl fmt::Debug for RawObject {
+    /// Shows the number of members alone: payloads do not belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawObject({} members)", self.members.len())
+    }
+}
+
+impl RawObject {
+    /// Splits an object into its members; values stay slices of `raw`.
+    ///
+    /// # Errors
+    /// When `raw` is no object or a key stands twice, also when one of them is spelt with escapes.
+    pub fn parse(raw: &RawJson) -> Result<Self, serde_json::Error> {
+        let Pairs(pairs) = raw.parse()?;
+        if has_twins(&pairs)? {
+            return Err(serde::de::Error::custom("duplicate key"));
+        }
+        let mut members = Vec::with_capacity(pairs.len() + 2);
+        members.extend(pairs.into_iter().map(|(key, value)| Member {
+            key: raw.0.slice_ref(key.get().as_bytes()),
+            value: RawJson::slice_of(&raw.0, value),
+        }));
+        Ok(Self { members })
+    }
+
+    /// An object of strings.
+    pub fn of_strings(members: &[(&str, &str)]) -> Self {
+        let member = |(name, text): &(&str, &str)| Member {
+            key: RawJson::string(name).into_bytes(),
+            value: RawJson::string(text),
+        };
+        Self { members: members.iter().map(member).collect() }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&RawJson> {
+        self.members.iter().find(|member| member.is(name)).map(|member| &member.value)
+    }
+
+    /// A string member, unescaped.
+    pub fn string(&self, name: &str) -> Option<String> {
+        self.get(name)?.parse::<String>().ok()
+    }
+
+    /// A member that is an object.
+    pub fn object(&self, name: &str) -> Option<Self> {
+        Self::parse(self.get(name)?).ok()
+    }
+
+    /// The elements of a member that is an array.
+    pub fn list(&self, name: &str) -> Option<Vec<RawJson>> {
+        elements(self.get(name)?).ok()
+    }
+
+    pub fn is_true(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| *value.0 == *b"true")
+    }
+
+    pub fn remove(&mut self, name: &str) -> Option<RawJson> {
+        let at = self.members.iter().position(|member| member.is(name))?;
+        Some(self.members.remove(at).value)
+    }
+
+    /// Replaces a member where it stands, or appends it.
+    pub fn set(&mut self, name: &str, value: RawJson) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.is(name)) {
+            member.value = value;
+        } else {
+            self.members.push(Member { key: RawJson::string(name).into_bytes(), value });
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The number of members.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The members by their keys, unescaped and sorted by bytes.
+    ///
+    /// # Errors
+    /// A key whose escapes are no text.
+    pub(crate) fn into_sorted(self) -> Result<Vec<(String, RawJson)>, serde_json::Error> {
+        let mut members = Vec::with_capacity(self.members.len());
+        for Member { key, value } in self.members {
+            members.push((unescaped(&key).ok_or_else(no_text)?.into_owned(), value));
+        }
+        members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(members)
+    }
+
+    /// Replaces every value where it stands.
+    ///
+    /// # Errors
+    /// The first failure of `change`.
+    pub(crate) fn try_map<E>(&mut self, mut change: impl FnMut(&RawJson) -> Result<RawJson, E>) -> Result<(), E> {
+        for member in &mut self.members {
+            member.value = change(&member.value)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the members whose name the test accepts; names with escapes are shown unescaped.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.members.retain(|member| {
+            let key = unquoted(&member.key);
+            key.is_some_and(|key| std::str::from_utf8(&key).is_ok_and(&mut keep))
+        });
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        2 + self.members.iter().map(|m| m.key.len() + m.value.0.len() + 2).sum::<usize>()
+    }
+
+    /// Appends the object's text to `out`.
+    pub(crate) fn write_to(&self, out: &mut BytesMut) {
+        out.put_u8(b'{');
+        for (n, member) in self.members.iter().enumerate() {
+            if n > 0 {
+                out.put_u8(b',');
+            }
+            out.put_slice(&member.key);
+            out.put_u8(b':');
+            out.put_slice(&member.value.0);
+        }
+        out.put_u8(b'}');
+    }
+
+    pub fn encode(&self) -> RawJson {
+        let mut out = BytesMut::with_capacity(self.encoded_len());
+        self.write_to(&mut out);
+        RawJson(out.freeze())
+    }
+}
+
+/// Key and value texts of one object, borrowed.
+struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PairsVisitor;
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(PairsVisitor)
+    }
+}
+
+pub(super) fn no_text() -> serde_json::Error {
+    serde::de::Error::custom("a key is no text")
+}
+
+/// The members of an object as they stand there, keys unescaped.
+///
+/// # Errors
+/// When it is no object, or the escapes of a key are no text.
+pub(super) fn members(object: &str) -> Result<Vec<(Cow<'_, str>, &str)>, serde_json::Error> {
+    let Pairs(pairs) = serde_json::from_str(object)?;
+    let pairs = pairs.into_iter().map(|(key, value)| (unescaped(key.get().as_bytes()), value.get()));
+    pairs.map(|(key, value)| Ok((key.ok_or_else(no_text)?, value))).collect()
+}
+
+/// Whether a key stands twice, also when one of them is spelt with escapes.
+fn has_twins(pairs: &[(&RawValue, &RawValue)]) -> Result<bool, serde_json::Error> {
+    let mut keys = Vec::with_capacity(pairs.len());
+    for (key, _) in pairs {
+        keys.push(unquoted(key.get().as_bytes()).ok_or_else(no_text)?);
+    }
+    Ok(twins(&mut keys))
+}
+
+/// Whether two of these are equal. Few are the rule and compare fastest as they are; many must not cost the square of their
+/// number.
+pub(super) fn twins<T: Ord>(keys: &mut [T]) -> bool {
+    if keys.len() <= 8 {
+        return keys.iter().enumerate().any(|(n, key)| keys.iter().take(n).any(|other| other == key));
+    }
+    keys.sort_unstable();
+    keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
+}
+
+/// The elements of an array, each untouched text.
+///
+/// # Errors
+/// When `raw` is no array.
+pub fn elements(raw: &RawJson) -> Result<Vec<RawJson>, serde_json::Error> {
+    let parts: Vec<&RawValue> = raw.parse()?;
+    Ok(parts.into_iter().map(|part| RawJson::slice_of(&raw.0, part)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &'static str) -> Result<RawObject, serde_json::Error> {
+        RawObject::parse(&RawJson::trusted(text))
+    }
+
+    #[test]
+    fn editing_one_member_leaves_every_other_byte_alone() {
+        let mut o = object(r#"{"z":12345678901234567890123 , "name":"a","\u0078": [1, 2.50]}"#).unwrap();
+        o.set("name", RawJson::string("b"));
+        o.set("new", RawJson::trusted("true"));
+        assert_eq!(o.encode().text(), r#"{"z":12345678901234567890123,"name":"b","\u0078":[1, 2.50],"new":true}"#);
+        assert_eq!(o.get("x").unwrap().text(), "[1, 2.50]");
+        assert_eq!(o.remove("x").unwrap().text(), "[1, 2.50]");
+    }
+
+    #[test]
+    fn strings_are_written_as_json_writes_them() {
+        for text in ["", "plain", "é✓ \u{7f}\u{2028}", "a\"b", "back\\slash", "line\nbreak", "\u{1f}"] {
+            assert_eq!(RawJson::string(text).text(), serde_json::to_string(text).unwrap());
+        }
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_even_when_spelt_with_escapes() {
+        assert!(object(r#"{"name":1,"n\u0061me":2}"#).is_err());
+        assert!(object("[1]").is_err());
+        let many = |last: &str| {
+            RawJson::trusted((0..50).fold("{".to_owned(), |text, n| text + &format!("\"k{n}\":{n},")) + last)
+        };
+        assert!(RawObject::parse(&many("\"z\":1}")).is_ok());
+        assert!(RawObject::parse(&many("\"\\u006b7\":1}")).is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! Server-sent events: an encoder for our streams and an incremental decoder for those of upstreams.
+//!
+//! The encoder makes each event in one allocation. The decoder follows the WHATWG rules for any chunking of the stream and
+//! hands out data as a slice of the chunk it arrived in when the line was not cut. An event that breaks a rule is one error;
+//! the stream continues with the event after it.
+//!
+//! Source: WHATWG HTML, "Server-sent events", "Interpreting an event stream"; MCP 2025-11-25, basic/transports.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use memchr::{memchr, memchr2};
+
+/// Bounds for a `retry` that an upstream asks for: neither a busy loop nor a stream that never comes back.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+/// One event. The parts of `data` are concatenated on one `data:` line.
+///
+/// The caller guarantees that nothing passed in contains CR or LF (frames are cleaned when they are admitted).
+pub fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Bytes {
+    debug_assert!(data.iter().all(|part| memchr2(b'\r', b'\n', part).is_none()), "data spans lines");
+    let data_bytes: usize = data.iter().map(|part| part.len()).sum();
+    let mut out = begun(id, name, data_bytes + 2);
+    for part in data {
+        out.extend_from_slice(part);
+    }
+    out.extend_from_slice(b"\n\n");
+    Bytes::from(out)
+}
+
+/// The beginning of an event, up to its data; a line of data and a blank line follow.
+pub fn event_head(id: Option<&str>, name: Option<&str>) -> Bytes {
+    Bytes::from(begun(id, name, 0))
+}
+
+/// An event up to its data, with room for so many bytes more.
+fn begun(id: Option<&str>, name: Option<&str>, more: usize) -> Vec<u8> {
+    let field = |name: &str, value: Option<&str>| value.map_or(0, |value| name.len() + value.len() + 1);
+    let mut out = Vec::with_capacity(field("id: ", id) + field("event: ", name) + "data: ".len() + more);
+    put_field(&mut out, "id: ", id);
+    put_field(&mut out, "event: ", name);
+    out.extend_from_slice(b"data: ");
+    out
+}
+
+/// The event that begins a stream that can be resumed: it has an id and no data, and says when to come back.
+pub fn priming(id: &str, retry: Duration) -> Bytes {
+    debug_assert!(memchr2(b'\r', b'\n', id.as_bytes()).is_none(), "field spans lines");
+    Bytes::from(format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()))
+}
+
+/// A comment, ignored by every client: it keeps idle connections open. `text` must not contain CR or LF.
+pub fn comment(text: &str) -> Bytes {
+    let mut out = Vec::with_capacity(text.len() + 4);
+    put_field(&mut out, ": ", Some(text));
+    out.push(b'\n');
+    Bytes::from(out)
+}
+
+fn put_field(out: &mut Vec<u8>, name: &str, value: Option<&str>) {
+    let Some(value) = value else { return };
+    debug_assert!(memchr2(b'\r', b'\n', value.as_bytes()).is_none(), "field spans lines");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
+}
+
+/// One event of an upstream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SseEvent {
+    /// The `event` field; `None` means "message".
+    pub name: Option<String>,
+    /// The `id` field of this event (not of an earlier one). Empty resets the position.
+    pub id: Option<String>,
+    /// How long to wait before a reconnect, clamped to 100 ms..=30 s.
+    pub retry: Option<Duration>,
+    /// The `data` lines joined by LF; empty for a priming event. Valid UTF-8.
+    pub data: Bytes,
+}
+
+/// Why one event was dropped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    #[error("event is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("event is not valid UTF-8")]
+    Utf8,
+}
+
+/// From this length on, in bytes, a cut line gets all the room that an event may need: pages that stay empty cost nothing,
+/// copies of half-read lines would.
+const LONG_LINE_BYTES: usize = 512 * 1024;
+
+/// The most of an event's start that is kept when the event is given up, in bytes.
+const PREFIX_BYTES: usize = 4 * 1024;
+
+/// Incremental decoder of one stream.
+///
+/// Give it a chunk with [`Self::push`], then call [`Self::next_event`] until it returns `None`. What is unfinished when the
+/// stream ends is not an event.
+#[derive(Debug)]
+pub struct SseDecoder {
+    max_event_bytes: usize,
+    /// The part of the last chunk that was not read yet.
+    chunk: Bytes,
+    /// The start of a line that was cut by the end of a chunk. Not kept while `failed`.
+    carry: Vec<u8>,
+    /// Length of the cut line in bytes, kept or not.
+    carried: usize,
+    /// The last chunk ended with CR: an LF at the start of the next one belongs to it.
+    after_cr: bool,
+    /// No line was read yet, so a BOM may follow.
+    at_start: bool,
+    event: Partial,
+}
+
+/// The event whose lines are being read.
+#[derive(Debug, Default)]
+struct Partial {
+    fields: SseEvent,
+    /// Several data lines, joined. Empty while the only one is in `fields.data`.
+    joined: Vec<u8>,
+    has_data: bool,
+    /// A field was read, so a blank line ends an event.
+    seen: bool,
+    /// Reported as an error already; its remaining lines are skipped.
+    failed: bool,
+    /// Bytes of its lines so far, comments excluded.
+    bytes: usize,
+}
+
+impl SseDecoder {
+    /// A decoder that refuses events whose lines exceed `max_event_bytes` in total.
+    pub fn new(max_event_bytes: usize) -> Self {
+        Self {
+            max_event_bytes,
+            chunk: Bytes::new(),
+            carry: Vec::new(),
+            carried: 0,
+            after_cr: false,
+            at_start: true,
+            event: Partial::default(),
+        }
+    }
+
+    /// Takes the next bytes of the stream.
+    pub fn push(&mut self, chunk: Bytes) {
+        if self.chunk.is_empty() {
+            self.chunk = chunk;
+        } else {
+            // Only when the caller did not drain the events first.
+            self.chunk = Bytes::from([self.chunk.as_ref(), chunk.as_ref()].concat());
+        }
+    }
+
+    /// Bytes of the event whose end has not come.
+    pub fn held(&self) -> usize {
+        let Partial { joined, fields, .. } = &self.event;
+        self.chunk.len() + self.carry.len() + joined.len() + fields.data.len()
+    }
+
+    /// Gives up the event whose end has not come, and gives the start of its data. The rest of it is skipped without an error.
+    pub fn discard(&mut self) -> Bytes {
+        let Partial { joined, fields, .. } = &self.event;
+        let line = self.carry.strip_prefix(b"data:").unwrap_or_default();
+        let data =
+            [joined.as_slice(), &fields.data, line].into_iter().find(|part| !part.is_empty()).unwrap_or_default();
+        let start = Bytes::copy_from_slice(data.get(..PREFIX_BYTES.min(data.len())).unwrap_or_default());
+        // Reported by giving it up.
+        drop(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
+        start
+    }
+
+    /// The next event, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// [`SseError`] once for each event that was dropped, as soon as that is known.
+    pub fn next_event(&mut self) -> Option<Result<SseEvent, SseError>> {
+        loop {
+            if self.after_cr && !self.chunk.is_empty() {
+                self.after_cr = false;
+                if self.chunk.first() == Some(&b'\n') {
+                    self.chunk.advance(1);
+                }
+            }
+            let Some(at) = memchr2(b'\n', b'\r', &self.chunk) else {
+                return self.carry_over();
+            };
+            let tail = self.chunk.split_to(at);
+            self.skip_line_end();
+            let outcome = self.end_line(tail);
+            if outcome.is_some() {
+                return outcome;
+            }
+        }
+    }
+
+    /// Keeps the start of a line whose end is not in this chunk.
+    fn carry_over(&mut self) -> Option<Result<SseEvent, SseError>> {
+        let tail = std::mem::take(&mut self.chunk);
+        let comment = self.carry.first().or(tail.first()) == Some(&b':');
+        self.carried = self.carried.saturating_add(tail.len());
+        if self.event.failed {
+            return None;
+        }
+        if self.too_large(self.carried, comment) {
+            return Some(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
+        }
+        if self.carry.capacity() < self.carried && self.carried > LONG_LINE_BYTES {
+            self.carry.reserve_exact(self.max_event_bytes.saturating_sub(self.carry.len()).max(tail.len()));
+        }
+        self.carry.extend_from_slice(&tail);
+        None
+    }
+
+    /// Steps over LF, CR or CRLF at the start of the chunk.
+    fn skip_line_end(&mut self) {
+        let ends_with_cr = self.chunk.first() == Some(&b'\r');
+        self.chunk.advance(1);
+        self.after_cr = ends_with_cr;
+    }
+
+    /// Reads a line, of which `tail` is the part in the current chunk.
+    fn end_line(&mut self, tail: Bytes) -> Option<Result<SseEvent, SseError>> {
+        let length = self.carried.saturating_add(tail.len());
+        let mut line = tail;
+        if self.carried > 0 && !self.event.failed {
+            self.carry.extend_from_slice(&line);
+            line = Bytes::from(std::mem::take(&mut self.carry));
+        }
+        self.carried = 0;
+        if self.event.failed {
+            if length == 0 {
+                self.event = Partial::default();
+            }
+            return None;
+        }
+        let comment = line.first() == Some(&b':');
+        if self.too_large(length, comment) {
+            return Some(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
+        }
+        if std::mem::take(&mut self.at_start) && line.starts_with(BOM) {
+            line.advance(BOM.len());
+        }
+        match line.first() {
+            None => self.event.finish().map(Ok),
+            Some(b':') => None,
+            Some(_) => match self.event.field(&line) {
+                Ok(()) => None,
+                Err(error) => Some(self.fail(error)),
+            },
+        }
+    }
+
+    /// Whether the event with one more line of `length` bytes is above the limit. Comments count only for themselves, or
+    /// keep-alives between two lines would add up.
+    fn too_large(&self, length: usize, comment: bool) -> bool {
+        let before = if comment { 0 } else { self.event.bytes };
+        before.saturating_add(length) > self.max_event_bytes
+    }
+
+    /// Drops the current event, of which only the end matters from here on.
+    fn fail(&mut self, error: SseError) -> Result<SseEvent, SseError> {
+        self.at_start = false;
+        self.carry = Vec::new();
+        self.event = Partial { failed: true, ..Partial::default() };
+        Err(error)
+    }
+}
+
+impl Partial {
+    /// Reads one line that is neither blank nor a comment.
+    fn field(&mut self, line: &Bytes) -> Result<(), SseError> {
+        self.bytes = self.bytes.saturating_add(line.len());
+        let colon = memchr(b':', line).unwrap_or(line.len());
+        let name = line.get(..colon).unwrap_or_default();
+        let mut value = line.slice(colon..);
+        if !value.is_empty() {
+            value.advance(1);
+        }
+        if value.first() == Some(&b' ') {
+            value.advance(1);
+        }
+        match name {
+            b"data" => self.data(value)?,
+            b"event" => self.fields.name = Some(text(&value)?.to_owned()).filter(|name| !name.is_empty()),
+            b"id" => match text(&value)? {
+                id if id.contains('\0') => return Ok(()),
+                id => self.fields.id = Some(id.to_owned()),
+            },
+            b"retry" => match retry(&value) {
+                None => return Ok(()),
+                wait => self.fields.retry = wait,
+            },
+            _ => return Ok(()),
+        }
+        self.seen = true;
+        Ok(())
+    }
+
+    fn data(&mut self, value: Bytes) -> Result<(), SseError> {
+        text(&value)?;
+        if !self.has_data {
+            self.has_data = true;
+            self.fields.data = value;
+            return Ok(());
+        }
+        if self.joined.is_empty() {
+            self.joined.extend_from_slice(&std::mem::take(&mut self.fields.data));
+        }
+        self.joined.push(b'\n');
+        self.joined.extend_from_slice(&value);
+        Ok(())
+    }
+
+    /// Ends the event. `None` when no field came before the blank line.
+    fn finish(&mut self) -> Option<SseEvent> {
+        let Self { mut fields, joined, seen, .. } = std::mem::take(self);
+        if !joined.is_empty() {
+            fields.data = Bytes::from(joined);
+        }
+        seen.then_some(fields)
+    }
+}
+
+fn text(value: &[u8]) -> Result<&str, SseError> {
+    std::str::from_utf8(value).map_err(|_| SseError::Utf8)
+}
+
+/// A `retry` value of digits only; anything else is ignored. Numbers that do not fit are the longest wait.
+fn retry(value: &[u8]) -> Option<Duration> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let millis = value.iter().fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+    Some(Duration::from_millis(millis).clamp(RETRY_MIN, RETRY_MAX))
+}
+
+#[cfg(test)]
+mod tests;
