@@ -269,9 +269,7 @@ impl World {
     fn step(&mut self) {
         match self.chance.below(100) {
             0..=54 => {
-                if self.deliver() {
-                    return;
-                }
+                self.deliver();
             }
             55..=74 => {
                 let at = self.chance.below(self.seats.len());

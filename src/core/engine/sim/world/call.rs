@@ -32,6 +32,9 @@ mod following;
 const IDLE: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(300);
 
+/// A question of a round, its number, and when its time is over.
+type OpenQuestion = (Question, u64, Instant);
+
 pub(super) struct Call {
     pub(super) key: u64,
     pub(super) who: Who,
@@ -49,8 +52,8 @@ pub(super) struct Call {
     round: u8,
     deadline: Deadline,
     on_stream: OnStream<u64>,
-    /// A legacy client answers what a modern server asked; the open question with its number and its end.
-    asking: Option<(Round, Option<(Question, u64, Instant)>)>,
+    /// A legacy client answers what a modern server asked.
+    asking: Option<(Round, Option<OpenQuestion>)>,
     gathered: Gathered,
     /// The call is, or may become, a task of its server.
     following: Option<Following>,

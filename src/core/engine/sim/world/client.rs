@@ -50,13 +50,15 @@ struct Asked {
     approves: Option<u64>,
 }
 
+/// Key, method, and which question it is; none for the gateway's own.
+type Keyed = (String, String, Option<(u64, u64)>);
+
 /// A call that goes on when its questions are answered.
 #[derive(Debug)]
 struct Held {
     n: u64,
     state: String,
-    /// Key, method, and which question it is; none for the gateway's own.
-    asked: Vec<(String, String, Option<(u64, u64)>)>,
+    asked: Vec<Keyed>,
 }
 
 pub(super) struct Client {
