@@ -370,7 +370,7 @@ impl Call {
                 return Some(self.unfinished(why));
             }
         }
-        let Some(question) = round.next() else {
+        let Some(question) = round.next_question() else {
             let (round, outgoing) = self.round.take()?;
             // The server's time has not begun.
             self.on_stream.settled(clock::now());

@@ -149,7 +149,7 @@ impl Round {
     }
 
     /// The question to ask now.
-    pub fn next(&mut self) -> Option<Question> {
+    pub fn next_question(&mut self) -> Option<Question> {
         self.waiting.pop_front()
     }
 

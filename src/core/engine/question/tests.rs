@@ -115,12 +115,12 @@ fn a_round_asks_one_after_the_other_and_takes_an_answer_for_each() {
         ("\"e\"", Ok("5")),
     ];
     for (key, answer) in answers {
-        let question = round.next().unwrap();
+        let question = round.next_question().unwrap();
         assert_eq!(question.key.text(), key);
         let answer = answer.map(RawJson::trusted).map_err(RawJson::trusted);
         round.answered(&question, Some(answer)).unwrap();
     }
-    assert!(round.next().is_none());
+    assert!(round.next_question().is_none());
     let (answers, state) = round.into_answers();
     assert_eq!(
         answers.text(),
@@ -133,7 +133,7 @@ fn a_round_asks_one_after_the_other_and_takes_an_answer_for_each() {
 fn a_round_ends_without_an_answer_in_time_and_with_a_client_that_does_not_sample() {
     for (label, answer) in [("late", None), ("refused", Some(Err(RawJson::EMPTY_OBJECT)))] {
         let mut round = Round::new(wanted(&[("a", SAMPLE)]), Revision::V2025_11_25, String::new);
-        let question = round.next().unwrap();
+        let question = round.next_question().unwrap();
         assert!(round.answered(&question, answer).is_err(), "{label}");
     }
 }

@@ -306,7 +306,7 @@ impl Call {
 
     /// Asks the next question of a round, or goes on with the call.
     fn talk(&mut self, mut round: Round, gateway: &mut Gateway, links: &mut [Link]) -> bool {
-        if let Some(question) = round.next() {
+        if let Some(question) = round.next_question() {
             let ask = gateway.ask(&self.who, self.key, &question.request);
             self.asking = Some((round, Some((question, ask, gateway.now + PATIENCE))));
             return true;
