@@ -1,4 +1,7 @@
 //! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
+//!
+//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so that two files would import
+//! each other.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -26,6 +26,7 @@ use crate::upstream::link::{Link, LinkState};
 use crate::upstream::remote::Remote;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
+use crate::wire::code;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -198,6 +199,7 @@ async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mu
 /// Reads the lists that are due, one page after the other.
 async fn read(context: &Context, link: &Arc<HttpLink>, lists: &mut Lists) -> Result<(), HttpError> {
     let limit = context.handle.spec.load().start_timeout;
+    let mut admitted = false;
     while let Some(first) = lists.next(clock::now()) {
         let mut page = Some(first);
         while let Some(asked) = page.take() {
@@ -210,9 +212,19 @@ async fn read(context: &Context, link: &Arc<HttpLink>, lists: &mut Lists) -> Res
             }
             match answer.map_err(|_| HttpError::Broken("a list was not answered in time".to_owned())) {
                 Ok(Ok(answer)) => {
+                    admitted = true;
                     let (next, fault) = lists.answered(asked.reading, answer);
                     fault.into_iter().for_each(|fault| context.handle.metrics.fault(fault));
                     page = next;
+                }
+                // The credentials are good for other lists.
+                Ok(Err(error @ HttpError::Unauthorized(StatusCode::FORBIDDEN))) if admitted => {
+                    let refused = message::error_object(code::INTERNAL, &error.to_string(), None);
+                    lists
+                        .answered(asked.reading, Err(refused))
+                        .1
+                        .into_iter()
+                        .for_each(|fault| context.handle.metrics.fault(fault));
                 }
                 Ok(Err(HttpError::NoRoom(_))) => lists.no_room(list),
                 Ok(Err(error)) | Err(error) => return Err(error),

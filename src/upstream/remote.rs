@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::ResponseFuture;
@@ -102,7 +102,10 @@ impl Remote {
     /// [`HttpError::Unauthorized`].
     pub(crate) fn admitted(&self, response: Response<Incoming>) -> Result<Response<Incoming>, HttpError> {
         let status = response.status();
-        if self.health.refuses(status) { Err(HttpError::Unauthorized(status)) } else { Ok(response) }
+        if !answers(&response) && self.health.refuses(status) {
+            return Err(HttpError::Unauthorized(status));
+        }
+        Ok(response)
     }
 
     /// Sends a message on which the connection depends.
@@ -112,4 +115,12 @@ impl Remote {
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
         self.fetch(request).await.and_then(|response| self.admitted(response))
     }
+}
+
+/// Whether a 403 is the server's own answer, about one tool say: it is JSON and challenges nobody. A server that wants other
+/// credentials says which. Source: MCP 2025-11-25, authorization, "Scope Challenge Handling".
+fn answers(response: &Response<Incoming>) -> bool {
+    let headers = response.headers();
+    let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    response.status() == StatusCode::FORBIDDEN && is_json && !headers.contains_key(WWW_AUTHENTICATE)
 }

@@ -36,6 +36,8 @@ pub(crate) enum Behaviour {
     Status(u64),
     /// Answers calls over HTTP with this status and what authorization servers say in JSON.
     RefuseCalls(u64),
+    /// Answers calls over HTTP with 403 and an error of its own in JSON-RPC.
+    ForbidCalls,
     /// Answers calls over HTTP with this status and a body without an end, and says something on the session's own stream.
     SlowRefusal(u64),
     /// Closes the connection in the middle of an answer to `tools/call`; the stream, over HTTP+SSE.
@@ -86,6 +88,7 @@ impl Behaviour {
             "drop-session-after" => Self::DropSessionAfter(number),
             "status" => Self::Status(number),
             "refuse-calls" => Self::RefuseCalls(number),
+            "forbid-calls" => Self::ForbidCalls,
             "slow-refusal" => Self::SlowRefusal(number),
             "http-cut" => Self::HttpCut,
             "hold-posts" => Self::HoldPosts,

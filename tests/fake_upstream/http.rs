@@ -101,7 +101,11 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
         if let (Behaviour::RefuseCalls(code), "tools/call") = (behaviour, request.method.as_str()) {
             let status = StatusCode::from_u16(u16::try_from(*code).unwrap()).unwrap();
             let error = json!({"error": "insufficient_scope"}).to_string();
-            return (status, [("content-type", "application/json")], error).into_response();
+            let challenge = ("www-authenticate", "Bearer error=\"insufficient_scope\"");
+            return (status, [("content-type", "application/json"), challenge], error).into_response();
+        }
+        if let (Behaviour::ForbidCalls, "tools/call") = (behaviour, request.method.as_str()) {
+            return refuse(403, &request.id, -32001, "this tool is not yours");
         }
     }
     for behaviour in &server.args.behaviours {

@@ -213,6 +213,18 @@ fn an_upstream_that_refuses_the_handshake_for_its_credentials_needs_login() {
 }
 
 #[test]
+fn an_error_that_a_server_sends_with_403_is_its_answer_and_no_refusal_of_credentials() {
+    for era in ["modern", "legacy"] {
+        let fake = Fake::http(era).behaving("forbid-calls").spawn();
+        let gateway = Setup::new().url("crm", &fake.url).start();
+        gateway.wait_for_tools(&["crm__echo"]);
+        let answer = gateway.modern().call("crm__echo", json!({"text": "a"}));
+        assert_eq!(answer.message["error"]["message"], "this tool is not yours", "{era}: {}", answer.raw);
+        assert_eq!(status_of(&gateway, "crm")["state"], "ready", "{era}");
+    }
+}
+
+#[test]
 fn a_call_that_is_refused_for_its_credentials_was_not_made_and_shows_that_the_upstream_needs_login() {
     for (era, status) in [("modern", 401), ("modern", 403), ("legacy", 403)] {
         let fake = Fake::http(era).behaving(&format!("refuse-calls={status}")).spawn();

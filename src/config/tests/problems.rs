@@ -1,4 +1,6 @@
 //! Tables of refusals and warnings.
+//!
+//! Long, and one file on purpose: nothing but rows of tables.
 
 use super::*;
 

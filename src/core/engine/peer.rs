@@ -3,6 +3,8 @@
 //! Contract: call one `handle_*`, write out everything in [`Peer::outgoing`], drain [`Peer::poll_event`] until `None`, then
 //! arm a timer for [`Peer::poll_timeout`]. `now` must not go backwards. Answers and progress of calls go straight to their
 //! [`CallPort`].
+//!
+//! Long, and one file on purpose: one state machine, whose inputs all work on the same few tables.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -508,10 +510,10 @@ impl<P: CallPort> Peer<P> {
     /// A request of a legacy server.
     fn handle_request(&mut self, request: &Request) {
         let calls: Vec<u64> = self.ports().map(|port| port.key()).collect();
-        let candidates = match self.asked.candidates(calls.into_iter()) {
-            Candidates::One(_) if self.is_in_doubt() => Candidates::Several,
-            sure @ (Candidates::None | Candidates::One(_) | Candidates::Several) => sure,
-        };
+        let candidates = self.asked.candidates(calls.into_iter());
+        // Turns would not help: the doubt is about a call that has left.
+        let is_doubt = matches!(candidates, Candidates::One(_)) && self.is_in_doubt();
+        let candidates = if is_doubt { Candidates::Several } else { candidates };
         let (answer, fault) = match asked(request, &self.declared, candidates, &mut self.asked) {
             Asked::Answered(answer, fault) => (answer, fault),
             Asked::Client(asked, call) => {
@@ -522,7 +524,7 @@ impl<P: CallPort> Peer<P> {
                 (unable(&request.method), Some(Fault::RefusedRequest))
             }
         };
-        if fault == Some(Fault::AmbiguousRequest) {
+        if fault == Some(Fault::AmbiguousRequest) && !is_doubt {
             self.events.push_back(PeerEvent::Ambiguous);
         }
         fault.into_iter().for_each(|fault| self.fault(fault));

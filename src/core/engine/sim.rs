@@ -1,4 +1,6 @@
 //! The simulated world: clients, upstreams and policy on virtual time, without a socket. Hard races are tests here.
+//!
+//! Long, and one file on purpose: the parts of one stage, which its scenes below share.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -167,6 +169,8 @@ struct Upstream {
     ready: Option<Revision>,
     failed: Option<EraHint>,
     faults: Vec<Fault>,
+    /// Its calls should come one at a time.
+    in_turns: bool,
     alive: bool,
 }
 
@@ -242,6 +246,7 @@ impl World {
             ready: None,
             failed: None,
             faults: Vec::new(),
+            in_turns: false,
             alive: true,
         });
     }
@@ -256,7 +261,8 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
-                        PeerEvent::Ambiguous | PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) => {}
+                        PeerEvent::Ambiguous => upstream.in_turns = true,
+                        PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
                             upstream.alive = false;

@@ -64,6 +64,7 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other() {
     assert_eq!(world.reply_to(0, &json!("of one")).unwrap()["error"]["code"], -32602);
     world.server_says(0, &ask("of two"));
     assert_eq!(world.seen(two), [Seen::Asked(json!("of two"))], "by now it has");
+    assert!(!world.upstreams[0].in_turns, "one doubt does not make calls wait for each other");
 }
 
 /// What the clients and the server of one shared connection do, in any order.
