@@ -167,7 +167,7 @@ fn revisions_are_told_apart_in_their_table_alone() {
     naming.retain(|file| !file.ends_with("mcp/version.rs"));
     // The transport of one revision.
     naming.retain(|file| !file.ends_with("serve/legacy_sse.rs"));
-    assert!(naming.is_empty(), "ask for a feature or an era, see src/mcp/version.rs: {naming:?}");
+    assert!(naming.is_empty(), "ask for a feature or an era, see src/core/mcp/version.rs: {naming:?}");
 }
 
 #[test]
