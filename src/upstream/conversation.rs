@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::base::clock;
 use crate::catalog::inventory::ListBounds;
@@ -16,6 +16,9 @@ use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
 use crate::wire::foreign;
 
+/// How long a child that has ended is waited for to be heard to the end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Starts a child and speaks with it until it ends.
 pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let handle = &context.handle;
@@ -26,7 +29,12 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     };
     let (stdin, stdout, stderr, mut reaper) = process.split();
     let words = LastWords::default();
-    tasks.spawn("stderr", drain_stderr(handle.name.to_string(), stderr, words.clone()));
+    let (draining, drained) = oneshot::channel::<()>();
+    let drain = drain_stderr(handle.name.to_string(), stderr, words.clone());
+    tasks.spawn("stderr", async move {
+        drain.await;
+        drop(draining);
+    });
     let start = handle.spec.load().start_timeout;
     let (ended, served) = converse(context, (hint, start), stdin, stdout).await;
     let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
@@ -34,6 +42,10 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let mut why = ended.why;
     if let Some(status) = status.filter(|status| !status.success()) {
         why = format!("{why} ({status})");
+    }
+    // It may have said why a moment before it ended. A process that it leaves behind may keep its stderr open.
+    if !stop.is_cancelled() {
+        drop(tokio::time::timeout(LAST_WORDS, drained).await);
     }
     if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
         why = format!("{why}; last line of stderr: {}", foreign::short(&line, 200));
