@@ -26,7 +26,7 @@ pub(crate) struct Audit {
     pub(crate) max_segment: usize,
 }
 
-/// What happens to a call that the log cannot record.
+/// The fate of a call that the log cannot record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum OnFailure {

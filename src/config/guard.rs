@@ -24,7 +24,7 @@ pub(crate) const SECRET: u32 = 0o077;
 /// Judges an open file or directory. `forbidden`: mode bits that it must not have. `path` is for the error text alone.
 ///
 /// # Errors
-/// What is wrong and the command that mends it, to follow the path in a message.
+/// The fault and the command that mends it; the text follows the path in a message.
 pub(crate) fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let (uid, mode, path) = (data.uid(), data.mode() & 0o7777, path.display());
@@ -49,7 +49,7 @@ pub(crate) fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), 
 /// allows one such as `/tmp`, where every user may make files and none can remove another's.
 ///
 /// # Errors
-/// What is wrong, to follow the path in a message; also when the path leads to no directory.
+/// The fault, also that the path leads to no directory; the text follows the path in a message.
 pub(crate) fn directory(path: &Path, shared: bool) -> Result<(), String> {
     let data = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !data.is_dir() {

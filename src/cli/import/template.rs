@@ -87,7 +87,7 @@ fn piece(inside: &str, place: &Place<'_>) -> Piece {
 /// The text for a key that cannot hold variables; defaults are replaced.
 ///
 /// # Errors
-/// What the user has to write in their place.
+/// A sentence that tells the user which text replaces the variables.
 pub(super) fn plain(text: &str, place: &Place<'_>) -> Result<String, String> {
     let mut out = String::new();
     for piece in pieces(text, place) {
