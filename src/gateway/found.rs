@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalog::merge::Entry;
-use crate::engine::route::{RouteError, Routed, route};
+use crate::engine::route::{RouteError, Routed, route, shown};
 use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
@@ -53,7 +53,10 @@ impl<'s> Found<'s> {
             List::Tools => RouteError::UnknownTool(exposed()),
             List::Prompts => RouteError::UnknownPrompt(exposed()),
             List::Resources | List::Templates => {
-                RouteError::UnknownResource(params.string("uri").unwrap_or_else(exposed))
+                // A completion names its item inside of `ref`.
+                let uri = params.string("uri").filter(|_| params.get("ref").is_none());
+                let uri = uri.unwrap_or_else(exposed);
+                RouteError::UnknownResource(shown(&uri))
             }
         }
     }

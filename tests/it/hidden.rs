@@ -179,3 +179,20 @@ fn headers_that_a_hidden_tool_wants_do_not_tell_that_it_exists() {
     let unknown = client.call("fx__nobody", json!({"region": "x"}));
     assert_eq!((hidden.status, hidden.code()), (unknown.status, unknown.code()), "{}", hidden.raw);
 }
+
+#[test]
+fn a_long_uri_that_a_template_covers_is_answered_like_an_unknown_one() {
+    let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\nresources = [\"fx+fx://doc/secret*\"]";
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(rule).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for era in Era::BOTH {
+        let mut client = gateway.client(era);
+        let mut told = |uri: String| {
+            let answer = client.request("resources/read", json!({"uri": uri}));
+            let message = answer.message["error"]["message"].as_str().unwrap().to_owned();
+            (message.len(), answer.code())
+        };
+        let tail = "x".repeat(200);
+        assert_eq!(told(format!("fx://doc/secret{tail}")), told(format!("fx://cod/secret{tail}")), "{era:?}");
+    }
+}

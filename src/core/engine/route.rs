@@ -247,8 +247,9 @@ fn completion(
     Ok((at, None))
 }
 
-/// A client's text in an error message: short and without control characters.
-fn shown(text: &str) -> String {
+/// A client's text in an error message: short and without control characters. A hidden item is answered with it too, so that its
+/// answer is that of an unknown one.
+pub fn shown(text: &str) -> String {
     foreign::short(text, 128)
 }
 
