@@ -26,8 +26,9 @@ pub mod park;
 pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Questions of one call that may be open.
 pub const MAX_OPEN: usize = 8;
-/// How long one question waits for others of the same call, so that a person is asked once.
-const GATHER: Duration = Duration::from_millis(30);
+/// How long one question waits for others of the same call, so that a person is asked once. A server on a busy machine takes
+/// tens of milliseconds between two of them, and nobody notices a tenth of a second before a form.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// A question that may be shown.
 #[derive(Clone, Debug)]
