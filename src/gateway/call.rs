@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question, unable};
@@ -30,6 +29,7 @@ use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::session::{LaneUse, Wants};
+use crate::upstream::session_news::InTurn;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
@@ -108,7 +108,7 @@ struct Running {
     sent: Instant,
     /// The session of the call, which stays open for it. A parked call holds it elsewhere.
     lane: LaneUse,
-    _turn: Option<OwnedSemaphorePermit>,
+    turn: InTurn,
     _slot: Slot,
 }
 
@@ -348,7 +348,9 @@ impl Call {
             return Some(self.misasked(InputError::Malformed));
         };
         let result = self.gathered.result(&sealed);
-        held.parked();
+        if let Some(Running { mut exchange, turn, .. }) = self.running.take() {
+            exchange.parked(turn);
+        }
         self.count(OutcomeLabel::InputRequired);
         self.end();
         let result = counted(Answer::ok(result), &self.service.budget);

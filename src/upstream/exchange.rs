@@ -4,6 +4,7 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::event::ExchangeEvent;
 use crate::upstream::parked::HeldExchange;
 use crate::upstream::sent::Sent;
+use crate::upstream::session_news::InTurn;
 use crate::upstream::task::TaskExchange;
 use crate::wire::raw::RawJson;
 
@@ -37,12 +38,13 @@ impl Exchange {
         }
     }
 
-    /// The client has everything that was asked before it, and the call waits.
-    pub(crate) fn parked(&mut self) {
+    /// The client has everything that was asked before it, and the call waits. The next call has its turn once the task of
+    /// the connection knows, so that what is asked in that call is not taken for this one's.
+    pub(crate) fn parked(&mut self, turn: InTurn) {
         match self {
-            Self::Sent(exchange) => exchange.parked(),
-            Self::Held(exchange) => exchange.parked(),
-            Self::Task(exchange) => exchange.parked(),
+            Self::Sent(exchange) => exchange.parked(turn),
+            Self::Held(exchange) => exchange.parked(turn),
+            Self::Task(exchange) => exchange.parked(turn),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::engine::ask::{ClientAnswer, ServerRequest};
 use crate::engine::call::{Failure, Outcome, Outgoing, Wants};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::peer::CallPort;
+use crate::upstream::session_news::InTurn;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
@@ -25,7 +26,7 @@ pub(crate) struct Command {
 #[derive(Debug)]
 pub(crate) enum Signal {
     Cancel(u64),
-    Parked(u64),
+    Parked(u64, InTurn),
     Reply(RawJson, ClientAnswer),
 }
 
@@ -131,9 +132,9 @@ impl StdioExchange {
     }
 
     /// The client has everything that was asked before it, and the call waits.
-    pub(crate) fn parked(&self) {
+    pub(crate) fn parked(&self, turn: InTurn) {
         // A task that has ended has no call that could wait.
-        drop(self.signals.send(Signal::Parked(self.key)));
+        drop(self.signals.send(Signal::Parked(self.key, turn)));
     }
 }
 

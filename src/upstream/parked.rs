@@ -6,6 +6,7 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::question::park::ParkId;
+use crate::upstream::session_news::InTurn;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Messages of requests to the task of a parked call.
@@ -20,7 +21,7 @@ pub(super) enum Order {
         key: RawJson,
         answer: ClientAnswer,
     },
-    Parked,
+    Parked(InTurn),
     GiveUp,
 }
 
@@ -42,8 +43,8 @@ impl HeldExchange {
         drop(self.orders.try_send(Order::Reply { key: key.clone(), answer }));
     }
 
-    pub(crate) fn parked(&self) {
-        drop(self.orders.try_send(Order::Parked));
+    pub(crate) fn parked(&self, turn: InTurn) {
+        drop(self.orders.try_send(Order::Parked(turn)));
     }
 
     pub(crate) fn give_up(&self) {

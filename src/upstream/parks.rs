@@ -132,8 +132,8 @@ impl Keeper {
                         let act = self.park.answer(&key, answer);
                         self.act(act);
                     }
-                    Some(Order::Parked) => if let Some(exchange) = &mut self.exchange {
-                        exchange.parked();
+                    Some(Order::Parked(turn)) => if let Some(exchange) = &mut self.exchange {
+                        exchange.parked(turn);
                     },
                     Some(Order::GiveUp) | None => return,
                 },
@@ -260,7 +260,7 @@ mod tests {
         while let Some(signal) = signals.recv().await {
             told.push(match &signal {
                 Signal::Reply(id, Ok(answer)) => format!("{}: {}", id.text(), answer.text()),
-                Signal::Cancel(_) | Signal::Parked(_) | Signal::Reply(..) => format!("{signal:?}"),
+                Signal::Cancel(_) | Signal::Parked(..) | Signal::Reply(..) => format!("{signal:?}"),
             });
         }
         told

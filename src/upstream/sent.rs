@@ -4,6 +4,7 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::event::ExchangeEvent;
 use crate::upstream::http::HttpExchange;
 use crate::upstream::line_call::StdioExchange;
+use crate::upstream::session_news::InTurn;
 use crate::wire::raw::RawJson;
 
 /// One call on its connection.
@@ -31,10 +32,13 @@ impl Sent {
     }
 
     /// The client has everything that was asked before it, and the call waits.
-    pub(crate) fn parked(&mut self) {
+    pub(crate) fn parked(&mut self, turn: InTurn) {
         match self {
-            Self::Stdio(exchange) => exchange.parked(),
-            Self::Http(exchange) => exchange.parked(),
+            Self::Stdio(exchange) => exchange.parked(turn),
+            Self::Http(exchange) => {
+                exchange.parked();
+                drop(turn);
+            }
         }
     }
 }

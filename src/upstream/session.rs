@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
@@ -29,7 +29,7 @@ use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
 use crate::upstream::health::Health;
 use crate::upstream::link::{Link, LinkState};
-use crate::upstream::session_news::{ClientTag, SessionNews};
+use crate::upstream::session_news::{ClientTag, InTurn, SessionNews};
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
@@ -204,7 +204,7 @@ impl Lane {
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
-    pub(crate) async fn turn(&self, spec: Arc<Upstream>) -> Result<Option<OwnedSemaphorePermit>, Failure> {
+    pub(crate) async fn turn(&self, spec: Arc<Upstream>) -> Result<InTurn, Failure> {
         self.news.turns.take(spec.queue_timeout).await.map_err(|()| {
             let detail = format!("The server `{}` takes one call at a time and is busy.", self.news.upstream);
             Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))

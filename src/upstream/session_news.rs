@@ -57,6 +57,9 @@ impl ClientTag {
     }
 }
 
+/// A call's place among those that pass one at a time; the next call has its turn when this is dropped.
+pub(crate) type InTurn = Option<OwnedSemaphorePermit>;
+
 /// Makes calls pass one at a time once the server has asked something that could have belonged to several.
 #[derive(Debug)]
 pub(crate) struct Turns {
@@ -85,7 +88,7 @@ impl Turns {
     }
 
     /// Waits for the turn, where calls take turns.
-    pub(super) async fn take(&self, patience: Duration) -> Result<Option<OwnedSemaphorePermit>, ()> {
+    pub(super) async fn take(&self, patience: Duration) -> Result<InTurn, ()> {
         if !self.are_taken() {
             return Ok(None);
         }

@@ -229,7 +229,10 @@ impl Connection<'_> {
             Event::Signal(signal) => {
                 match signal {
                     Signal::Cancel(key) => self.peer.handle_cancel(key),
-                    Signal::Parked(key) => self.peer.handle_parked(key),
+                    Signal::Parked(key, turn) => {
+                        self.peer.handle_parked(key);
+                        drop(turn);
+                    }
                     Signal::Reply(id, answer) => self.peer.handle_reply(&id, &answer),
                 }
                 ControlFlow::Continue(())

@@ -26,6 +26,7 @@ use crate::upstream::handle::Handle;
 use crate::upstream::link::Link;
 use crate::upstream::sent::Sent;
 use crate::upstream::session::LaneUse;
+use crate::upstream::session_news::InTurn;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -208,9 +209,9 @@ impl TaskExchange {
     }
 
     /// The client has everything that was asked before it.
-    pub(crate) fn parked(&mut self) {
+    pub(crate) fn parked(&mut self, turn: InTurn) {
         if let Some(sent) = &mut self.sent {
-            sent.parked();
+            sent.parked(turn);
         }
     }
 }

@@ -67,7 +67,7 @@ impl Call {
             Exchange::Sent(self.handle.call(&link, &self.permit, outgoing, &entry.headers))
         };
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
-        self.running = Some(Running { exchange, deadline, sent, lane, _turn: turn, _slot: slot });
+        self.running = Some(Running { exchange, deadline, sent, lane, turn, _slot: slot });
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl Call {
         let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
         let (sent, spec) = (clock::now(), self.handle.spec.load());
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
-        self.running = Some(Running { exchange: Exchange::Held(held), deadline, sent, lane, _turn: turn, _slot: slot });
+        self.running = Some(Running { exchange: Exchange::Held(held), deadline, sent, lane, turn, _slot: slot });
         if let Some(input) = &mut self.input {
             input.parked = None;
         }
