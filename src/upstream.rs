@@ -22,6 +22,7 @@ pub(crate) mod parks;
 pub(crate) mod process;
 pub(crate) mod remote;
 pub(crate) mod resume;
+mod retry;
 pub(crate) mod sent;
 pub(crate) mod session;
 pub(crate) mod session_news;

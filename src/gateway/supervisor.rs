@@ -345,6 +345,7 @@ impl Supervisor {
                 Some(kept) => {
                     kept.filters = filters(&spec)?;
                     kept.handle.configure(spec);
+                    kept.handle.again.notify_one();
                 }
                 None => self.launch(spec)?,
             }

@@ -26,7 +26,7 @@ mod launch_text;
 mod view;
 
 pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
-pub(crate) use self::launch::LaunchGate;
+pub(crate) use self::launch::{LaunchGate, program_of};
 pub(crate) use self::launch_text::is_private;
 pub(crate) use self::view::PinView;
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::base::clock;
 use crate::config::{EraChoice, Start, Target, Transport};
 use crate::engine::handshake::EraHint;
-use crate::engine::restart::{Backoff, Verdict};
+use crate::engine::restart::{Backoff, Kind};
 use crate::upstream::context::{Context, News, Run};
 use crate::upstream::conversation::serve_process;
 use crate::upstream::handle::Handle;
@@ -14,9 +15,13 @@ use crate::upstream::http_actor;
 use crate::upstream::link::LinkState;
 use crate::upstream::process::Launch;
 use crate::upstream::remote::Remote;
+use crate::upstream::retry::{Woken, forget, pause};
 use crate::upstream::session::Lane;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
+
+/// So many failures in a row are an error in the log.
+const KEEPS_FAILING: u32 = 5;
 
 /// Opens a lane of an owner's own.
 pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
@@ -92,7 +97,10 @@ pub(crate) async fn run(context: Context) {
     let mut hint = context.first_hint();
     // A verdict of an earlier run, which may be wrong by now.
     let mut recalled = context.remembered.is_some() && handle.spec.load().era == EraChoice::Auto;
+    let mut told = String::new();
     loop {
+        let began = clock::now();
+        lane.starts.fetch_add(1, Ordering::Relaxed);
         lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
         let run = Box::pin(serve(&context, hint)).await;
@@ -112,26 +120,45 @@ pub(crate) async fn run(context: Context) {
             continue;
         }
         recalled = false;
-        let wait = match backoff.died(clock::now(), run.served, clock::jitter()) {
-            Verdict::Retry(wait) => {
-                tracing::warn!(upstream.name = %handle.name, error = %run.why, retry_ms = wait.as_millis(), "upstream down");
-                wait
-            }
-            Verdict::Broken(wait) => {
-                tracing::error!(upstream.name = %handle.name, error = %run.why, retry_s = wait.as_secs(), "upstream keeps failing");
-                wait
-            }
-        };
+        let wait = backoff.failed(kind(&context), run.served, clock::jitter());
+        if run.served.is_some() {
+            told.clear();
+            forget(&handle.again);
+        }
+        tell(&context, &run.why, &told, backoff.failures(), wait);
         lane.restarts.fetch_add(1, Ordering::Relaxed);
         handle.metrics.restarted();
+        told.clone_from(&run.why);
         handle.health.failed(run.why);
+        // A call that saw an earlier state may have asked.
+        forget(&lane.wanted);
         lane.set_state(LinkState::Down { until: clock::now() + wait });
         context.report(News::State).await;
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = context.spawner.gate.reviewed.notified() => {}
-            () = stop.cancelled() => break,
+        match pause(&context, began, wait).await {
+            Woken::Due => {}
+            Woken::Mended => (backoff, told) = (Backoff::default(), String::new()),
+            Woken::Stopped => break,
         }
     }
     lane.set_state(LinkState::Stopped);
+}
+
+fn kind(context: &Context) -> Kind {
+    match context.handle.spec.load().target {
+        Target::Stdio { .. } => Kind::Process,
+        Target::Http { .. } => Kind::Connection,
+    }
+}
+
+/// Logs a failure. One that repeats what was `told` last is told to those who look closely, and once more when it has become a
+/// habit.
+fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
+    let (name, retry_ms) = (&context.handle.name, wait.as_millis());
+    if failures == KEEPS_FAILING {
+        tracing::error!(upstream.name = %name, error = %why, failures, retry_ms, "upstream keeps failing");
+    } else if why == told {
+        tracing::debug!(upstream.name = %name, error = %why, failures, retry_ms, "upstream still down");
+    } else {
+        tracing::warn!(upstream.name = %name, error = %why, retry_ms, "upstream down");
+    }
 }

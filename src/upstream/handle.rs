@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::base::queue::Queue;
 use crate::catalog::name::UpstreamName;
@@ -54,6 +54,8 @@ pub(crate) struct Handle {
     pub(crate) in_flight: AtomicUsize,
     pub(crate) incarnation: AtomicU64,
     pub(crate) health: Arc<Health>,
+    /// The configuration was applied again: a rest is over.
+    pub(crate) again: Notify,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -92,6 +94,7 @@ impl Handle {
             in_flight: AtomicUsize::new(0),
             incarnation: AtomicU64::new(0),
             health,
+            again: Notify::new(),
         }
     }
 

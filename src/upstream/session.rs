@@ -75,9 +75,11 @@ pub(crate) struct Lane {
     health: Option<Arc<Health>>,
     state: ArcSwap<LinkState>,
     changed: Notify,
-    /// A call wants a lazy upstream started.
+    /// A call wants the upstream started: a lazy one, or one that rests.
     pub(crate) wanted: Notify,
     pub(crate) restarts: AtomicU64,
+    /// Starts that have begun.
+    pub(crate) starts: AtomicU64,
     /// Calls in flight, parked calls and watched resources.
     users: AtomicUsize,
     /// Seconds of uptime.
@@ -132,6 +134,7 @@ impl Lane {
             changed: Notify::new(),
             wanted: Notify::new(),
             restarts: AtomicU64::new(0),
+            starts: AtomicU64::new(0),
             users: AtomicUsize::new(0),
             last_used: AtomicU64::new(clock::uptime().as_secs()),
         }
@@ -167,12 +170,14 @@ impl Lane {
         }
     }
 
-    /// Waits for the way to the upstream: within its queue time, or its start time when it has not run yet.
+    /// Waits for the way to the upstream: within its queue time, or its start time when it has not run yet. Ends a rest of the
+    /// upstream, and waits for no second start after one that began meanwhile and failed.
     ///
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
     pub(crate) async fn link(&self, spec: &Upstream) -> Result<Link, Failure> {
         let asked = clock::now();
+        let before = self.starts.load(Ordering::Relaxed);
         loop {
             let changed = self.changed.notified();
             let state = self.state();
@@ -182,12 +187,12 @@ impl Lane {
             let until = asked + patience;
             match &*state {
                 LinkState::Ready(link) => return Ok(link.clone()),
-                LinkState::Down { until: retry, .. } if *retry > until => {
+                LinkState::Down { until: retry, .. } if self.starts.load(Ordering::Relaxed) > before => {
                     return Err(self.down(retry.saturating_duration_since(clock::now())));
                 }
                 LinkState::Stopped => return Err(self.down(Duration::from_secs(1))),
-                LinkState::Idle => self.wanted.notify_one(),
-                LinkState::Starting | LinkState::Down { .. } => {}
+                LinkState::Idle | LinkState::Down { .. } => self.wanted.notify_one(),
+                LinkState::Starting => {}
             }
             if tokio::time::timeout_at(until.into(), changed).await.is_err() {
                 return Err(self.down(Duration::from_secs(5)));
@@ -346,3 +351,6 @@ impl Lanes {
         lane.set_state(LinkState::Stopped);
     }
 }
+
+#[cfg(test)]
+mod tests;

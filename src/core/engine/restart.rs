@@ -1,53 +1,54 @@
 //! Back-off: the time of an upstream's next start.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// First wait; doubles up to [`LONGEST`].
+/// First wait; doubles up to [`Kind::longest`].
 const SHORTEST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(60);
-/// So many deaths within [`WINDOW`] and the upstream rests for [`REST`].
-const DEATHS: usize = 5;
-const WINDOW: Duration = Duration::from_secs(60);
-const REST: Duration = Duration::from_secs(300);
 /// An upstream that was ready for so long starts over with the shortest wait.
 const STABLE: Duration = Duration::from_secs(30);
 
-/// The back-off of one upstream.
-#[derive(Debug, Default)]
-pub struct Backoff {
-    deaths: VecDeque<Instant>,
-    step: u32,
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The connection to a URL. An attempt costs little, and the server may be back at any moment.
+    Connection,
+    /// A process, whose start costs much.
+    Process,
+    /// A start that fails until the operator mends something. It is tried seldom, because other events say when to try.
+    Lasting,
 }
 
-/// The consequence of a death.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Start again after this wait.
-    Retry(Duration),
-    /// It dies in a loop; start again after this longer wait.
-    Broken(Duration),
+impl Kind {
+    fn longest(self) -> Duration {
+        match self {
+            Self::Connection => Duration::from_secs(10),
+            Self::Process | Self::Lasting => Duration::from_secs(60),
+        }
+    }
+}
+
+/// The back-off of one upstream. It never gives up.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    failures: u32,
 }
 
 impl Backoff {
-    /// Records a death. `was_ready` is how long the upstream served before, `jitter` a random number in 0..1 that spreads
-    /// the restarts of many upstreams.
-    pub fn died(&mut self, now: Instant, was_ready: Option<Duration>, jitter: f64) -> Verdict {
+    /// Records a failure and returns the wait before the next start. `was_ready` is how long the upstream served before, `jitter`
+    /// a random number in 0..1 that spreads the restarts of many upstreams.
+    pub fn failed(&mut self, kind: Kind, was_ready: Option<Duration>, jitter: f64) -> Duration {
         if was_ready.is_some_and(|served| served >= STABLE) {
-            self.step = 0;
-            self.deaths.clear();
+            self.failures = 0;
         }
-        while self.deaths.front().is_some_and(|at| now.duration_since(*at) > WINDOW) {
-            self.deaths.pop_front();
-        }
-        self.deaths.push_back(now);
-        if self.deaths.len() >= DEATHS {
-            self.deaths.clear();
-            return Verdict::Broken(REST);
-        }
-        let full = SHORTEST.saturating_mul(1 << self.step.min(16)).min(LONGEST);
-        self.step += 1;
-        Verdict::Retry(full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0)))
+        let doubled = SHORTEST.saturating_mul(1 << self.failures.min(16));
+        let full = if kind == Kind::Lasting { kind.longest() } else { doubled.min(kind.longest()) };
+        self.failures = self.failures.saturating_add(1);
+        full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
+    }
+
+    /// Failures in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures
     }
 }
 
@@ -56,25 +57,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_and_a_crash_loop_rests() {
-        let start = crate::engine::sim::epoch();
-        let mut backoff = Backoff::default();
-        let mut waits = Vec::new();
-        for n in 0..4 {
-            waits.push(backoff.died(start + Duration::from_secs(n), None, 1.0));
+    fn waits_double_up_to_the_bound_of_their_kind_and_never_end() {
+        for (kind, longest) in [(Kind::Connection, 10_000), (Kind::Process, 60_000)] {
+            let mut backoff = Backoff::default();
+            let waits: Vec<u128> = (0..1000).map(|_| backoff.failed(kind, None, 1.0).as_millis()).collect();
+            assert_eq!(waits[..5], [500, 1000, 2000, 4000, 8000], "{kind:?}");
+            assert!(waits[8..].iter().all(|wait| *wait == longest), "{kind:?}: {:?}", &waits[..10]);
         }
-        assert_eq!(waits, [500, 1000, 2000, 4000].map(|ms| Verdict::Retry(Duration::from_millis(ms))));
-        assert_eq!(backoff.died(start + Duration::from_secs(5), None, 1.0), Verdict::Broken(REST));
+    }
+
+    #[test]
+    fn a_cause_that_lasts_is_tried_seldom_from_the_first_time_on() {
+        assert_eq!(Backoff::default().failed(Kind::Lasting, None, 1.0), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn the_random_part_is_half_of_the_wait() {
+        for (jitter, wait) in [(0.0, 5_000), (0.5, 7_500), (1.0, 10_000), (9.0, 10_000)] {
+            let mut backoff = Backoff { failures: 40 };
+            assert_eq!(backoff.failed(Kind::Connection, None, jitter), Duration::from_millis(wait), "{jitter}");
+        }
     }
 
     #[test]
     fn a_stable_run_forgets_the_past() {
-        let start = crate::engine::sim::epoch();
-        let mut backoff = Backoff::default();
-        for n in 0..3 {
-            backoff.died(start + Duration::from_secs(n), None, 1.0);
-        }
-        let verdict = backoff.died(start + Duration::from_secs(50), Some(STABLE), 0.0);
-        assert_eq!(verdict, Verdict::Retry(Duration::from_millis(250)));
+        let mut backoff = Backoff { failures: 7 };
+        assert_eq!(backoff.failed(Kind::Process, Some(STABLE), 0.0), Duration::from_millis(250));
+        assert_eq!(backoff.failures(), 1);
     }
 }

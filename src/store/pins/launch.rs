@@ -27,7 +27,8 @@ fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
     path?.split(':').map(|folder| base.join(folder).join(word)).find(|file| runs(file))
 }
 
-fn program_of(spec: &Upstream) -> Option<PathBuf> {
+/// The file that the command of an upstream leads to; `None` where there is none, or no command.
+pub(crate) fn program_of(spec: &Upstream) -> Option<PathBuf> {
     let Target::Stdio { command, env, cwd } = &spec.target else { return None };
     let own = std::env::var("PATH").ok();
     let given = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose());

@@ -1,0 +1,59 @@
+//! What a call does that finds its upstream down.
+
+use std::time::Instant;
+
+use super::*;
+use crate::telemetry::metrics::Metrics;
+
+fn spec() -> Upstream {
+    let nothing = std::io::ErrorKind::NotFound;
+    let text = "[upstreams.x]\ncommand = [\"/bin/true\"]\n";
+    let (config, _) = crate::config::parse(text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
+    config.upstreams.into_iter().next().unwrap()
+}
+
+fn lane() -> Lane {
+    let name = UpstreamName::parse("x").unwrap();
+    let health = Health::new(name.clone(), Metrics::new().unwrap().upstream("x"));
+    Lane::main(name, Declared::default(), Arc::new(health))
+}
+
+/// A rest that began after another start.
+fn rests(lane: &Lane, until: Instant) {
+    lane.starts.fetch_add(1, Ordering::Relaxed);
+    lane.restarts.fetch_add(1, Ordering::Relaxed);
+    lane.set_state(LinkState::Down { until });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_wakes_an_upstream_that_rests_and_waits_for_one_start() {
+    let (lane, spec, later) = (lane(), spec(), clock::now() + Duration::from_secs(3600));
+    rests(&lane, later);
+    let actor = async {
+        lane.wanted.notified().await;
+        rests(&lane, later);
+        std::future::pending::<()>().await;
+    };
+    let refused = tokio::select! {
+        refused = lane.link(&spec) => refused.unwrap_err(),
+        () = actor => unreachable!(),
+    };
+    assert_eq!((refused.reason, refused.executed), (Reason::UpstreamDown, Executed::No));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_began_before_the_call_is_not_the_one_it_waits_for() {
+    let (lane, spec, later) = (lane(), spec(), clock::now() + Duration::from_secs(3600));
+    rests(&lane, later);
+    // A life that ends looks like a start.
+    lane.set_state(LinkState::Starting);
+    let actor = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        lane.set_state(LinkState::Down { until: later });
+        lane.wanted.notified().await;
+    };
+    tokio::select! {
+        refused = lane.link(&spec) => panic!("{refused:?}"),
+        () = actor => {}
+    }
+}
