@@ -155,7 +155,7 @@ impl Tile {
         let offered = [(tools, "tool"), (prompts, "prompt"), (resources, "resource")];
         let offers: Vec<String> =
             offered.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| counted(n, word)).collect();
-        let down = matches!(state, "down" | "needs-login" | "stopped");
+        let down = matches!(state, "down" | "needs-login" | "misconfigured" | "stopped");
         Self {
             name: visible(&upstream.name),
             state,

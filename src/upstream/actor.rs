@@ -38,9 +38,15 @@ pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
 /// Serves one life of the upstream.
 async fn serve(context: &Context, hint: EraHint) -> Run {
     let spec = context.handle.spec.load_full();
+    let health = &context.handle.health;
     let program = match context.spawner.gate.pass(&spec) {
         Ok(program) => program,
-        Err(why) => return Run { why, next: None, served: None },
+        Err(why) => {
+            if context.spawner.gate.shut().is_none() {
+                health.lasts("install the program, or correct `command` or PATH");
+            }
+            return Run { why, next: None, served: None };
+        }
     };
     match spec.target.clone() {
         Target::Stdio { command, env, cwd } => {
@@ -50,7 +56,10 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
         Target::Http { transport, .. } => match Remote::of(&spec, &context.spawner.http, &context.handle.health) {
             Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(context, &Arc::new(remote))).await,
             Ok(remote) => Box::pin(http_actor::serve(context, &Arc::new(remote), hint)).await,
-            Err(why) => Run { why, next: None, served: None },
+            Err(why) => {
+                health.lasts("correct `url` and `headers`, then `headend reload`");
+                Run { why, next: None, served: None }
+            }
         },
     }
 }
@@ -145,6 +154,7 @@ pub(crate) async fn run(context: Context) {
 
 fn kind(context: &Context) -> Kind {
     match context.handle.spec.load().target {
+        _ if context.handle.health.remedy().is_some() => Kind::Lasting,
         Target::Stdio { .. } => Kind::Process,
         Target::Http { .. } => Kind::Connection,
     }
@@ -154,10 +164,12 @@ fn kind(context: &Context) -> Kind {
 /// habit.
 fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
     let (name, retry_ms) = (&context.handle.name, wait.as_millis());
-    if failures == KEEPS_FAILING {
+    if failures == KEEPS_FAILING && context.handle.health.remedy().is_none() {
         tracing::error!(upstream.name = %name, error = %why, failures, retry_ms, "upstream keeps failing");
     } else if why == told {
         tracing::debug!(upstream.name = %name, error = %why, failures, retry_ms, "upstream still down");
+    } else if let Some(next) = context.handle.health.remedy() {
+        tracing::warn!(upstream.name = %name, error = %why, next, retry_ms, "upstream down until it is mended");
     } else {
         tracing::warn!(upstream.name = %name, error = %why, retry_ms, "upstream down");
     }

@@ -1,6 +1,8 @@
 //! The messages of one HTTP response of an upstream, JSON or SSE, and the failures in place of them.
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -72,6 +74,21 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
         source = cause.source();
     }
     if error.is_connect() { HttpError::Connect(text) } else { HttpError::Broken(text) }
+}
+
+/// Whether a connection failed because the server's certificate is refused: it is for another name, expired, or of an unknown
+/// issuer.
+pub(crate) fn refuses_certificate(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))) {
+            return true;
+        }
+        // An I/O error leaves what it wraps out of its sources.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
+    }
+    false
 }
 
 /// The messages of one response body, JSON or SSE.
@@ -340,6 +357,15 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_certificate_is_found_however_deep_it_is_wrapped() {
+        let refused = || rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForName);
+        let wrapped = |error: rustls::Error| io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
+        assert!(refuses_certificate(&refused()) && refuses_certificate(&wrapped(refused())));
+        assert!(!refuses_certificate(&wrapped(rustls::Error::DecryptError)));
+        assert!(!refuses_certificate(&io::Error::from(io::ErrorKind::ConnectionRefused)));
+    }
 
     #[test]
     fn only_what_proves_that_the_call_was_not_looked_at_says_that_it_was_not_executed() {

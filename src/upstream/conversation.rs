@@ -25,7 +25,12 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let Spawner { stop, tasks, .. } = &context.spawner;
     let process = match Process::start(&launch) {
         Ok(process) => process,
-        Err(error) => return Run { why: error.to_string(), next: None, served: None },
+        Err(error) => {
+            if let Some(remedy) = error.remedy() {
+                handle.health.lasts(remedy);
+            }
+            return Run { why: error.to_string(), next: None, served: None };
+        }
     };
     let (stdin, stdout, stderr, mut reaper) = process.split();
     let words = LastWords::default();

@@ -1,5 +1,5 @@
-//! The health of an upstream for operators: its state, whether it accepts the gateway's credentials, and its last
-//! error.
+//! The health of an upstream for operators: its state, whether it accepts the gateway's credentials, its last error, and
+//! whether that will pass by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +21,23 @@ pub(crate) struct Health {
     /// Its last answer over HTTP refused the gateway's credentials.
     needs_login: AtomicBool,
     last_error: ArcSwap<String>,
+    /// Why the last start failed does not pass by itself; the way to mend it.
+    remedy: Mutex<Option<&'static str>>,
 }
 
 impl Health {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
         let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
-        Self { upstream, metrics, state, needs_login, last_error: ArcSwap::default() }
+        Self { upstream, metrics, state, needs_login, last_error: ArcSwap::default(), remedy: Mutex::new(None) }
     }
 
-    /// The main lane is in this state now. A new start forgets what the last one was told of its credentials.
+    /// The main lane is in this state now. A new start forgets why the last one failed.
     pub(crate) fn enter(&self, state: &'static str) {
         let mut current = self.state.lock();
         *current = state;
         if state == "starting" {
             self.needs_login.store(false, Ordering::Relaxed);
+            *self.remedy.lock() = None;
         }
         self.metrics.set_state(self.shown(state));
     }
@@ -46,7 +49,11 @@ impl Health {
 
     fn shown(&self, state: &'static str) -> &'static str {
         let needs_login = self.needs_login.load(Ordering::Relaxed) && matches!(state, "ready" | "down");
-        if needs_login { "needs-login" } else { state }
+        match state {
+            _ if needs_login => "needs-login",
+            "down" if self.remedy.lock().is_some() => "misconfigured",
+            other => other,
+        }
     }
 
     /// Takes note of an answer over HTTP: `true` when it refuses the gateway's credentials.
@@ -71,6 +78,17 @@ impl Health {
         } else {
             tracing::info!(upstream.name = %self.upstream, "upstream takes the gateway's credentials again");
         }
+    }
+
+    /// The start that is under way fails for a reason that lasts until an operator has done what `remedy` says.
+    pub(crate) fn lasts(&self, remedy: &'static str) {
+        *self.remedy.lock() = Some(remedy);
+    }
+
+    /// How to mend what made the last start fail; `None` for what may pass by itself.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
+        let login = self.needs_login.load(Ordering::Relaxed).then_some("renew its `headers`, then `headend reload`");
+        login.or(*self.remedy.lock())
     }
 
     /// Keeps the last words of a process, or the last error.
@@ -109,5 +127,22 @@ mod tests {
         assert!(health.refuses(StatusCode::UNAUTHORIZED));
         health.enter("stopped");
         assert_eq!(health.state(), "stopped");
+    }
+
+    #[test]
+    fn a_cause_that_lasts_is_a_state_of_its_own_until_the_next_start() {
+        let metrics = Metrics::new().unwrap();
+        let health = Health::new(UpstreamName::parse("crm").unwrap(), metrics.upstream("crm"));
+        let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
+        health.enter("starting");
+        health.lasts("install it");
+        assert_eq!(health.state(), "starting");
+        health.enter("down");
+        assert!(health.state() == "misconfigured" && shown("misconfigured") && !shown("down"));
+        assert_eq!(health.remedy(), Some("install it"));
+        health.enter("starting");
+        health.enter("down");
+        assert!(health.state() == "down" && shown("down") && !shown("misconfigured"));
+        assert_eq!(health.remedy(), None);
     }
 }

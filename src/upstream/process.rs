@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -41,8 +42,12 @@ const STDERR_LINES_PER_SECOND: u32 = 50;
 pub(crate) enum SpawnError {
     #[error("the command is empty")]
     Empty,
-    #[error("command `{program}` not found in PATH")]
-    NotFound { program: String },
+    #[error("`{}` is not there", path.display())]
+    NotThere { path: PathBuf },
+    #[error("the working directory `{}` is not there", path.display())]
+    NoDirectory { path: PathBuf },
+    #[error("start `{program}`: the interpreter that its first line names is not there")]
+    NoInterpreter { program: String },
     #[error("start `{program}`: {source}")]
     Start {
         program: String,
@@ -51,6 +56,25 @@ pub(crate) enum SpawnError {
     },
     #[error("the pipes of `{program}` are missing")]
     Pipes { program: String },
+}
+
+impl SpawnError {
+    /// How to mend it; `None` for what may pass by itself, such as a machine with too many processes.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Empty => Some("write the program and its arguments in `command`"),
+            Self::NotThere { .. } => Some("install the program, or correct `command`"),
+            Self::NoDirectory { .. } => Some("create the directory, or correct `cwd`"),
+            Self::NoInterpreter { .. } => Some("install the interpreter, or correct the program's first line"),
+            Self::Start { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("make the program executable for the user that runs headend")
+            }
+            Self::Start { source, .. } if source.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+                Some("name a program of this machine, or the interpreter of the script, in `command`")
+            }
+            Self::Start { .. } | Self::Pipes { .. } => None,
+        }
+    }
 }
 
 /// The last lines that a child wrote to stderr.
@@ -100,6 +124,17 @@ pub(crate) struct Launch {
     pub(crate) confinement: Confinement,
 }
 
+impl Launch {
+    /// Looks for the files without which no start succeeds, since the system's error names none of them.
+    fn look(&self) -> Result<(), SpawnError> {
+        match (&self.program, &self.cwd) {
+            (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: path.clone() }),
+            (_, Some(path)) if !path.is_dir() => Err(SpawnError::NoDirectory { path: path.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The word by which this program is told to set a umask and become another one: `UMASK PROGRAM NAME [ARGUMENT..]` follow. It is
 /// looked for before anything else, so that neither the child's arguments nor its environment are taken for ours.
 const BECOME: &str = "become-child";
@@ -111,6 +146,7 @@ impl Process {
     /// [`SpawnError`].
     pub(crate) fn start(launch: &Launch) -> Result<Self, SpawnError> {
         let (program, arguments) = launch.command.split_first().ok_or(SpawnError::Empty)?;
+        launch.look()?;
         let mut command = match launch.confinement.umask {
             None => {
                 let mut command = launch.program.as_ref().map_or_else(|| Command::new(program), Command::new);
@@ -144,10 +180,9 @@ impl Process {
             false => command.spawn(),
         };
         let mut child = spawned.map_err(|source| {
-            let missing = source.kind() == io::ErrorKind::NotFound;
-            // A missing working directory gives the same error, and so would our own file.
-            if missing && launch.confinement.umask.is_none() && launch.cwd.as_ref().is_none_or(|cwd| cwd.is_dir()) {
-                SpawnError::NotFound { program: program.clone() }
+            // The program itself was there. With a umask, our own file is started first.
+            if source.kind() == io::ErrorKind::NotFound && launch.confinement.umask.is_none() {
+                SpawnError::NoInterpreter { program: program.clone() }
             } else {
                 SpawnError::Start { program: program.clone(), source }
             }

@@ -12,7 +12,7 @@ use hyper_util::client::legacy::ResponseFuture;
 use url::Url;
 
 use crate::config::{Target, Transport, Upstream};
-use crate::upstream::answer::{HttpError, transport_error};
+use crate::upstream::answer::{HttpError, refuses_certificate, transport_error};
 use crate::upstream::client::HttpClient;
 use crate::upstream::health::Health;
 
@@ -92,7 +92,12 @@ impl Remote {
     /// [`HttpError::Connect`] and [`HttpError::Broken`].
     pub(crate) async fn fetch(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
         self.authorize(&mut request).await;
-        self.start(request).await.map_err(|error| transport_error(&error))
+        self.start(request).await.map_err(|error| {
+            if refuses_certificate(&error) {
+                self.health.lasts("correct `url`, or have the server's certificate mended");
+            }
+            transport_error(&error)
+        })
     }
 
     /// The answer to a message, unless it refuses the credentials. Streams and ends of sessions are refused for other reasons

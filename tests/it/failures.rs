@@ -190,7 +190,7 @@ fn an_upstreams_environment_holds_what_was_given_to_it_and_no_secret_of_ours() {
 }
 
 /// What `headend status` says of an upstream.
-fn status_of(gateway: &Gateway, name: &str) -> Value {
+pub(crate) fn status_of(gateway: &Gateway, name: &str) -> Value {
     let status = gateway.run(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()

@@ -55,6 +55,7 @@ mod resume;
 mod rules;
 mod sealed;
 mod sse;
+mod starts;
 mod stdio;
 mod tasks;
 mod tidy;

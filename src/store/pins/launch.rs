@@ -14,6 +14,10 @@ use crate::catalog::name::UpstreamName;
 use crate::config::{Target, Upstream};
 use crate::policy::{Digest, PinState};
 use crate::store::db::DbError;
+use crate::wire::foreign;
+
+/// Characters of a search path in an error.
+const MAX_PATH: usize = 1000;
 
 /// The program for a command's first word, absolute and without following symbolic links, since package managers move
 /// their targets. `None` when no directory of the search path has it.
@@ -29,11 +33,24 @@ fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
 
 /// The file that the command of an upstream leads to; `None` where there is none, or no command.
 pub(crate) fn program_of(spec: &Upstream) -> Option<PathBuf> {
-    let Target::Stdio { command, env, cwd } = &spec.target else { return None };
-    let own = std::env::var("PATH").ok();
-    let given = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose());
+    let Target::Stdio { command, cwd, .. } = &spec.target else { return None };
     let base = cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"));
-    resolve(command.first()?, given.or(own.as_deref()), &base)
+    resolve(command.first()?, search_path(spec).as_deref(), &base)
+}
+
+/// The `PATH` of an upstream's own environment, else ours.
+fn search_path(spec: &Upstream) -> Option<String> {
+    let Target::Stdio { env, .. } = &spec.target else { return None };
+    let given = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose().to_owned());
+    given.or_else(|| std::env::var("PATH").ok())
+}
+
+/// Says that no folder of the search path has the program, and which folders they are.
+fn not_found(word: &str, path: Option<&str>) -> String {
+    path.map_or_else(
+        || format!("command `{word}` not found: there is no PATH"),
+        |path| format!("command `{word}` not found in PATH ({})", foreign::short(path, MAX_PATH)),
+    )
 }
 
 /// The finding of the last start.
@@ -85,7 +102,7 @@ impl LaunchGate {
         let program = program_of(spec);
         if let (Target::Stdio { command, .. }, None) = (&spec.target, &program) {
             let word = command.first().map(String::as_str).unwrap_or_default();
-            return Err(format!("command `{word}` not found in PATH"));
+            return Err(not_found(word, search_path(spec).as_deref()));
         }
         let launch = describe(spec, program.as_deref());
         let outcome = self.pins.start(spec, &launch);

@@ -1,0 +1,141 @@
+//! Starts that fail, what ends the rest after them, and what the operator is told.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::failures::status_of;
+use crate::harness::{Gateway, Setup, left_out};
+use crate::process::{eventually, installed, said, within};
+use crate::upstream::Fake;
+
+/// Far less than the rest of an upstream that is misconfigured, which is half a minute at least.
+const SOON: Duration = Duration::from_secs(15);
+
+/// A program that becomes that server.
+fn write_program(path: &Path, fake: &Fake) {
+    let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, format!("#!/bin/sh\nexec {}\n", quoted.join(" "))).unwrap();
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::rename(fresh, path).unwrap();
+}
+
+/// Waits until the upstream is in that state, and returns its last error.
+fn wait_for_state(gateway: &Gateway, name: &str, state: &str) -> String {
+    eventually(&format!("{name} is {state}"), || status_of(gateway, name)["state"] == state);
+    status_of(gateway, name)["last-error"].as_str().unwrap_or_default().to_owned()
+}
+
+fn in_state(gateway: &Gateway, name: &str, state: &str) -> bool {
+    let page = gateway.scrape();
+    page.contains(&format!("headend_upstream_state{{state=\"{state}\",upstream=\"{name}\"}} 1"))
+}
+
+#[test]
+fn a_missing_program_is_a_state_of_its_own_and_starts_when_it_appears() {
+    let setup = Setup::new();
+    let (program, script) = (setup.world.path("work/server"), setup.world.path("work/later"));
+    let gateway = setup
+        .toml(&format!(
+            "[upstreams.program]\ncommand = [{:?}]\n[upstreams.word]\ncommand = [\"later\"]\nenv = {{ PATH = {:?} }}",
+            program.display().to_string(),
+            script.parent().unwrap().display().to_string(),
+        ))
+        .start();
+    let why = wait_for_state(&gateway, "program", "misconfigured");
+    assert!(why.contains("work/server` is not there"), "{why}");
+    let why = wait_for_state(&gateway, "word", "misconfigured");
+    assert!(why.contains("`later` not found in PATH (") && why.contains("/work)"), "{why}");
+    for name in ["program", "word"] {
+        assert!(in_state(&gateway, name, "misconfigured") && !in_state(&gateway, name, "down"));
+    }
+    write_program(&program, &Fake::stdio("both"));
+    write_program(&script, &Fake::stdio("both"));
+    gateway.wait_for_tools_within(SOON, &["program__echo", "word__echo"]);
+}
+
+#[test]
+fn a_missing_script_and_directory_are_named_and_looked_for() {
+    let setup = Setup::new();
+    let folder = setup.world.path("work/folder");
+    let command = Fake::stdio("both").command();
+    let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}\ncwd = {folder:?}")).start();
+    let why = wait_for_state(&gateway, "fx", "misconfigured");
+    assert!(why.contains("work/folder` is not there"), "{why}");
+    fs::create_dir(&folder).unwrap();
+    gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+}
+
+#[test]
+fn a_call_and_a_reload_end_a_rest() {
+    let setup = Setup::new();
+    let program = setup.world.path("work/server");
+    write_program(&program, &Fake::stdio("both"));
+    let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = [{:?}]", program.display().to_string())).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    // A file that no user may execute: its change is seen by nothing but a start.
+    let break_it = || {
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o600)).unwrap();
+        gateway.modern().call("fx__exit", json!({}));
+        wait_for_state(&gateway, "fx", "misconfigured");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    };
+    break_it();
+    let answer = gateway.modern().call("fx__echo", json!({"text": "back"}));
+    assert_eq!(answer.text(), "back", "{}", answer.raw);
+    break_it();
+    let plan = gateway.run(&["reload"]);
+    assert!(plan.status.success(), "{}", said(&plan));
+    within(SOON, "the reload starts it", || status_of(&gateway, "fx")["state"] == "ready");
+}
+
+/// A TLS server whose certificate nobody has issued.
+struct Tls(Child);
+
+impl Drop for Tls {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ignored = self.0.kill();
+        let _ignored = self.0.wait();
+    }
+}
+
+#[test]
+fn a_refused_certificate_is_told_from_a_server_that_is_away() {
+    if !installed("openssl") {
+        left_out("a refused certificate", "openssl is not installed");
+        return;
+    }
+    let setup = Setup::new();
+    let (key, certificate) = (setup.world.path("work/key.pem"), setup.world.path("work/certificate.pem"));
+    let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=other.example -keyout";
+    let mut made = setup.world.command("openssl");
+    made.args(words.split(' ')).arg(&key).arg("-out").arg(&certificate);
+    assert!(made.stderr(Stdio::null()).status().unwrap().success());
+    let mut served = setup.world.command("openssl");
+    served.args(["s_server", "-www", "-accept", "127.0.0.1:0", "-key"]).arg(&key).arg("-cert").arg(&certificate);
+    let mut server = Tls(served.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let port = lines.find_map(|line| line.unwrap().strip_prefix("ACCEPT ")?.rsplit(':').next()?.parse::<u16>().ok());
+    let gateway = setup
+        .url("crm", &format!("https://localhost:{}/mcp", port.unwrap()))
+        .url("away", "http://127.0.0.1:9/mcp")
+        .start();
+    let why = wait_for_state(&gateway, "crm", "misconfigured");
+    assert!(why.contains("certificate"), "{why}");
+    let why = wait_for_state(&gateway, "away", "down");
+    assert!(why.contains("connect"), "{why}");
+    assert!(in_state(&gateway, "crm", "misconfigured") && in_state(&gateway, "away", "down"));
+    let told = |name: &str, words: &str| {
+        let lines = gateway.stderr.all();
+        lines.iter().any(|line| line.contains(&format!("upstream.name={name}")) && line.contains(words))
+    };
+    assert!(told("crm", "correct `url`") && !told("away", "correct"), "{}", gateway.story());
+}
