@@ -20,6 +20,7 @@ mod pins;
 mod policy;
 mod relay;
 mod reload;
+mod restart;
 mod serve;
 mod source;
 mod status;
@@ -109,6 +110,13 @@ enum Command {
     Grants(grants::GrantsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
     Reload,
+    /// Start an upstream anew, whatever its state, and wait for what comes of it; exit 1 when it does not start.
+    ///
+    /// A rest after failures ends at once. The calls of a running one may end on it while the new one starts.
+    Restart {
+        /// The upstream, as `headend status` lists it.
+        name: String,
+    },
     /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -183,6 +191,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
         Command::Grants(args) => grants::run(&common, args),
         Command::Reload => reload::run(&common),
+        Command::Restart { name } => restart::run(&common, &name),
         Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),

@@ -42,6 +42,7 @@ use crate::wire::raw::{RawJson, RawObject};
 mod access;
 mod consents;
 mod pins;
+mod restart;
 
 pub(crate) use self::access::Access;
 pub(crate) use self::pins::listed;
@@ -306,6 +307,7 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
             .await
             .map(|plan| RawObject::of_strings(&[("plan", &plan)]).encode())
             .map_err(|why| (1, why)),
+        "restart" => restart::operate(gateway, &by, request).await,
         "call" => call(gateway, caller, request).await,
         "console.link" => console_link(gateway),
         method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,

@@ -50,6 +50,8 @@ const TTL_DEGRADED_MS: u32 = 5_000;
 pub(crate) enum Order {
     /// Put a checked configuration in force.
     Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
+    /// Start an upstream anew, whatever its state. Answered with its new handle, or why there is none.
+    Restart { name: String, reply: oneshot::Sender<Result<Arc<Handle>, String>> },
     /// The operator has decided about pins: show what may be shown now.
     Review { reply: oneshot::Sender<()> },
 }
@@ -282,6 +284,10 @@ impl Supervisor {
                 let _asker_may_be_gone = reply.send(());
                 return;
             }
+            Order::Restart { name, reply } => {
+                let _asker_may_be_gone = reply.send(self.restart(&name));
+                return;
+            }
         };
         let outcome = self.apply(*config);
         self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
@@ -306,6 +312,26 @@ impl Supervisor {
             managed.gate.reviewed.notify_one();
         }
         self.publish(false);
+    }
+
+    /// Starts an upstream anew beside the old one, which may finish its calls. Its items stay listed.
+    fn restart(&mut self, name: &str) -> Result<Arc<Handle>, String> {
+        let unknown = || format!("there is no upstream `{name}`; `headend status` lists them");
+        let name = UpstreamName::parse(name).map_err(|_| unknown())?;
+        let mut old = self.managed.remove(&name).ok_or_else(unknown)?;
+        let (spec, inventory) = (old.handle.spec.load_full(), old.inventory.take());
+        let restarts = old.handle.main.restarts.load(Ordering::Relaxed) + 1;
+        self.retire(old);
+        self.launch((*spec).clone())?;
+        let new = self.managed.get_mut(&name).ok_or_else(unknown)?;
+        new.inventory = inventory.or(new.inventory.take());
+        new.handle.main.restarts.store(restarts, Ordering::Relaxed);
+        new.handle.metrics.restarted();
+        // A lazy one too.
+        new.handle.main.wanted.notify_one();
+        let handle = Arc::clone(&new.handle);
+        self.publish(true);
+        Ok(handle)
     }
 
     /// Takes over what other processes decided about pins.
@@ -356,6 +382,7 @@ impl Supervisor {
 
     /// Lets a removed upstream finish its calls, then stops it.
     fn retire(&self, old: Managed) {
+        old.handle.health.retire();
         self.actors.spawn("retire", async move {
             let until = clock::now() + REPLACE_DRAIN;
             while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {

@@ -21,6 +21,8 @@ pub(crate) struct Health {
     /// Its last answer over HTTP refused the gateway's credentials.
     needs_login: AtomicBool,
     last_error: ArcSwap<String>,
+    /// Another handle has the upstream's name now, and its metrics.
+    is_retired: AtomicBool,
     /// Why the last start failed does not pass by itself; the way to mend it.
     remedy: Mutex<Option<&'static str>>,
 }
@@ -28,7 +30,8 @@ pub(crate) struct Health {
 impl Health {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
         let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
-        Self { upstream, metrics, state, needs_login, last_error: ArcSwap::default(), remedy: Mutex::new(None) }
+        let (last_error, is_retired, remedy) = (ArcSwap::default(), AtomicBool::new(false), Mutex::new(None));
+        Self { upstream, metrics, state, needs_login, last_error, is_retired, remedy }
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.
@@ -39,7 +42,19 @@ impl Health {
             self.needs_login.store(false, Ordering::Relaxed);
             *self.remedy.lock() = None;
         }
-        self.metrics.set_state(self.shown(state));
+        self.measure(state);
+    }
+
+    fn measure(&self, state: &'static str) {
+        if !self.is_retired.load(Ordering::Relaxed) {
+            self.metrics.set_state(self.shown(state));
+        }
+    }
+
+    /// From now on the state of the upstream is another handle's.
+    pub(crate) fn retire(&self) {
+        let _not_between_look_and_write = self.state.lock();
+        self.is_retired.store(true, Ordering::Relaxed);
     }
 
     /// The state by the name that status, console and metrics use.
@@ -70,7 +85,7 @@ impl Health {
         if self.needs_login.swap(refused, Ordering::Relaxed) == refused {
             return;
         }
-        self.metrics.set_state(self.shown(*state));
+        self.measure(*state);
         if refused {
             let why = format!("the server refuses the gateway's credentials with HTTP status {status}");
             tracing::warn!(upstream.name = %self.upstream, error = %why, "upstream needs login: renew its `headers`");
@@ -144,5 +159,8 @@ mod tests {
         health.enter("down");
         assert!(health.state() == "down" && shown("down") && !shown("misconfigured"));
         assert_eq!(health.remedy(), None);
+        health.retire();
+        health.enter("stopped");
+        assert!(health.state() == "stopped" && shown("down"), "its series are another's");
     }
 }

@@ -200,6 +200,21 @@ impl Lane {
         }
     }
 
+    /// Waits until a start has succeeded or failed, at most that long.
+    pub(crate) async fn started(&self, patience: Duration) {
+        let until = clock::now() + patience;
+        loop {
+            let changed = self.changed.notified();
+            match *self.state() {
+                LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped => return,
+                LinkState::Idle | LinkState::Starting => {}
+            }
+            if tokio::time::timeout_at(until.into(), changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
     fn down(&self, retry: Duration) -> Failure {
         let detail = format!("The server `{}` is not running.", self.news.upstream);
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::faces::upstream_pid;
 use crate::failures::status_of;
-use crate::harness::{Gateway, Setup, left_out};
-use crate::process::{eventually, installed, said, within};
-use crate::upstream::Fake;
+use crate::harness::{Gateway, Setup, World, left_out};
+use crate::process::{alive, eventually, installed, said, within};
+use crate::upstream::{Fake, Log};
 
 /// Far less than the rest of an upstream that is misconfigured, which is half a minute at least.
 const SOON: Duration = Duration::from_secs(15);
@@ -94,6 +95,64 @@ fn a_call_and_a_reload_end_a_rest() {
     let plan = gateway.run(&["reload"]);
     assert!(plan.status.success(), "{}", said(&plan));
     within(SOON, "the reload starts it", || status_of(&gateway, "fx")["state"] == "ready");
+}
+
+#[test]
+fn restart_ends_a_rest_and_says_what_came_of_it() {
+    let setup = Setup::new();
+    let program = setup.world.path("work/server");
+    write_program(&program, &Fake::stdio("both"));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o600)).unwrap();
+    let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = [{:?}]", program.display().to_string())).start();
+    wait_for_state(&gateway, "fx", "misconfigured");
+    let failed = gateway.run(&["restart", "fx"]);
+    let text = said(&failed);
+    assert!(failed.status.code() == Some(1) && text.contains("misconfigured") && text.contains("executable"), "{text}");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let restarted = gateway.run(&["restart", "fx"]);
+    assert!(restarted.status.success() && said(&restarted).contains("fx: ready"), "{}", said(&restarted));
+    gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+    let unknown = gateway.run(&["restart", "fy"]);
+    assert!(unknown.status.code() == Some(1) && said(&unknown).contains("no upstream `fy`"), "{}", said(&unknown));
+}
+
+#[test]
+fn restart_replaces_a_running_upstream_and_loses_no_call() {
+    let setup = Setup::new();
+    let record = Log::new(&setup.world.path("work"), "fx");
+    let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
+    gateway.wait_for_tools(&["fx__sleep", "fx__env"]);
+    let before = upstream_pid(&gateway, "fx");
+    let mut client = gateway.modern();
+    let mut call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 500}}));
+    eventually("the call arrives", || record.lines_with(&["tools/call", "sleep"]).len() == 1);
+    let restarted = gateway.run(&["restart", "fx"]);
+    assert!(restarted.status.success(), "{}", said(&restarted));
+    let response = call.response();
+    assert!(response["result"].is_object() && response["result"]["isError"] != json!(true), "{response}");
+    assert_ne!(upstream_pid(&gateway, "fx"), before);
+    eventually("the old one ends", || !alive(before));
+    assert!(in_state(&gateway, "fx", "ready"), "the end of the old one is not the new one's");
+    assert_eq!(status_of(&gateway, "fx")["restarts"], 1);
+}
+
+#[test]
+fn restart_starts_a_connection_to_a_url_anew_too() {
+    let server = Fake::http("modern").spawn();
+    let gateway = Setup::new().url("fx", &server.url).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let restarted = gateway.run(&["restart", "fx"]);
+    assert!(restarted.status.success() && said(&restarted).contains("fx: ready"), "{}", said(&restarted));
+    drop(server);
+    let failed = gateway.run(&["restart", "fx"]);
+    assert!(failed.status.code() == Some(1) && said(&failed).contains("fx is down: "), "{}", said(&failed));
+}
+
+#[test]
+fn restart_without_a_daemon_says_what_to_do() {
+    let output = World::new().run(&["restart", "fx"]);
+    assert_eq!(output.status.code(), Some(69), "{}", said(&output));
+    assert!(said(&output).contains("headend serve"), "{}", said(&output));
 }
 
 /// A TLS server whose certificate nobody has issued.

@@ -1,0 +1,35 @@
+//! `headend restart NAME`.
+
+use super::daemon;
+use super::exit::{NO, OK};
+use super::options::Common;
+use super::output::{Failure, print};
+use crate::wire::foreign;
+use crate::wire::raw::RawObject;
+
+pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
+    let mut daemon = daemon::connect(common, "admin", None).map_err(|failure| {
+        let text = format!(
+            "{}, which starts every upstream; a host that runs `headend stdio` without a daemon starts its own",
+            failure.text
+        );
+        Failure { text, ..failure }
+    })?;
+    let params = RawObject::of_strings(&[("name", name)]).encode();
+    let answer = daemon.ask("restart", Some(&params.text()))?;
+    let said = |name: &str| answer.string(name).map(|text| foreign::line(&text).into_owned());
+    let state = said("state").unwrap_or_default();
+    let name = foreign::line(name);
+    match state.as_str() {
+        "ready" => print(&format!("{name}: ready\n")),
+        "starting" => {
+            print(&format!("{name}: still starting; `headend status` shows what comes of it\n"))?;
+            Ok(OK)
+        }
+        _ => {
+            let (why, remedy) = (said("last-error").unwrap_or_default(), said("remedy"));
+            let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+            Err(Failure::new(NO, format!("{name} is {state}: {why}{remedy}")))
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The operator's method `restart`: starts an upstream anew, and says what came of it.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::daemon::gateway::Gateway;
+use crate::gateway::supervisor::Order;
+use crate::wire::code;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long the answer waits for the start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Restarts the upstream that `params` name, for the operator `by`.
+pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Result<RawJson, (i64, String)> {
+    let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
+    let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
+    let gone = || (1, "the gateway is shutting down".to_owned());
+    let (reply, answer) = oneshot::channel();
+    gateway.supervised.orders.send(Order::Restart { name, reply }).await.map_err(|_| gone())?;
+    let handle = answer.await.map_err(|_| gone())?.map_err(|why| (1, why))?;
+    tracing::info!(upstream.name = %handle.name, by, "upstream restarted by the operator");
+    handle.main.started(PATIENCE).await;
+    let mut out = RawObject::of_strings(&[("name", handle.name.as_str()), ("state", handle.health.state())]);
+    if let Some(why) = handle.health.last_error() {
+        out.set("last-error", RawJson::string(&why));
+    }
+    if let Some(remedy) = handle.health.remedy() {
+        out.set("remedy", RawJson::string(remedy));
+    }
+    Ok(out.encode())
+}
