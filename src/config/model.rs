@@ -140,7 +140,7 @@ pub(crate) struct Upstream {
     pub(crate) call_timeout: Duration,
     /// How long a call may take with all its progress.
     pub(crate) call_max: Duration,
-    /// From launch to the end of the handshake.
+    /// From launch to the end of the handshake; a start that took longer has twice the time when it is repeated.
     pub(crate) start_timeout: Duration,
     /// Calls at once.
     pub(crate) max_in_flight: usize,

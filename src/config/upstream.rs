@@ -24,7 +24,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest call with all its progress.
 const CALL_MAX: Duration = Duration::from_secs(600);
 /// `npx` and `uvx` download on the first start.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// One process answers one client at a time, more or less.
 const STDIO_IN_FLIGHT: usize = 16;
 const HTTP_IN_FLIGHT: usize = 64;

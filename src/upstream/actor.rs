@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::config::{EraChoice, Start, Target, Transport};
+use crate::config::{EraChoice, Start, Target, Transport, duration_text};
 use crate::engine::handshake::EraHint;
 use crate::engine::restart::{Backoff, Kind};
 use crate::upstream::context::{Context, News, Run};
@@ -54,7 +54,9 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
             serve_process(context, launch, hint).await
         }
         Target::Http { transport, .. } => match Remote::of(&spec, &context.spawner.http, &context.handle.health) {
-            Ok(remote) if transport == Transport::Sse => Box::pin(sse::serve(context, &Arc::new(remote))).await,
+            Ok(remote) if transport == Transport::Sse => {
+                Box::pin(sse::serve(context, &Arc::new(remote), context.handle.start_limit())).await
+            }
             Ok(remote) => Box::pin(http_actor::serve(context, &Arc::new(remote), hint)).await,
             Err(why) => {
                 health.lasts("correct `url` and `headers`, then `headend reload`");
@@ -112,21 +114,31 @@ pub(crate) async fn run(context: Context) {
         lane.starts.fetch_add(1, Ordering::Relaxed);
         lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
-        let run = Box::pin(serve(&context, hint)).await;
+        let mut run = Box::pin(serve(&context, hint)).await;
         if stop.is_cancelled() {
             break;
         }
-        // A start that only taught how to ask is repeated at once: nothing has died yet.
+        // A start that only taught how to ask is repeated at once: nothing has died yet. One that took all its time is a failure.
+        let late = run.served.is_none() && handle.health.has_run_out();
         let learnt = run.next.filter(|next| *next != hint && run.served.is_none());
         if let Some(next) = learnt {
             tracing::debug!(upstream.name = %handle.name, why = %run.why, "starting again without the era probe");
             hint = next;
-            continue;
-        }
-        if run.served.is_none() && std::mem::take(&mut recalled) {
+            if !late {
+                continue;
+            }
+        } else if run.served.is_none() && std::mem::take(&mut recalled) {
             tracing::debug!(upstream.name = %handle.name, why = %run.why, "starting again with the era probe");
             hint = EraHint::Probe;
-            continue;
+            if !late {
+                continue;
+            }
+        }
+        if late {
+            let had = handle.start_limit();
+            handle.started_late();
+            let (had, next) = (duration_text(had), duration_text(handle.start_limit()));
+            run.why = format!("not ready within its `start-timeout` of {had}, the next start has {next}: {}", run.why);
         }
         recalled = false;
         let wait = backoff.failed(kind(&context), run.served, clock::jitter());

@@ -40,8 +40,11 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         drain.await;
         drop(draining);
     });
-    let start = handle.spec.load().start_timeout;
+    let (begun, start) = (clock::now(), handle.start_limit());
     let (ended, served) = converse(context, (hint, start), stdin, stdout).await;
+    if served.is_none() && clock::now().duration_since(begun) >= start {
+        handle.health.ran_out();
+    }
     let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
     let status = if early.is_some() { early } else { reaper.stop().await };
     let mut why = ended.why;

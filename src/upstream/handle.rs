@@ -1,7 +1,7 @@
 //! One upstream's handle: its lanes, its call slots, its counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -32,6 +32,9 @@ use crate::wire::raw::RawJson;
 /// How long a server may take to set its log level.
 const SET_LEVEL: Duration = Duration::from_secs(2);
 
+/// Longest start, where `start-timeout` does not say more.
+const LONGEST_START: Duration = Duration::from_secs(600);
+
 /// Starts what serves a session of an owner's own.
 pub(crate) type Opener = fn(&Arc<Handle>, &Spawner, &Arc<Lane>);
 
@@ -56,6 +59,8 @@ pub(crate) struct Handle {
     pub(crate) health: Arc<Health>,
     /// The configuration was applied again: a rest is over.
     pub(crate) again: Notify,
+    /// Starts that took longer than they may.
+    late_starts: AtomicU32,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -95,12 +100,25 @@ impl Handle {
             incarnation: AtomicU64::new(0),
             health,
             again: Notify::new(),
+            late_starts: AtomicU32::new(0),
         }
     }
 
     /// The digest of the program or address that answers; grants are bound to it and to the definition.
     pub(crate) fn launch(&self) -> Digest {
         self.spawner.gate.digest()
+    }
+
+    /// How long a start may take: its `start-timeout`, doubled for each start that took longer.
+    pub(crate) fn start_limit(&self) -> Duration {
+        let stated = self.spec.load().start_timeout;
+        let late = self.late_starts.load(Ordering::Relaxed).min(16);
+        stated.saturating_mul(1 << late).min(stated.max(LONGEST_START))
+    }
+
+    /// A start took longer than it may; the next one has more time.
+    pub(crate) fn started_late(&self) {
+        self.late_starts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Puts changed settings in force; calls in flight keep their places.

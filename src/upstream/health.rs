@@ -21,6 +21,8 @@ pub(crate) struct Health {
     /// Its last answer over HTTP refused the gateway's credentials.
     needs_login: AtomicBool,
     last_error: ArcSwap<String>,
+    /// The start that is under way took longer than it may.
+    ran_out: AtomicBool,
     /// Another handle has the upstream's name now, and its metrics.
     is_retired: AtomicBool,
     /// Why the last start failed does not pass by itself; the way to mend it.
@@ -30,8 +32,8 @@ pub(crate) struct Health {
 impl Health {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
         let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
-        let (last_error, is_retired, remedy) = (ArcSwap::default(), AtomicBool::new(false), Mutex::new(None));
-        Self { upstream, metrics, state, needs_login, last_error, is_retired, remedy }
+        let (ran_out, is_retired, remedy) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::new(None));
+        Self { upstream, metrics, state, needs_login, last_error: ArcSwap::default(), ran_out, is_retired, remedy }
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.
@@ -41,6 +43,7 @@ impl Health {
         if state == "starting" {
             self.needs_login.store(false, Ordering::Relaxed);
             *self.remedy.lock() = None;
+            self.ran_out.store(false, Ordering::Relaxed);
         }
         self.measure(state);
     }
@@ -98,6 +101,15 @@ impl Health {
     /// The start that is under way fails for a reason that lasts until an operator has done what `remedy` says.
     pub(crate) fn lasts(&self, remedy: &'static str) {
         *self.remedy.lock() = Some(remedy);
+    }
+
+    /// The start that is under way has taken as long as it may.
+    pub(crate) fn ran_out(&self) {
+        self.ran_out.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_run_out(&self) -> bool {
+        self.ran_out.load(Ordering::Relaxed)
     }
 
     /// How to mend what made the last start fail; `None` for what may pass by itself.

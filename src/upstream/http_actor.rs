@@ -43,7 +43,6 @@ const HEAD_TIME: Duration = Duration::from_secs(2);
 pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint) -> Run {
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, tasks, intake, .. } = &context.spawner;
-    let spec = handle.spec.load_full();
     let down = |why: String, served| Run { why, next: None, served };
     let parts = LinkParts {
         remote: Arc::clone(remote),
@@ -58,20 +57,25 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
         declared: lane.declared.clone(),
         news: lane.news.clone(),
     };
+    let (begun, limit) = (clock::now(), handle.start_limit());
     let opened = tokio::select! {
-        opened = tokio::time::timeout(spec.start_timeout, open(&parts, hint)) => opened,
+        opened = tokio::time::timeout(limit, open(&parts, hint)) => opened,
         () = stop.cancelled() => return down("stopped".to_owned(), None),
     };
     let link = match opened {
         Ok(Ok(link)) => link,
         Ok(Err(Unopened::Older(why))) => {
-            let run = Box::pin(sse::serve(context, remote)).await;
+            let left = limit.saturating_sub(clock::now().duration_since(begun));
+            let run = Box::pin(sse::serve(context, remote, left)).await;
             // A URL that is wrong fails both ways, and the operator should see both.
             let why = if run.served.is_none() { format!("{why}; over HTTP+SSE: {}", run.why) } else { run.why };
             return Run { why, ..run };
         }
         Ok(Err(Unopened::Failed(why))) => return down(why, None),
-        Err(_) => return down("no answer to the handshake in time".to_owned(), None),
+        Err(_) => {
+            handle.health.ran_out();
+            return down("no answer to the handshake in time".to_owned(), None);
+        }
     };
     let opened = Notify::new();
     let mut following = Box::pin(follow(context, &link, &opened));

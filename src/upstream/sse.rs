@@ -39,11 +39,10 @@ const GRACE: Duration = Duration::from_millis(20);
 /// POSTs without an answer at once; with more the protocol's side waits.
 const MAX_POSTS: usize = 1024;
 
-/// Serves one stream's worth of the upstream.
-pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>) -> Run {
+/// Serves one stream's worth of the upstream, which may take so long to start.
+pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Duration) -> Run {
     let started = clock::now();
     let spec = context.handle.spec.load_full();
-    let limit = spec.start_timeout;
     let down = |why: String| Run { why, next: None, served: None };
     let opened = tokio::select! {
         opened = tokio::time::timeout(limit, open(context, remote)) => opened,
@@ -52,7 +51,10 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>) -> Run {
     let (events, endpoint) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(why)) => return down(why),
-        Err(_) => return down("its event stream did not name an endpoint in time".to_owned()),
+        Err(_) => {
+            context.handle.health.ran_out();
+            return down("its event stream did not name an endpoint in time".to_owned());
+        }
     };
     let left = limit.saturating_sub(clock::now().duration_since(started));
     let (near, far) = duplex(PIPE_BYTES);
@@ -79,6 +81,9 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>) -> Run {
             why = &mut carry, if lost.is_none() => lost = Some(why),
         }
     };
+    if served.is_none() && clock::now().duration_since(started) >= limit {
+        context.handle.health.ran_out();
+    }
     Run { why: lost.unwrap_or(ended.why), next: None, served }
 }
 

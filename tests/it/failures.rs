@@ -36,7 +36,7 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
             });
         }
     }
-    // An upstream whose handshake times out after half a minute: no client waited for that.
+    // An upstream whose handshake times out after two minutes: no client waited for that.
     let status = gateway.run(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     let silent = status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == "silent").unwrap();

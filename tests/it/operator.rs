@@ -229,7 +229,7 @@ fn it_serves_within_a_second_of_its_start_with_no_upstream_up() {
     let gateway = Setup::new().fake("slow", &Fake::stdio("legacy").behaving("never-answer")).start();
     let answer = gateway.modern().request("server/discover", json!({}));
     assert!(answer.message.get("result").is_some(), "{}", answer.raw);
-    // The promise is one second, which the benchmark measures. Here nothing may wait for the handshake, which is given up after 30.
+    // The promise is one second, which the benchmark measures. Here nothing may wait for the handshake, which is given up after two minutes.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 

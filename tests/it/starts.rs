@@ -155,6 +155,21 @@ fn restart_without_a_daemon_says_what_to_do() {
     assert!(said(&output).contains("headend serve"), "{}", said(&output));
 }
 
+#[test]
+fn a_start_takes_its_time_and_no_more_and_has_more_the_next_time() {
+    let slow = Fake::stdio("legacy").behaving("slow-start=1500").command();
+    let silent = Fake::stdio("legacy").behaving("never-answer").command();
+    let gateway = Setup::new()
+        .toml(&format!("[upstreams.slow]\ncommand = {slow}\nstart-timeout = \"1s\""))
+        .toml(&format!("[upstreams.silent]\ncommand = {silent}\nstart-timeout = \"1s\""))
+        .start();
+    // A process that hears the end of its input has two more seconds to end.
+    within(Duration::from_secs(8), "the first start is given up", || status_of(&gateway, "silent")["state"] == "down");
+    let why = wait_for_state(&gateway, "silent", "down");
+    assert!(why.contains("`start-timeout` of 1s, the next start has 2s"), "{why}");
+    gateway.wait_for_tools_within(SOON, &["slow__echo"]);
+}
+
 /// A TLS server whose certificate nobody has issued.
 struct Tls(Child);
 

@@ -69,9 +69,9 @@ pub struct PeerOptions {
 /// How long the parts of a handshake may take.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerTimes {
-    /// For the answer to `server/discover` where the era is not known.
+    /// For the answer to `server/discover` where the era is not known; half of `start` at most.
     pub probe: Duration,
-    /// For `initialize` and for each page of a list.
+    /// For the whole handshake, and for each page of a list.
     pub start: Duration,
 }
 
@@ -112,6 +112,8 @@ enum State {
     Opening {
         handshake: Handshake,
         until: Instant,
+        /// The end of the whole handshake.
+        deadline: Instant,
     },
     Ready(Agreed),
     Failed,
@@ -140,7 +142,8 @@ impl<P: CallPort> Peer<P> {
     /// Opens the connection; the first question is in [`Self::outgoing`] at once.
     pub fn new(options: PeerOptions, now: Instant) -> Self {
         let PeerOptions { ear, hint, times, bounds, declared, lists: reads_lists } = options;
-        let until = now + if hint == EraHint::Probe { times.probe } else { times.start };
+        let deadline = now + times.start;
+        let until = if hint == EraHint::Probe { now + times.probe.min(times.start / 2) } else { deadline };
         let handshake = Handshake::new(hint, Carrier::Lines);
         let question = handshake.question();
         let mut peer = Self {
@@ -153,7 +156,7 @@ impl<P: CallPort> Peer<P> {
             asked: OpenRequests::default(),
             cancelled_since: false,
             hop: HopMeta::bare(),
-            state: State::Opening { handshake, until },
+            state: State::Opening { handshake, until, deadline },
             pending: Pending::new(),
             out: BytesMut::new(),
             events: VecDeque::new(),
@@ -345,10 +348,10 @@ impl<P: CallPort> Peer<P> {
 
     /// Goes on with the handshake.
     fn opening(&mut self, reply: Reply, now: Instant) {
-        let State::Opening { handshake, until } = &mut self.state else { return };
+        let State::Opening { handshake, until, deadline } = &mut self.state else { return };
         match handshake.heard(None, reply) {
             Next::Ask(question) => {
-                *until = now + self.times.start;
+                *until = *deadline;
                 self.ask_question(question);
             }
             Next::Agreed(agreed) => self.ready(agreed, now),
