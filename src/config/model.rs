@@ -142,6 +142,8 @@ pub(crate) struct Upstream {
     pub(crate) call_max: Duration,
     /// From launch to the end of the handshake; a start that took longer has twice the time when it is repeated.
     pub(crate) start_timeout: Duration,
+    /// How long a call waits for a start.
+    pub(crate) start_wait: Duration,
     /// Calls at once.
     pub(crate) max_in_flight: usize,
     /// Calls that may wait for a slot.

@@ -196,6 +196,7 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
     out.string("call-timeout", &units::duration(upstream.call_timeout));
     out.string("call-max", &units::duration(upstream.call_max));
     out.string("start-timeout", &units::duration(upstream.start_timeout));
+    out.string("start-wait", &units::duration(upstream.start_wait));
     out.raw("max-in-flight", &upstream.max_in_flight.to_string());
     out.raw("queue", &upstream.queue.to_string());
     out.string("queue-timeout", &units::duration(upstream.queue_timeout));

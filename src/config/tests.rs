@@ -209,6 +209,7 @@ start = "lazy"
 call-timeout = "90s"
 call-max = "2h"
 start-timeout = "1m"
+start-wait = "10s"
 max-in-flight = 3
 queue = 0
 queue-timeout = "0s"

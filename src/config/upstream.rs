@@ -25,6 +25,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const CALL_MAX: Duration = Duration::from_secs(600);
 /// `npx` and `uvx` download on the first start.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a call waits for a server that starts: less than hosts wait for a call, which is a minute mostly.
+const START_WAIT: Duration = Duration::from_secs(25);
 /// One process answers one client at a time, more or less.
 const STDIO_IN_FLIGHT: usize = 16;
 const HTTP_IN_FLIGHT: usize = 64;
@@ -114,6 +116,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         call_timeout,
         call_max,
         start_timeout: table.duration("start-timeout", &TIMES).unwrap_or(START_TIMEOUT),
+        start_wait: table.duration("start-wait", &QUEUE_TIMES).unwrap_or(START_WAIT),
         max_in_flight: table.count("max-in-flight", &IN_FLIGHT).unwrap_or(in_flight),
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),

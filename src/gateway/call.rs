@@ -35,12 +35,15 @@ use crate::wire::raw::RawJson;
 
 mod declined;
 mod ending;
+mod opening;
 mod outcome;
 mod recheck;
 mod start;
 mod tasked;
 
 pub(crate) use self::outcome::translate;
+
+use self::opening::Opening;
 
 /// Why a question is taken back whose time is over.
 const LATE: &str = "no answer in time";
@@ -69,6 +72,8 @@ pub(crate) struct Call {
     /// The snapshot that the action was decided in.
     generation: u64,
     waiting: Option<Outgoing>,
+    /// The upstream is not ready yet.
+    opening: Option<Opening>,
     running: Option<Running>,
     /// A legacy client is asked what a modern server wants to know; nothing is in flight upstream meanwhile.
     round: Option<(Box<Round>, Outgoing)>,
@@ -140,6 +145,7 @@ impl Call {
             log_from: outgoing.log_level,
             // A request that joins a parked call must never start a second one.
             waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
+            opening: None,
             running: None,
             round: None,
             kept: None,
@@ -167,10 +173,12 @@ impl Call {
             let event = if self.round.is_some() {
                 Box::pin(self.talk()).await
             } else {
-                if self.running.is_none()
-                    && let Err(failure) = self.start().await
-                {
-                    return self.fail(&failure);
+                if self.running.is_none() {
+                    match self.start().await {
+                        Ok(None) => {}
+                        Ok(Some(notice)) => return notice,
+                        Err(failure) => return self.fail(&failure),
+                    }
                 }
                 self.listen().await
             };
@@ -262,7 +270,7 @@ impl Call {
             running.deadline.progressed(clock::now());
         }
         let relayed = self.progress.as_mut().and_then(|progress| progress.relay(params));
-        if relayed.is_none() {
+        if relayed.is_none() && self.progress.as_ref().is_none_or(Progress::is_fault) {
             self.handle.metrics.fault(Fault::BadProgress);
         }
         self.notice("notifications/progress", &relayed?)

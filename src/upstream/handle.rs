@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::base::queue::Queue;
@@ -169,6 +170,12 @@ impl Handle {
         };
         let link = lane.link(&spec).await?;
         Ok((lane, link))
+    }
+
+    /// [`Self::lane`], to be waited for in parts.
+    pub(crate) fn way(self: &Arc<Self>, wants: &Wants) -> BoxFuture<'static, Result<(LaneUse, Link), Failure>> {
+        let (handle, wants) = (Arc::clone(self), wants.clone());
+        Box::pin(async move { handle.lane(&wants).await })
     }
 
     /// A call slot, if one is free and no call waits for it.

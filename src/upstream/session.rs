@@ -80,6 +80,9 @@ pub(crate) struct Lane {
     pub(crate) restarts: AtomicU64,
     /// Starts that have begun.
     pub(crate) starts: AtomicU64,
+    /// When the last start began, in milliseconds of uptime, and how long the last good one took.
+    began: AtomicU64,
+    took: AtomicU64,
     /// Calls in flight, parked calls and watched resources.
     users: AtomicUsize,
     /// Seconds of uptime.
@@ -135,6 +138,8 @@ impl Lane {
             wanted: Notify::new(),
             restarts: AtomicU64::new(0),
             starts: AtomicU64::new(0),
+            began: AtomicU64::new(0),
+            took: AtomicU64::new(0),
             users: AtomicUsize::new(0),
             last_used: AtomicU64::new(clock::uptime().as_secs()),
         }
@@ -158,6 +163,14 @@ impl Lane {
         if let Some(health) = &self.health {
             health.enter(state.as_str());
         }
+        let now = u64::try_from(clock::uptime().as_millis()).unwrap_or(u64::MAX);
+        match (&**self.state.load(), &state) {
+            (LinkState::Starting, LinkState::Ready(_)) => {
+                self.took.store(now.saturating_sub(self.began.load(Ordering::Relaxed)), Ordering::Relaxed);
+            }
+            (_, LinkState::Starting) => self.began.store(now, Ordering::Relaxed),
+            (_, LinkState::Idle | LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped) => {}
+        }
         self.state.store(Arc::new(state));
         self.changed.notify_waiters();
     }
@@ -170,21 +183,17 @@ impl Lane {
         }
     }
 
-    /// Waits for the way to the upstream: within its queue time, or its start time when it has not run yet. Ends a rest of the
-    /// upstream, and waits for no second start after one that began meanwhile and failed.
+    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and waits for no second start after
+    /// one that began meanwhile and failed.
     ///
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
     pub(crate) async fn link(&self, spec: &Upstream) -> Result<Link, Failure> {
-        let asked = clock::now();
+        let until = clock::now() + spec.start_wait;
         let before = self.starts.load(Ordering::Relaxed);
         loop {
             let changed = self.changed.notified();
             let state = self.state();
-            // A server that starts for the first time is worth its start time; one that has failed is not.
-            let first_start = self.restarts.load(Ordering::Relaxed) == 0;
-            let patience = if first_start { spec.start_timeout.max(spec.queue_timeout) } else { spec.queue_timeout };
-            let until = asked + patience;
             match &*state {
                 LinkState::Ready(link) => return Ok(link.clone()),
                 LinkState::Down { until: retry, .. } if self.starts.load(Ordering::Relaxed) > before => {
@@ -195,7 +204,7 @@ impl Lane {
                 LinkState::Starting => {}
             }
             if tokio::time::timeout_at(until.into(), changed).await.is_err() {
-                return Err(self.down(Duration::from_secs(5)));
+                return Err(self.late(spec));
             }
         }
     }
@@ -213,6 +222,19 @@ impl Lane {
                 return;
             }
         }
+    }
+
+    /// The upstream still starts, and takes as long as the last time, or its `start-timeout`.
+    fn late(&self, spec: &Upstream) -> Failure {
+        let LinkState::Starting = *self.state() else { return self.down(Duration::from_secs(5)) };
+        let millis = |time: &AtomicU64| Duration::from_millis(time.load(Ordering::Relaxed));
+        let (took, so_far) = (millis(&self.took), clock::uptime().saturating_sub(millis(&self.began)));
+        let (words, whole) =
+            if took.is_zero() { ("a start may take", spec.start_timeout) } else { ("the last start took", took) };
+        let (name, so_far, shown) = (&self.news.upstream, so_far.as_secs(), whole.as_secs().max(1));
+        let detail = format!("The server `{name}` has been starting for {so_far} s; {words} {shown} s.");
+        let left = whole.saturating_sub(Duration::from_secs(so_far)).min(Duration::from_secs(30));
+        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(left.max(Duration::from_secs(1)))
     }
 
     fn down(&self, retry: Duration) -> Failure {

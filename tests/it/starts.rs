@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::faces::upstream_pid;
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, World, left_out};
+use crate::mcp::Era;
 use crate::process::{alive, eventually, installed, said, within};
 use crate::upstream::{Fake, Log};
 
@@ -168,6 +169,37 @@ fn a_start_takes_its_time_and_no_more_and_has_more_the_next_time() {
     let why = wait_for_state(&gateway, "silent", "down");
     assert!(why.contains("`start-timeout` of 1s, the next start has 2s"), "{why}");
     gateway.wait_for_tools_within(SOON, &["slow__echo"]);
+}
+
+#[test]
+fn a_call_waits_for_a_start_with_progress() {
+    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy").behaving("slow-start=1500")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for era in Era::BOTH {
+        gateway.modern().call("fx__exit", json!({}));
+        let params = json!({"name": "fx__echo", "arguments": {"text": "late"}, "_meta": {"progressToken": "mine"}});
+        let answer = gateway.client(era).request("tools/call", params);
+        assert_eq!(answer.text(), "late", "{era:?}: {}", answer.raw);
+        let told = &answer.notices[0];
+        assert_eq!(told["method"], "notifications/progress", "{era:?}: {told}");
+        assert_eq!(told["params"]["progressToken"], "mine", "{era:?}: {told}");
+        assert!(told["params"]["message"].as_str().unwrap().contains("`fx` to start"), "{era:?}: {told}");
+    }
+}
+
+#[test]
+fn a_call_that_has_waited_long_enough_is_told_how_long_the_start_takes() {
+    let command = Fake::stdio("legacy").behaving("slow-start=3000").command();
+    let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-wait = \"500ms\"")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    gateway.modern().call("fx__exit", json!({}));
+    eventually("it starts again", || status_of(&gateway, "fx")["state"] == "starting");
+    for era in Era::BOTH {
+        let answer = gateway.client(era).call("fx__echo", json!({"text": "x"}));
+        let refusal = &answer.result()["_meta"]["headend/refusal"];
+        assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("upstream_down"), &json!("no")), "{}", answer.raw);
+        assert!(answer.text().contains("the last start took 3 s"), "{}", answer.raw);
+    }
 }
 
 /// A TLS server whose certificate nobody has issued.

@@ -294,16 +294,42 @@ impl Deadline {
 }
 
 /// Passes an upstream's progress on under the client's token, strictly growing.
+///
+/// The gateway's own progress, while the upstream starts, counts nanoseconds as wholes, so that whatever the upstream counts is
+/// more; only a nought is not, and stays away.
 #[derive(Debug)]
 pub struct Progress {
     token: ClientId,
     last: Option<f64>,
+    /// The last progress of the gateway's own.
+    own: f64,
     revision: Revision,
 }
 
 impl Progress {
     pub fn new(token: ClientId, revision: Revision) -> Self {
-        Self { token, last: None, revision }
+        Self { token, last: None, own: -1.0, revision }
+    }
+
+    /// The `params` that tell the client what its call waits for, and since when.
+    pub fn waiting(&mut self, waited: Duration, message: &str) -> Option<RawJson> {
+        let progress = waited.as_secs_f64() / 1e9;
+        if self.last.is_some() || progress <= self.own {
+            return None;
+        }
+        self.own = progress;
+        let message = if self.revision.features().progress_message {
+            format!(r#","message":{}"#, RawJson::string(message).text())
+        } else {
+            String::new()
+        };
+        let token = self.token.raw().text();
+        Some(RawJson::trusted(format!(r#"{{"progressToken":{token},"progress":{progress:.12}{message}}}"#)))
+    }
+
+    /// Whether progress that was not relayed is a fault of the upstream, which does not know of the gateway's own.
+    pub fn is_fault(&self) -> bool {
+        self.last.is_none_or(|last| last > self.own)
     }
 
     /// The `params` to send to the client; `None` for progress that does not grow, which the protocol forbids to send.
@@ -314,6 +340,9 @@ impl Progress {
             return None;
         }
         self.last = Some(progress);
+        if progress <= self.own {
+            return None;
+        }
         object.retain(|name| matches!(name, "progressToken" | "progress" | "total" | "message"));
         if !self.revision.features().progress_message {
             object.remove("message");
@@ -343,6 +372,25 @@ mod tests {
             send(r#"{"progressToken":42,"progress":1.5,"total":3}"#).as_deref(),
             Some(r#"{"progressToken":"p","progress":1.5,"total":3}"#)
         );
+    }
+
+    #[test]
+    fn progress_of_the_gateway_s_own_comes_before_any_of_the_upstream() {
+        let token = ClientId::from_raw(RawJson::trusted("7")).unwrap();
+        let mut progress = Progress::new(token, Revision::V2025_11_25);
+        let text = |raw: Option<RawJson>| raw.map(|raw| raw.text().into_owned());
+        assert_eq!(
+            text(progress.waiting(Duration::from_secs(5), "starting")).as_deref(),
+            Some(r#"{"progressToken":7,"progress":0.000000005000,"message":"starting"}"#)
+        );
+        assert_eq!(progress.waiting(Duration::from_secs(5), "starting"), None, "it does not grow");
+        assert!(progress.waiting(Duration::from_secs(6), "starting").is_some());
+        assert_eq!(progress.relay(&RawJson::trusted(r#"{"progress":0}"#)), None);
+        assert!(!progress.is_fault(), "it grows for the upstream");
+        assert_eq!(progress.waiting(Duration::from_secs(7), "starting"), None, "the upstream has begun");
+        assert!(progress.relay(&RawJson::trusted(r#"{"progress":0.1}"#)).is_some());
+        assert_eq!(progress.relay(&RawJson::trusted(r#"{"progress":0.1}"#)), None);
+        assert!(progress.is_fault());
     }
 
     #[test]

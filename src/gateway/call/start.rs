@@ -6,7 +6,8 @@ use crate::base::clock;
 use crate::engine::call::{Deadline, Executed, Failure, Reason};
 use crate::engine::question::park::ParkId;
 use crate::gateway::admission::InFlight;
-use crate::gateway::call::{Call, Running};
+use crate::gateway::call::opening::{Opened, Opening};
+use crate::gateway::call::{Call, ClientEvent, Running};
 use crate::gateway::prepared::TaskWay;
 use crate::mcp::version::Era;
 use crate::upstream::exchange::Exchange;
@@ -17,24 +18,49 @@ use crate::wire::raw::RawJson;
 
 impl Call {
     /// Sends the call, as soon as there is a place, a slot and a way for it, and everything is on disk that has to be. Waiting
-    /// may be broken off and begun again until it is sent.
-    pub(super) async fn start(&mut self) -> Result<(), Failure> {
-        let asked = clock::now();
-        if !matches!(self.place, InFlight::Running(..)) {
-            self.place = Box::pin(self.service.admission.place()).await?;
-        }
-        let slot = match self.handle.free_slot() {
-            Some(slot) => slot,
-            None => Box::pin(self.handle.slot()).await?,
-        };
-        if let Some((id, answers)) = self.input.as_ref().and_then(|input| input.parked.clone()) {
-            return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await;
+    /// may be broken off and begun again until it is sent. Returns early with a notice for the client where it waits for the
+    /// upstream.
+    pub(super) async fn start(&mut self) -> Result<Option<ClientEvent>, Failure> {
+        if self.opening.is_none() {
+            let since = clock::now();
+            if !matches!(self.place, InFlight::Running(..)) {
+                self.place = Box::pin(self.service.admission.place()).await?;
+            }
+            let slot = match self.handle.free_slot() {
+                Some(slot) => slot,
+                None => Box::pin(self.handle.slot()).await?,
+            };
+            if let Some((id, answers)) = self.input.as_ref().and_then(|input| input.parked.clone()) {
+                return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await.map(|()| None);
+            }
+            if let Some((lane, link)) = self.handle.open_lane(&self.wants) {
+                return self.send(Opened { slot, lane, link, since }).await.map(|()| None);
+            }
+            self.opening = Some(Opening::new(&self.handle, &self.wants, slot, since));
         }
         // What seldom waits must not make every call's future larger.
-        let (lane, link) = match self.handle.open_lane(&self.wants) {
-            Some(open) => open,
-            None => Box::pin(self.handle.lane(&self.wants)).await?,
-        };
+        Box::pin(self.go_through()).await
+    }
+
+    /// Goes on waiting for the upstream, and tells the client from time to time that its call does.
+    async fn go_through(&mut self) -> Result<Option<ClientEvent>, Failure> {
+        loop {
+            let Some(opening) = &mut self.opening else { return Err(Failure::down()) };
+            if let Some(way) = opening.way(self.progress.is_some()).await {
+                let Some(opening) = self.opening.take() else { return Err(Failure::down()) };
+                return self.send(opening.opened(way?)).await.map(|()| None);
+            }
+            let waited = opening.waited();
+            let text = format!("Waiting for the server `{}` to start.", self.handle.name);
+            let told = self.progress.as_mut().and_then(|progress| progress.waiting(waited, &text));
+            if let Some(notice) = told.and_then(|params| self.notice("notifications/progress", &params)) {
+                return Ok(Some(notice));
+            }
+        }
+    }
+
+    async fn send(&mut self, opened: Opened) -> Result<(), Failure> {
+        let Opened { slot, lane, link, since } = opened;
         let turn =
             if lane.news.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
         // Until the call is taken out, a wait that is cancelled changes nothing.
@@ -50,7 +76,7 @@ impl Call {
         }
         let sent = clock::now();
         let spec = self.handle.spec.load();
-        self.handle.metrics.queued(sent.duration_since(asked));
+        self.handle.metrics.queued(sent.duration_since(since));
         let manner = Manner::of(&link, self.labels.method, entry, self.task_way() == Some(&TaskWay::Passes));
         // What may ask for input may have to go on without the client having been asked.
         let keeps = manner == Manner::Perhaps
