@@ -15,6 +15,7 @@ pub(crate) mod http;
 pub(crate) mod http_actor;
 pub(crate) mod http_parts;
 pub(crate) mod initialize;
+pub(crate) mod last_words;
 pub(crate) mod line_call;
 pub(crate) mod link;
 pub(crate) mod parked;

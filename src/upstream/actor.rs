@@ -175,14 +175,16 @@ fn kind(context: &Context) -> Kind {
 /// Logs a failure. One that repeats what was `told` last is told to those who look closely, and once more when it has become a
 /// habit.
 fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
-    let (name, retry_ms) = (&context.handle.name, wait.as_millis());
-    if failures == KEEPS_FAILING && context.handle.health.remedy().is_none() {
-        tracing::error!(upstream.name = %name, error = %why, failures, retry_ms, "upstream keeps failing");
+    let (name, retry_ms, health) = (&context.handle.name, wait.as_millis(), &context.handle.health);
+    let (next, stderr) = (health.remedy(), health.stderr().join("\n"));
+    let stderr = Some(stderr.as_str()).filter(|lines| !lines.is_empty());
+    if failures == KEEPS_FAILING && next.is_none() {
+        tracing::error!(upstream.name = %name, error = %why, failures, retry_ms, stderr, "upstream keeps failing");
     } else if why == told {
         tracing::debug!(upstream.name = %name, error = %why, failures, retry_ms, "upstream still down");
-    } else if let Some(next) = context.handle.health.remedy() {
-        tracing::warn!(upstream.name = %name, error = %why, next, retry_ms, "upstream down until it is mended");
+    } else if next.is_some() {
+        tracing::warn!(upstream.name = %name, error = %why, next, retry_ms, stderr, "upstream down until it is mended");
     } else {
-        tracing::warn!(upstream.name = %name, error = %why, retry_ms, "upstream down");
+        tracing::warn!(upstream.name = %name, error = %why, retry_ms, stderr, "upstream down");
     }
 }

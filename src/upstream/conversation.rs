@@ -1,5 +1,6 @@
 //! One connection of lines with an upstream: a child's pipes, or the two carriers of HTTP+SSE.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,8 +11,9 @@ use crate::catalog::inventory::ListBounds;
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::upstream::context::{Context, News, Run, ready, restore};
+use crate::upstream::last_words::LastWords;
 use crate::upstream::link::{Link, LinkState};
-use crate::upstream::process::{LastWords, Launch, Process, drain_stderr};
+use crate::upstream::process::{Launch, Process, drain_stderr};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
 use crate::wire::foreign;
@@ -33,7 +35,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         }
     };
     let (stdin, stdout, stderr, mut reaper) = process.split();
-    let words = LastWords::default();
+    let words = LastWords::of(&launch.env);
     let (draining, drained) = oneshot::channel::<()>();
     let drain = drain_stderr(handle.name.to_string(), stderr, words.clone());
     tasks.spawn("stderr", async move {
@@ -49,7 +51,9 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let status = if early.is_some() { early } else { reaper.stop().await };
     let mut why = ended.why;
     if let Some(status) = status.filter(|status| !status.success()) {
-        why = format!("{why} ({status})");
+        // A signal after that was ours.
+        let is_ours = early.is_none() && status.signal().is_some();
+        why = if is_ours { format!("{why}; headend ended the program") } else { format!("{why} ({status})") };
     }
     // It may have said why a moment before it ended. A process that it leaves behind may keep its stderr open.
     if !stop.is_cancelled() {
@@ -58,6 +62,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     if let Some(line) = words.last().filter(|_| !stop.is_cancelled()) {
         why = format!("{why}; last line of stderr: {}", foreign::short(&line, 200));
     }
+    handle.health.heard(words.all());
     Run { why, next: ended.next, served }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Health {
     /// Its last answer over HTTP refused the gateway's credentials.
     needs_login: AtomicBool,
     last_error: ArcSwap<String>,
+    /// The last lines of stderr of the program that failed.
+    stderr: ArcSwap<Vec<String>>,
     /// The start that is under way took longer than it may.
     ran_out: AtomicBool,
     /// Another handle has the upstream's name now, and its metrics.
@@ -33,7 +35,8 @@ impl Health {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
         let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
         let (ran_out, is_retired, remedy) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::new(None));
-        Self { upstream, metrics, state, needs_login, last_error: ArcSwap::default(), ran_out, is_retired, remedy }
+        let (last_error, stderr) = (ArcSwap::default(), ArcSwap::default());
+        Self { upstream, metrics, state, needs_login, last_error, stderr, ran_out, is_retired, remedy }
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.
@@ -44,6 +47,7 @@ impl Health {
             self.needs_login.store(false, Ordering::Relaxed);
             *self.remedy.lock() = None;
             self.ran_out.store(false, Ordering::Relaxed);
+            self.stderr.store(Arc::default());
         }
         self.measure(state);
     }
@@ -110,6 +114,16 @@ impl Health {
 
     pub(crate) fn has_run_out(&self) -> bool {
         self.ran_out.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the last lines of a program, in which no secret is left.
+    pub(crate) fn heard(&self, stderr: Vec<String>) {
+        self.stderr.store(Arc::new(stderr));
+    }
+
+    /// The last lines of stderr of the program that failed; none while one runs.
+    pub(crate) fn stderr(&self) -> Arc<Vec<String>> {
+        self.stderr.load_full()
     }
 
     /// How to mend what made the last start fail; `None` for what may pass by itself.

@@ -5,17 +5,14 @@
 //! thread of its own. The umask is one of the whole process: a child that is to have another one is started through this very
 //! program, which sets it and becomes the child ([`become_asked`]).
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use parking_lot::Mutex;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -25,6 +22,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use crate::base::clock;
 use crate::config::Confinement;
 use crate::config::secret::Secret;
+use crate::upstream::last_words::LastWords;
 use crate::wire::lines::{Line, LineDecoder};
 
 /// Variables that a child inherits from us; every other must be named in the configuration.
@@ -32,7 +30,6 @@ const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 /// How long a child may take to end after its stdin closed, and after SIGTERM.
 const POLITE: Duration = Duration::from_secs(2);
 const FIRM: Duration = Duration::from_secs(3);
-const STDERR_LINES: usize = 64;
 const STDERR_LINE_BYTES: usize = 4096;
 /// Log lines of one child in a second; further lines are counted.
 const STDERR_LINES_PER_SECOND: u32 = 50;
@@ -74,25 +71,6 @@ impl SpawnError {
             }
             Self::Start { .. } | Self::Pipes { .. } => None,
         }
-    }
-}
-
-/// The last lines that a child wrote to stderr.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastWords(Arc<Mutex<VecDeque<String>>>);
-
-impl LastWords {
-    fn push(&self, line: String) {
-        let mut lines = self.0.lock();
-        if lines.len() == STDERR_LINES {
-            lines.pop_front();
-        }
-        lines.push_back(line);
-    }
-
-    /// The last line, for a status display.
-    pub(crate) fn last(&self) -> Option<String> {
-        self.0.lock().back().cloned()
     }
 }
 
@@ -275,11 +253,11 @@ pub(crate) async fn drain_stderr(upstream: String, stderr: impl AsyncRead + Unpi
             break;
         }
         while let Some(line) = decoder.next_line() {
-            let bytes = match line {
-                Line::Full(bytes) => bytes,
-                Line::Oversize { prefix, .. } => prefix,
+            let (bytes, is_cut) = match line {
+                Line::Full(bytes) => (bytes, false),
+                Line::Oversize { prefix, .. } => (prefix, true),
             };
-            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let text = words.shown(&String::from_utf8_lossy(&bytes), is_cut);
             if window.elapsed() > Duration::from_secs(1) {
                 if suppressed > 0 {
                     tracing::info!(upstream.name = %upstream, suppressed, "lines of stderr left out");

@@ -202,6 +202,34 @@ fn a_call_that_has_waited_long_enough_is_told_how_long_the_start_takes() {
     }
 }
 
+/// A program that says so many lines, one with its key, and fails.
+fn failing(lines: usize) -> String {
+    let script = format!("i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo \"key $KEY\" >&2; exit 3");
+    let command = serde_json::to_string(&["/bin/sh", "-c", &script]).unwrap();
+    format!("[upstreams.fx]\ncommand = {command}\nenv = {{ KEY = {{ env = \"GIVEN_KEY\" }} }}")
+}
+
+#[test]
+fn the_last_lines_of_a_failed_start_are_told_without_its_secrets() {
+    let gateway = Setup::new().toml(&failing(30)).env("GIVEN_KEY", "canary-4711").start();
+    let why = wait_for_state(&gateway, "fx", "down");
+    assert!(why.contains("exit status: 3") && why.contains("last line of stderr: key $KEY"), "{why}");
+    let log = gateway.stderr.all();
+    let line = log.iter().find(|line| line.contains("WARN") && line.contains("upstream down")).expect("a WARN");
+    assert!(line.contains("line 30") && line.contains("line 12") && !line.contains("line 11"), "{line}");
+    assert!(!gateway.story().contains("canary-4711"), "{}", gateway.story());
+}
+
+#[test]
+fn a_program_that_headend_ended_says_so() {
+    // It hears neither the end of its input nor anything else until it is told to end.
+    let command = serde_json::to_string(&["/bin/sh", "-c", "exec sleep 60"]).unwrap();
+    let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"500ms\"")).start();
+    within(Duration::from_secs(10), "it is given up", || status_of(&gateway, "fx")["state"] == "down");
+    let why = wait_for_state(&gateway, "fx", "down");
+    assert!(why.contains("headend ended the program") && !why.contains("signal"), "{why}");
+}
+
 /// A TLS server whose certificate nobody has issued.
 struct Tls(Child);
 
