@@ -71,8 +71,13 @@ enum Command {
         #[command(subcommand)]
         command: PolicyCommand,
     },
-    /// Show upstreams, clients and calls of the running daemon.
-    Status(JsonArgs),
+    /// Show upstreams, clients and calls of the running daemon; with a name, everything about one upstream.
+    Status {
+        /// An upstream, to see the last lines of its program too.
+        name: Option<String>,
+        #[command(flatten)]
+        json: JsonArgs,
+    },
     /// Print a link that signs in to the console of the running daemon; it works once and within 15 minutes.
     Console(JsonArgs),
     /// List the merged catalog as a client sees it.
@@ -181,7 +186,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Stdio(args) => stdio::run(&common, &args),
         Command::Check => check::run(&common),
         Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
-        Command::Status(args) => status::run(&common, args.json),
+        Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, args.json),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),

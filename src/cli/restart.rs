@@ -23,13 +23,13 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
     match state.as_str() {
         "ready" => print(&format!("{name}: ready\n")),
         "starting" => {
-            print(&format!("{name}: still starting; `headend status` shows what comes of it\n"))?;
+            print(&format!("{name}: still starting; `headend status {name}` shows what comes of it\n"))?;
             Ok(OK)
         }
         _ => {
-            let (why, remedy) = (said("last-error").unwrap_or_default(), said("remedy"));
-            let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
-            Err(Failure::new(NO, format!("{name} is {state}: {why}{remedy}")))
+            let (why, advice) = (said("last-error").unwrap_or_default(), said("advice"));
+            let advice = advice.map(|advice| format!("; {advice}")).unwrap_or_default();
+            Err(Failure::new(NO, format!("{name} is {state}: {why}{advice}")))
         }
     }
 }

@@ -1,33 +1,42 @@
-//! `headend status`.
+//! `headend status [NAME]`.
 
 use super::daemon;
+use super::exit::NO;
 use super::options::Common;
 use super::output::{Failure, print, table};
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
-pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
+/// Members of an upstream's object and the heads of their columns.
+const COLUMNS: [(&str, &str); 11] = [
+    ("name", "UPSTREAM"),
+    ("state", "STATE"),
+    ("since-seconds", "SINCE"),
+    ("next-try-seconds", "NEXT TRY"),
+    ("revision", "REVISION"),
+    ("tools", "TOOLS"),
+    ("prompts", "PROMPTS"),
+    ("resources", "RESOURCES"),
+    ("in-flight", "IN FLIGHT"),
+    ("restarts", "RESTARTS"),
+    ("last-error", "LAST ERROR"),
+];
+
+pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
     let status = daemon::connect(common, "admin", None)?.ask("status", None)?;
+    let upstreams = status.list("upstreams").unwrap_or_default();
+    let upstreams: Vec<RawObject> = upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    if let Some(name) = name {
+        let found = upstreams.iter().find(|upstream| upstream.string("name").as_deref() == Some(name));
+        let unknown = || Failure::new(NO, format!("there is no upstream `{name}`; `headend status` lists them"));
+        let found = found.ok_or_else(unknown)?;
+        return print(&if json { format!("{}\n", found.encode().text()) } else { about(found) });
+    }
     if json {
         return print(&format!("{}\n", status.encode().text()));
     }
-    let field = |object: &RawObject, name: &str| {
-        object
-            .string(name)
-            .or_else(|| object.get(name).map(|raw| raw.text().into_owned()))
-            .map_or_else(|| "-".into(), |text| foreign::line(&text).into_owned())
-    };
-    let mut rows: Vec<Vec<String>> = vec![
-        ["UPSTREAM", "STATE", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "IN FLIGHT", "RESTARTS", "LAST ERROR"]
-            .map(String::from)
-            .to_vec(),
-    ];
-    let upstreams = status.list("upstreams").unwrap_or_default();
-    for upstream in upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
-        let names =
-            ["name", "state", "revision", "tools", "prompts", "resources", "in-flight", "restarts", "last-error"];
-        rows.push(names.map(|name| field(&upstream, name)).to_vec());
-    }
+    let mut rows: Vec<Vec<String>> = vec![COLUMNS.map(|(_, head)| head.to_owned()).to_vec()];
+    rows.extend(upstreams.iter().map(|upstream| COLUMNS.map(|(name, _)| field(upstream, name)).to_vec()));
     let head = format!(
         "headend {}, up {} s, configuration {}, {} legacy HTTP sessions, {} calls in flight, {} items withheld\n\n",
         field(&status, "version"),
@@ -37,5 +46,57 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
         field(&status, "in-flight"),
         field(&status, "withheld-items"),
     );
-    print(&format!("{head}{}", table(&rows)))
+    let advised = upstreams.iter().filter(|upstream| upstream.get("advice").is_some());
+    let advice: String =
+        advised.map(|upstream| format!("\n{}: {}", field(upstream, "name"), field(upstream, "advice"))).collect();
+    let advice = if advice.is_empty() { advice } else { format!("{advice}\n") };
+    print(&format!("{head}{}{advice}", table(&rows)))
+}
+
+/// A member as one line; times in the unit that fits.
+fn field(object: &RawObject, name: &str) -> String {
+    let Some(raw) = object.get(name) else { return "-".to_owned() };
+    let text = object.string(name).unwrap_or_else(|| raw.text().into_owned());
+    match text.parse() {
+        Ok(seconds) if name.ends_with("-seconds") && name != "uptime-seconds" => time(seconds),
+        _ => foreign::line(&text).into_owned(),
+    }
+}
+
+fn time(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Everything about one upstream: a line for each member, then what its program said last.
+fn about(upstream: &RawObject) -> String {
+    let shown = |name: &&str| upstream.get(name).is_some();
+    let names = ["advice", "incarnation", "sessions", "one-at-a-time", "resource-templates"];
+    let names = COLUMNS.iter().map(|(name, _)| *name).chain(names).filter(shown);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for name in names {
+        rows.push(vec![name.trim_end_matches("-seconds").to_owned(), field(upstream, name)]);
+    }
+    let mut out = table(&rows);
+    let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    if !stderr.is_empty() {
+        out.push_str("\nlast lines of stderr:\n");
+        stderr.iter().for_each(|line| out.push_str(&format!("  {}\n", foreign::line(line))));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let shown = [0, 119, 120, 7_199, 7_200, 172_799, 172_800].map(time);
+        assert_eq!(shown, ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"]);
+    }
 }

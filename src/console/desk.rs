@@ -171,4 +171,11 @@ pub(crate) struct UpstreamView {
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,
     pub(crate) last_error: Option<Arc<String>>,
+    /// How long it has been in that state, and when it is tried again, in seconds.
+    pub(crate) age: u64,
+    pub(crate) next_try: Option<u64>,
+    /// What the operator can do.
+    pub(crate) advice: Option<String>,
+    /// The last lines of a program that failed.
+    pub(crate) stderr: Arc<Vec<String>>,
 }

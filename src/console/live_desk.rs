@@ -141,6 +141,10 @@ impl Desk for LiveDesk {
                 in_flight: handle.in_flight.load(Ordering::Relaxed),
                 restarts: handle.main.restarts.load(Ordering::Relaxed),
                 last_error: handle.health.last_error(),
+                age: handle.health.age().as_secs(),
+                next_try: handle.next_start().map(|wait| wait.as_secs() + 1),
+                advice: handle.advice(),
+                stderr: handle.health.stderr(),
             }
         };
         snapshot.handles.iter().enumerate().map(view).collect()

@@ -147,6 +147,10 @@ pub(crate) struct Tile {
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,
     pub(crate) error: Option<String>,
+    /// For how long it has not been ready, when it is tried again, and what to do.
+    pub(crate) waits: Option<String>,
+    /// The last lines of its program.
+    pub(crate) stderr: Vec<Piece>,
 }
 
 impl Tile {
@@ -171,8 +175,17 @@ impl Tile {
             restarts,
             // The last error matters only while the upstream is down.
             error: upstream.last_error.as_ref().filter(|_| down).map(|error| visible(error)),
+            waits: (down || state == "starting").then(|| waits(upstream)),
+            stderr: if down { block(&upstream.stderr.join("\n")) } else { Vec::new() },
         }
     }
+}
+
+/// For how long an upstream has been in its state, and what comes next.
+fn waits(upstream: &UpstreamView) -> String {
+    let next = upstream.next_try.map(|seconds| format!(", tried again in {seconds} s")).unwrap_or_default();
+    let advice = upstream.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+    format!("For {} s{next}{advice}.", upstream.age)
 }
 
 /// A decision's row.

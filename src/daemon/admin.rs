@@ -43,6 +43,7 @@ mod access;
 mod consents;
 mod pins;
 mod restart;
+mod upstream;
 
 pub(crate) use self::access::Access;
 pub(crate) use self::pins::listed;
@@ -339,9 +340,7 @@ fn status(gateway: &Gateway) -> RawJson {
         out.set("prompts", items(List::Prompts));
         out.set("resources", items(List::Resources));
         out.set("resource-templates", items(List::Templates));
-        if let Some(error) = handle.health.last_error() {
-            out.set("last-error", RawJson::string(&error));
-        }
+        upstream::add_health(&mut out, handle);
         out.encode()
     });
     let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::base::clock;
 use crate::base::queue::Queue;
 use crate::catalog::name::UpstreamName;
 use crate::config::Upstream;
@@ -22,7 +23,7 @@ use crate::policy::Permit;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::health::Health;
 use crate::upstream::http::HttpLink;
-use crate::upstream::link::Link;
+use crate::upstream::link::{Link, LinkState};
 use crate::upstream::sent::Sent;
 use crate::upstream::session::{Choice, Lane, LaneUse, Lanes, Wants};
 use crate::upstream::spawner::Spawner;
@@ -108,6 +109,24 @@ impl Handle {
     /// The digest of the program or address that answers; grants are bound to it and to the definition.
     pub(crate) fn launch(&self) -> Digest {
         self.spawner.gate.digest()
+    }
+
+    /// When the next start is due, where the upstream rests.
+    pub(crate) fn next_start(&self) -> Option<Duration> {
+        match *self.main.state() {
+            LinkState::Down { until } => Some(until.saturating_duration_since(clock::now())),
+            LinkState::Idle | LinkState::Starting | LinkState::Ready(_) | LinkState::Stopped => None,
+        }
+    }
+
+    /// What an operator can do about the state that it is in.
+    pub(crate) fn advice(&self) -> Option<String> {
+        let now = format!("`headend restart {}` tries at once", self.name);
+        match (self.health.state(), self.health.remedy()) {
+            ("ready" | "idle" | "starting" | "stopped", _) => None,
+            (_, Some(remedy)) => Some(format!("{remedy}; {now}")),
+            (_, None) => Some(now),
+        }
     }
 
     /// How long a start may take: its `start-timeout`, doubled for each start that took longer.

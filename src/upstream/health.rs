@@ -2,12 +2,14 @@
 //! whether that will pass by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::StatusCode;
 use parking_lot::Mutex;
 
+use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
 
@@ -18,6 +20,8 @@ pub(crate) struct Health {
     metrics: UpstreamMetrics,
     /// The state of its main lane.
     state: Mutex<&'static str>,
+    /// Since when it is shown, in milliseconds of uptime.
+    since: AtomicU64,
     /// Its last answer over HTTP refused the gateway's credentials.
     needs_login: AtomicBool,
     last_error: ArcSwap<String>,
@@ -35,13 +39,16 @@ impl Health {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
         let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
         let (ran_out, is_retired, remedy) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::new(None));
-        let (last_error, stderr) = (ArcSwap::default(), ArcSwap::default());
-        Self { upstream, metrics, state, needs_login, last_error, stderr, ran_out, is_retired, remedy }
+        let (last_error, stderr, since) = (ArcSwap::default(), ArcSwap::default(), AtomicU64::new(uptime_millis()));
+        Self { upstream, metrics, state, since, needs_login, last_error, stderr, ran_out, is_retired, remedy }
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.
     pub(crate) fn enter(&self, state: &'static str) {
         let mut current = self.state.lock();
+        if *current != state {
+            self.since.store(uptime_millis(), Ordering::Relaxed);
+        }
         *current = state;
         if state == "starting" {
             self.needs_login.store(false, Ordering::Relaxed);
@@ -69,6 +76,11 @@ impl Health {
         self.shown(*self.state.lock())
     }
 
+    /// How long it has been in that state.
+    pub(crate) fn age(&self) -> Duration {
+        Duration::from_millis(uptime_millis().saturating_sub(self.since.load(Ordering::Relaxed)))
+    }
+
     fn shown(&self, state: &'static str) -> &'static str {
         let needs_login = self.needs_login.load(Ordering::Relaxed) && matches!(state, "ready" | "down");
         match state {
@@ -92,6 +104,7 @@ impl Health {
         if self.needs_login.swap(refused, Ordering::Relaxed) == refused {
             return;
         }
+        self.since.store(uptime_millis(), Ordering::Relaxed);
         self.measure(*state);
         if refused {
             let why = format!("the server refuses the gateway's credentials with HTTP status {status}");
@@ -141,6 +154,10 @@ impl Health {
     pub(crate) fn last_error(&self) -> Option<Arc<String>> {
         Some(self.last_error.load_full()).filter(|error| !error.is_empty())
     }
+}
+
+fn uptime_millis() -> u64 {
+    u64::try_from(clock::uptime().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Browser {
         headers
     }
 
-    fn get(&self, path: &str) -> Response {
+    pub(crate) fn get(&self, path: &str) -> Response {
         let mut conn = Conn::open(self.address).unwrap();
         conn.send(&request("GET", path, &self.headers(), b"")).unwrap();
         conn.response().unwrap()

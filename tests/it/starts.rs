@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::console::Browser;
 use crate::faces::upstream_pid;
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, World, left_out};
@@ -211,12 +212,25 @@ fn failing(lines: usize) -> String {
 
 #[test]
 fn the_last_lines_of_a_failed_start_are_told_without_its_secrets() {
-    let gateway = Setup::new().toml(&failing(30)).env("GIVEN_KEY", "canary-4711").start();
+    let setup = Setup::new().toml("[console]\nlisten = \"127.0.0.1:0\"").toml(&failing(30));
+    let gateway = setup.env("GIVEN_KEY", "canary-4711").start();
     let why = wait_for_state(&gateway, "fx", "down");
     assert!(why.contains("exit status: 3") && why.contains("last line of stderr: key $KEY"), "{why}");
     let log = gateway.stderr.all();
     let line = log.iter().find(|line| line.contains("WARN") && line.contains("upstream down")).expect("a WARN");
     assert!(line.contains("line 30") && line.contains("line 12") && !line.contains("line 11"), "{line}");
+    let shown = gateway.run(&["status", "fx"]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    for wanted in ["  line 12\n", "  line 30\n", "  key $KEY\n", "advice", "next-try", "headend restart fx"] {
+        assert!(text.contains(wanted), "{wanted:?} is missing in\n{text}");
+    }
+    let unknown = gateway.run(&["status", "fy"]);
+    assert!(unknown.status.code() == Some(1) && said(&unknown).contains("no upstream `fy`"), "{}", said(&unknown));
+    let browser = Browser::signed_in(&gateway);
+    let page = browser.get("/upstreams").text();
+    assert!(page.contains("line 30") && page.contains("key $KEY") && !page.contains("canary-4711"), "{page}");
+    let all = String::from_utf8_lossy(&gateway.run(&["status"]).stdout).into_owned();
+    assert!(all.contains("NEXT TRY") && all.contains("fx: `headend restart fx` tries at once"), "{all}");
     assert!(!gateway.story().contains("canary-4711"), "{}", gateway.story());
 }
 

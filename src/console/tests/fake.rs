@@ -258,6 +258,13 @@ fn upstreams() -> Vec<UpstreamView> {
         in_flight: tools % 3,
         restarts: if error.is_some() { 4 } else { 0 },
         last_error: error.map(|text| std::sync::Arc::new(text.to_owned())),
+        age: 42,
+        next_try: error.map(|_| 8),
+        advice: error.map(|_| format!("install it, or correct `command`; `headend restart {name}` tries at once")),
+        stderr: std::sync::Arc::new(match name {
+            "legacy-crm" => vec!["node:internal/modules/cjs/loader:1228".into(), "\u{202e}Error: Cannot find it".into()],
+            _ => Vec::new(),
+        }),
     };
     rows.into_iter().map(view).collect()
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::daemon::admin::upstream::add_health;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
 use crate::wire::code;
@@ -24,11 +25,6 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> R
     tracing::info!(upstream.name = %handle.name, by, "upstream restarted by the operator");
     handle.main.started(PATIENCE).await;
     let mut out = RawObject::of_strings(&[("name", handle.name.as_str()), ("state", handle.health.state())]);
-    if let Some(why) = handle.health.last_error() {
-        out.set("last-error", RawJson::string(&why));
-    }
-    if let Some(remedy) = handle.health.remedy() {
-        out.set("remedy", RawJson::string(remedy));
-    }
+    add_health(&mut out, &handle);
     Ok(out.encode())
 }
