@@ -205,6 +205,9 @@ limits! {
     upstream_depth: usize as Count = "max-upstream-depth", 256, 8..=100_000;
     /// Values in the JSON of a message taken from an upstream: a million numbers pass.
     upstream_nodes: usize as Count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
+    /// Programs that start at once, until each is ready or has not answered for ten seconds: package runners load a
+    /// machine.
+    starts: usize as Count = "max-starts", 8, 1..=1000;
     /// Legacy sessions at once; beyond that the longest idle one ends.
     sessions: usize as Count = "max-sessions", 4096, COUNT;
     /// Legacy sessions of one caller.

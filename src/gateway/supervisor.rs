@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
@@ -105,6 +105,8 @@ struct Supervisor {
     reports: mpsc::Sender<Report>,
     actors: TaskGroup,
     stop: CancellationToken,
+    /// Places for programs that start.
+    starts: Arc<Semaphore>,
 }
 
 /// Starts all upstreams and the task that looks after them.
@@ -118,6 +120,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     let (orders_in, orders) = mpsc::channel(8);
     let (generation_in, generation) = watch::channel(0);
     let (settled_in, settled) = watch::channel(false);
+    let starts = Arc::new(Semaphore::new(config.server.limits.starts));
     let config = Arc::new(config);
     let policy = Arc::new(policy);
     let limiter = Arc::new(limiter);
@@ -151,6 +154,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         reports: reports_in,
         actors: TaskGroup::default(),
         stop: stop.clone(),
+        starts,
     };
     let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
     supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
@@ -206,6 +210,7 @@ impl Supervisor {
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
             many_callers: self.config.has_many_callers(),
+            starts: Arc::clone(&self.starts),
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
         };
         // Before its remembered items are shown; the actor asks again and says why where it may not start.

@@ -20,6 +20,8 @@ use crate::upstream::session::Lane;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
 
+/// A start that takes longer, or half of the time that it has, is slow: it is told, and others need not wait for it.
+const SLOW: Duration = Duration::from_secs(10);
 /// So many failures in a row are an error in the log.
 const KEEPS_FAILING: u32 = 5;
 
@@ -64,6 +66,31 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
             }
         },
     }
+}
+
+/// Serves one life of the main session and looks after its start: a few programs start at a time, and a slow start is told.
+async fn live(context: &Context, hint: EraHint) -> Run {
+    let (handle, stop) = (&context.handle, &context.spawner.stop);
+    let is_program = matches!(handle.spec.load().target, Target::Stdio { .. });
+    let place = if is_program {
+        let place = stop.run_until_cancelled(context.spawner.starts.acquire()).await;
+        let Some(Ok(place)) = place else { return Run { why: "stopped".to_owned(), next: None, served: None } };
+        Some(place)
+    } else {
+        None
+    };
+    let mut serving = Box::pin(serve(context, hint));
+    let patience = SLOW.min(handle.start_limit() / 2);
+    tokio::select! {
+        run = &mut serving => return run,
+        () = context.lane.started(patience) => {}
+    }
+    if matches!(*context.lane.state(), LinkState::Starting) {
+        let limit = duration_text(handle.start_limit());
+        tracing::info!(upstream.name = %handle.name, since_s = patience.as_secs_f64(), limit, "upstream has not answered yet; it may take its `start-timeout`");
+    }
+    drop(place);
+    serving.await
 }
 
 /// Runs a session of a client's own, once: until it fails, or no client needs it.
@@ -114,7 +141,7 @@ pub(crate) async fn run(context: Context) {
         lane.starts.fetch_add(1, Ordering::Relaxed);
         lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
-        let mut run = Box::pin(serve(&context, hint)).await;
+        let mut run = Box::pin(live(&context, hint)).await;
         if stop.is_cancelled() {
             break;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
@@ -45,6 +46,8 @@ pub(crate) struct Spawner {
     pub(crate) many_callers: bool,
     /// Stands before each start.
     pub(crate) gate: Arc<LaunchGate>,
+    /// Places for programs that start.
+    pub(crate) starts: Arc<Semaphore>,
 }
 
 impl Spawner {

@@ -244,6 +244,42 @@ fn a_program_that_headend_ended_says_so() {
     assert!(why.contains("headend ended the program") && !why.contains("signal"), "{why}");
 }
 
+#[test]
+fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
+    let setup = Setup::new();
+    let record = setup.world.path("work/starts");
+    // Each says when it begins to start, and is ready a while later.
+    let mut setup = setup.server("limits.max-starts = 1");
+    let words: Vec<String> = serde_json::from_str(&Fake::stdio("both").command()).unwrap();
+    let slow = |name: &str, wait: &str| {
+        let script = format!("echo begin {name} >> {record:?}; sleep {wait}; echo end {name} >> {record:?}; exec \"$@\"");
+        let words: Vec<&str> = ["/bin/sh", "-c", &script, "sh"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        format!("[upstreams.{name}]\ncommand = {}\nstart-timeout = \"4s\"", serde_json::to_string(&words).unwrap())
+    };
+    for name in ["a", "b", "c"] {
+        setup = setup.toml(&slow(name, "0.3"));
+    }
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["a__echo", "b__echo", "c__echo"]);
+    let told = fs::read_to_string(&record).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    for pair in lines.chunks(2) {
+        assert_eq!(pair[0].replace("begin", "end"), pair[1], "one after the other:\n{told}");
+    }
+
+    let setup = Setup::new().server("limits.max-starts = 1");
+    let silent = Fake::stdio("legacy").behaving("never-answer").command();
+    let silent = format!("[upstreams.silent]\ncommand = {silent}\nstart-timeout = \"3s\"");
+    let gateway = setup.toml(&silent).fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+    let info = |lines: &[String]| {
+        let is_told = |line: &&String| line.contains("INFO") && line.contains("has not answered yet");
+        lines.iter().find(is_told).filter(|line| line.contains("silent")).map(|_| ())
+    };
+    gateway.stderr.wait_for(SOON, info).expect("a line at INFO");
+    assert_eq!(status_of(&gateway, "silent")["state"], "starting");
+}
+
 /// A TLS server whose certificate nobody has issued.
 struct Tls(Child);
 

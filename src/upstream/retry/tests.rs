@@ -33,6 +33,7 @@ fn context(lines: &str) -> Context {
         intake: Intake { budget: Budget::new(1 << 20), max_message_bytes: 1 << 20, bounds: Bounds::CLIENT },
         many_callers: false,
         gate: Arc::new(LaunchGate::new(Pins::memory(), &spec, None)),
+        starts: Arc::new(tokio::sync::Semaphore::new(1)),
     };
     let metrics = Metrics::new().unwrap().upstream("x");
     let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), actor::open));
