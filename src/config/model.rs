@@ -133,6 +133,8 @@ pub(crate) enum Uris {
 pub(crate) struct Upstream {
     pub(crate) name: UpstreamName,
     pub(crate) target: Target,
+    /// Secrets of `env` or `headers` that are not there, each with what to do; it is not started without them.
+    pub(crate) lacks: Vec<String>,
     pub(crate) era: EraChoice,
     pub(crate) instance: Instance,
     pub(crate) start: Start,

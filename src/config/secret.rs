@@ -1,6 +1,7 @@
 //! Secrets: their sources and their redaction.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::file::{Node, Table};
@@ -36,8 +37,24 @@ pub(super) struct Found {
 }
 
 /// Reads a string, or one of `{ env }`, `{ file }`, `{ credential }`, each with an optional
-/// `prefix` before the value (`"Bearer "`).
+/// `prefix` before the value (`"Bearer "`). One that is not there is a problem.
 pub(super) fn read(node: &Node<'_>) -> Option<Found> {
+    read_with(node, &mut |node, message| node.problem(message))
+}
+
+/// The same for one upstream, which cannot start without its secret: one that is not there is a warning, and added to what the
+/// upstream `lacks`. All other upstreams are served.
+pub(super) fn read_or_lack(node: &Node<'_>, lacks: &mut Vec<String>) -> Option<Found> {
+    read_with(node, &mut |node, message| {
+        lacks.push(message.clone());
+        node.warning(message);
+    })
+}
+
+/// Told of a secret that is not there.
+type Absent<'a> = dyn FnMut(&Node<'_>, String) + 'a;
+
+fn read_with(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<Found> {
     if let Some(text) = node.as_str() {
         return Some(Found { secret: Secret::new(text.to_owned()), literal: true });
     }
@@ -48,24 +65,24 @@ pub(super) fn read(node: &Node<'_>) -> Option<Found> {
         return None;
     };
     let prefix = table.string("prefix").unwrap_or_default();
-    let value = resolve(node, &mut table);
+    let value = resolve(node, &mut table, absent);
     table.finish();
     Some(Found { secret: Secret::new(prefix + &value?), literal: false })
 }
 
-fn resolve(node: &Node<'_>, table: &mut Table<'_>) -> Option<String> {
+fn resolve(node: &Node<'_>, table: &mut Table<'_>, absent: &mut Absent<'_>) -> Option<String> {
     let sources = (table.take("env"), table.take("file"), table.take("credential"));
     match sources {
-        (Some(env), None, None) => from_env(&env),
+        (Some(env), None, None) => from_env(&env, absent),
         (None, Some(file), None) => {
             let path = PathBuf::from(file.string()?);
             if !path.is_absolute() {
                 file.problem("must be an absolute path");
                 return None;
             }
-            from_file(&file, &path)
+            from_file(&file, &path, absent)
         }
-        (None, None, Some(credential)) => from_credential(&credential),
+        (None, None, Some(credential)) => from_credential(&credential, absent),
         _ => {
             node.problem("needs exactly one of `env`, `file` and `credential`");
             None
@@ -73,37 +90,45 @@ fn resolve(node: &Node<'_>, table: &mut Table<'_>) -> Option<String> {
     }
 }
 
-fn from_env(node: &Node<'_>) -> Option<String> {
+fn from_env(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<String> {
     let name = node.string()?;
     let value = (node.source.env)(&name).filter(|value| !value.is_empty());
     if value.is_none() {
-        node.problem(format!(
+        let message = format!(
             "the environment variable `{name}` is not set; export it, or write {{ file = \"/path\" }} or {{ credential = \"name\" }}"
-        ));
+        );
+        absent(node, message);
     }
     value
 }
 
-fn from_credential(node: &Node<'_>) -> Option<String> {
+fn from_credential(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<String> {
     let name = node.string()?;
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         node.problem("must be the name of a credential, as in the unit's LoadCredential=");
         return None;
     }
     let Some(dir) = (node.source.env)("CREDENTIALS_DIRECTORY") else {
-        node.problem(format!(
+        let message = format!(
             "$CREDENTIALS_DIRECTORY is not set: the credential needs `LoadCredential={name}:/path` in the systemd unit"
-        ));
+        );
+        absent(node, message);
         return None;
     };
-    from_file(node, &Path::new(&dir).join(name))
+    from_file(node, &Path::new(&dir).join(name), absent)
 }
 
-fn from_file(node: &Node<'_>, path: &Path) -> Option<String> {
+fn from_file(node: &Node<'_>, path: &Path, absent: &mut Absent<'_>) -> Option<String> {
     let text = match (node.source.read)(path) {
         Ok(text) => text,
         Err(error) => {
-            node.problem(format!("read {}: {error}", path.display()));
+            let message = format!("read {}: {error}", path.display());
+            if error.kind() == io::ErrorKind::NotFound {
+                absent(node, message);
+            } else {
+                // A file that other users may write, for example.
+                node.problem(message);
+            }
             return None;
         }
     };
@@ -111,7 +136,7 @@ fn from_file(node: &Node<'_>, path: &Path) -> Option<String> {
     let value = text.strip_suffix('\n').unwrap_or(&text);
     let value = value.strip_suffix('\r').unwrap_or(value);
     if value.is_empty() {
-        node.problem(format!("{} is empty", path.display()));
+        absent(node, format!("{} is empty", path.display()));
         return None;
     }
     Some(value.to_owned())

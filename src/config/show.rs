@@ -171,6 +171,9 @@ fn admin(out: &mut Out, admin: &Admin) {
 
 fn upstream(out: &mut Out, upstream: &Upstream) {
     out.table(&format!("upstreams.{}", upstream.name));
+    for lack in &upstream.lacks {
+        out.line(&format!("# Not started: {}", foreign::line(lack)));
+    }
     match &upstream.target {
         Target::Stdio { command, env, cwd } => {
             out.strings("command", &redacted(command));

@@ -102,7 +102,8 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
     );
     table.refuse("type", "follows from `command` or `url`; for HTTP, write `transport`");
-    let target = target(&mut table);
+    let mut lacks = Vec::new();
+    let target = target(&mut table, &mut lacks);
     let http = matches!(target, Some(Target::Http { .. }));
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
     let call_max = call_max(&mut table, call_timeout);
@@ -135,6 +136,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         prompts: filter(&mut table, "prompts", true),
         resources: filter(&mut table, "resources", false),
         target: target.unwrap_or(placeholder),
+        lacks,
         name,
     };
     table.finish();
@@ -231,10 +233,11 @@ fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
     Some(prefix)
 }
 
-fn target(table: &mut Table<'_>) -> Option<Target> {
+/// How it is reached, and the secrets that are not there.
+fn target(table: &mut Table<'_>, lacks: &mut Vec<String>) -> Option<Target> {
     match (table.take("command"), table.take("url")) {
-        (Some(command), None) => stdio(table, &command),
-        (None, Some(url)) => remote(table, &url),
+        (Some(command), None) => stdio(table, &command, lacks),
+        (None, Some(url)) => remote(table, &url, lacks),
         (command, url) => {
             let message = if command.is_some() && url.is_some() {
                 "has both `command` and `url`; an upstream is a local program or a remote server"
@@ -251,12 +254,13 @@ fn target(table: &mut Table<'_>) -> Option<Target> {
     }
 }
 
-fn stdio(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
+fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Vec<String>) -> Option<Target> {
     for key in ["transport", "headers"] {
         table.refuse(key, "belongs to `url`; a local program speaks over its stdin and stdout");
     }
     let command = command(node);
-    let env = table.take("env").and_then(|node| node.table()).map(environment).unwrap_or_default();
+    let env = table.take("env").and_then(|node| node.table());
+    let env = env.map(|table| environment(table, lacks)).unwrap_or_default();
     let cwd = table.path("cwd");
     Some(Target::Stdio { command: command?, env, cwd })
 }
@@ -335,13 +339,13 @@ fn pin(command: &[String]) -> &'static str {
     if python { "==1.2.3" } else { "@1.2.3" }
 }
 
-fn environment(table: Table<'_>) -> Vec<(String, Secret)> {
+fn environment(table: Table<'_>, lacks: &mut Vec<String>) -> Vec<(String, Secret)> {
     let mut variables = Vec::new();
     for (name, node) in table.named() {
         if name.is_empty() || name.contains(['=', '\0']) {
             node.problem("the name of a variable must not be empty nor contain `=` or NUL");
         }
-        let Some(found) = secret::read(&node) else { continue };
+        let Some(found) = secret::read_or_lack(&node, lacks) else { continue };
         if found.secret.expose().contains('\0') {
             node.problem("must not contain a NUL character");
         }
@@ -353,12 +357,13 @@ fn environment(table: Table<'_>) -> Vec<(String, Secret)> {
     variables
 }
 
-fn remote(table: &mut Table<'_>, node: &Node<'_>) -> Option<Target> {
+fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Vec<String>) -> Option<Target> {
     for key in ["env", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
     let chosen = table.choice("transport").unwrap_or(Transport::Auto);
-    let headers = table.take("headers").and_then(|node| node.table()).map(headers).unwrap_or_default();
+    let given = table.take("headers").and_then(|node| node.table());
+    let headers = given.map(|table| headers(table, lacks)).unwrap_or_default();
     Some(Target::Http { url: url(node)?, transport: chosen, headers })
 }
 
@@ -394,7 +399,7 @@ fn url(node: &Node<'_>) -> Option<Url> {
     Some(url)
 }
 
-fn headers(table: Table<'_>) -> Vec<(String, Secret)> {
+fn headers(table: Table<'_>, lacks: &mut Vec<String>) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     for (name, node) in table.named() {
         let lower = name.to_ascii_lowercase();
@@ -406,7 +411,7 @@ fn headers(table: Table<'_>) -> Vec<(String, Secret)> {
         if headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
             node.problem("stands here twice; case means nothing in header names");
         }
-        let Some(found) = secret::read(&node) else { continue };
+        let Some(found) = secret::read_or_lack(&node, lacks) else { continue };
         if HeaderValue::from_str(found.secret.expose()).is_err() {
             node.problem("its value contains characters that no HTTP header may have");
         }

@@ -41,6 +41,10 @@ pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
 async fn serve(context: &Context, hint: EraHint) -> Run {
     let spec = context.handle.spec.load_full();
     let health = &context.handle.health;
+    if !spec.lacks.is_empty() {
+        health.lasts("a variable needs a restart of the daemon, a file `headend reload`");
+        return Run { why: spec.lacks.join("; "), next: None, served: None };
+    }
     let program = match context.spawner.gate.pass(&spec) {
         Ok(program) => program,
         Err(why) => {

@@ -68,7 +68,7 @@ pub(crate) struct Gauge {
 
 pub(crate) fn transport_error(error: &ClientError) -> HttpError {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = Error::source(error);
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
         source = cause.source();

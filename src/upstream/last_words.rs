@@ -103,7 +103,8 @@ impl Secrets {
         }
         if is_cut {
             for (value, _) in &self.0 {
-                let begun = (1..value.len()).rev().filter_map(|end| value.get(..end)).find(|begun| out.ends_with(*begun));
+                let begun =
+                    (1..value.len()).rev().filter_map(|end| value.get(..end)).find(|begun| out.ends_with(*begun));
                 if let Some(begun) = begun {
                     out.truncate(out.len() - begun.len());
                 }
@@ -118,7 +119,8 @@ mod tests {
     use super::*;
 
     fn words(env: &[(&str, &str)]) -> LastWords {
-        let env: Vec<_> = env.iter().map(|(name, value)| ((*name).to_owned(), Secret::new((*value).to_owned()))).collect();
+        let env: Vec<_> =
+            env.iter().map(|(name, value)| ((*name).to_owned(), Secret::new((*value).to_owned()))).collect();
         LastWords::of(&env)
     }
 

@@ -39,9 +39,9 @@ const STDERR_LINES_PER_SECOND: u32 = 50;
 pub(crate) enum SpawnError {
     #[error("the command is empty")]
     Empty,
-    #[error("`{}` is not there", path.display())]
+    #[error("`{}` is not there", .path.display())]
     NotThere { path: PathBuf },
-    #[error("the working directory `{}` is not there", path.display())]
+    #[error("the working directory `{}` is not there", .path.display())]
     NoDirectory { path: PathBuf },
     #[error("start `{program}`: the interpreter that its first line names is not there")]
     NoInterpreter { program: String },

@@ -68,8 +68,7 @@ fn other_users_of_the_socket_are_clients_and_not_the_operator() {
         listed(&ok(&gateway, &["tools"])) && !listed(&as_nobody(&gateway, &["tools"])),
         "what is hidden stays hidden"
     );
-    for args in
-        [&["reload"][..], &["status"], &["restart", "fx"], &["approvals"], &["grants"], &["pins"], &["console"]]
+    for args in [&["reload"][..], &["status"], &["restart", "fx"], &["approvals"], &["grants"], &["pins"], &["console"]]
     {
         let refused = as_nobody(&gateway, args);
         assert!(

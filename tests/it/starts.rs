@@ -198,14 +198,21 @@ fn a_call_that_has_waited_long_enough_is_told_how_long_the_start_takes() {
     for era in Era::BOTH {
         let answer = gateway.client(era).call("fx__echo", json!({"text": "x"}));
         let refusal = &answer.result()["_meta"]["headend/refusal"];
-        assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("upstream_down"), &json!("no")), "{}", answer.raw);
+        assert_eq!(
+            (&refusal["reason"], &refusal["executed"]),
+            (&json!("upstream_down"), &json!("no")),
+            "{}",
+            answer.raw
+        );
         assert!(answer.text().contains("the last start took 3 s"), "{}", answer.raw);
     }
 }
 
 /// A program that says so many lines, one with its key, and fails.
 fn failing(lines: usize) -> String {
-    let script = format!("i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo \"key $KEY\" >&2; exit 3");
+    let script = format!(
+        "i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo \"key $KEY\" >&2; exit 3"
+    );
     let command = serde_json::to_string(&["/bin/sh", "-c", &script]).unwrap();
     format!("[upstreams.fx]\ncommand = {command}\nenv = {{ KEY = {{ env = \"GIVEN_KEY\" }} }}")
 }
@@ -252,8 +259,10 @@ fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
     let mut setup = setup.server("limits.max-starts = 1");
     let words: Vec<String> = serde_json::from_str(&Fake::stdio("both").command()).unwrap();
     let slow = |name: &str, wait: &str| {
-        let script = format!("echo begin {name} >> {record:?}; sleep {wait}; echo end {name} >> {record:?}; exec \"$@\"");
-        let words: Vec<&str> = ["/bin/sh", "-c", &script, "sh"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let script =
+            format!("echo begin {name} >> {record:?}; sleep {wait}; echo end {name} >> {record:?}; exec \"$@\"");
+        let words: Vec<&str> =
+            ["/bin/sh", "-c", &script, "sh"].into_iter().chain(words.iter().map(String::as_str)).collect();
         format!("[upstreams.{name}]\ncommand = {}\nstart-timeout = \"4s\"", serde_json::to_string(&words).unwrap())
     };
     for name in ["a", "b", "c"] {
@@ -278,6 +287,23 @@ fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
     };
     gateway.stderr.wait_for(SOON, info).expect("a line at INFO");
     assert_eq!(status_of(&gateway, "silent")["state"], "starting");
+}
+
+#[test]
+fn an_unset_variable_takes_down_its_upstream_alone() {
+    let server = Fake::http("modern").spawn();
+    let setup = Setup::new().fake("good", &Fake::stdio("both")).toml(&failing(1)).toml(&format!(
+        "[upstreams.url]\nurl = \"{}\"\nheaders = {{ Authorization = {{ env = \"UNSET_TOKEN\", prefix = \"Bearer \" }} }}",
+        server.url
+    ));
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["good__echo"]);
+    for (name, variable) in [("fx", "GIVEN_KEY"), ("url", "UNSET_TOKEN")] {
+        let why = wait_for_state(&gateway, name, "misconfigured");
+        assert!(why.contains(&format!("the environment variable `{variable}` is not set")), "{why}");
+    }
+    let checked = gateway.run(&["check", "--config", gateway.config.to_str().unwrap()]);
+    assert!(checked.status.success() && said(&checked).contains("`UNSET_TOKEN` is not set"), "{}", said(&checked));
 }
 
 /// A TLS server whose certificate nobody has issued.

@@ -262,7 +262,9 @@ fn upstreams() -> Vec<UpstreamView> {
         next_try: error.map(|_| 8),
         advice: error.map(|_| format!("install it, or correct `command`; `headend restart {name}` tries at once")),
         stderr: std::sync::Arc::new(match name {
-            "legacy-crm" => vec!["node:internal/modules/cjs/loader:1228".into(), "\u{202e}Error: Cannot find it".into()],
+            "legacy-crm" => {
+                vec!["node:internal/modules/cjs/loader:1228".into(), "\u{202e}Error: Cannot find it".into()]
+            }
             _ => Vec::new(),
         }),
     };
