@@ -22,6 +22,8 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
     let name = foreign::line(name);
     match state.as_str() {
         "ready" => print(&format!("{name}: ready\n")),
+        // A lazy one that no call needs.
+        "idle" => print(&format!("{name}: was started, and is idle until it is needed\n")),
         "starting" => {
             print(&format!("{name}: still starting; `headend status {name}` shows what comes of it\n"))?;
             Ok(OK)

@@ -146,6 +146,8 @@ pub(crate) struct Upstream {
     pub(crate) start_timeout: Duration,
     /// How long a call waits for a start.
     pub(crate) start_wait: Duration,
+    /// How long a lazy upstream runs on without a use.
+    pub(crate) idle_stop: Duration,
     /// Calls at once.
     pub(crate) max_in_flight: usize,
     /// Calls that may wait for a slot.
@@ -270,7 +272,7 @@ pub(crate) enum Instance {
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum Start {
     Eager,
-    /// With the first call.
+    /// When it is needed: by a call or subscription, or because its lists are not known yet. Stops when it is idle.
     Lazy,
 }
 

@@ -30,6 +30,8 @@ const START_WAIT: Duration = Duration::from_secs(25);
 /// One process answers one client at a time, more or less.
 const STDIO_IN_FLIGHT: usize = 16;
 const HTTP_IN_FLIGHT: usize = 64;
+/// Long enough that a pause in a conversation seldom costs a start.
+const IDLE_STOP: Duration = Duration::from_secs(600);
 const QUEUE: usize = 128;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -118,6 +120,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         call_max,
         start_timeout: table.duration("start-timeout", &TIMES).unwrap_or(START_TIMEOUT),
         start_wait: table.duration("start-wait", &QUEUE_TIMES).unwrap_or(START_WAIT),
+        idle_stop: table.duration("idle-stop", &TIMES).unwrap_or(IDLE_STOP),
         max_in_flight: table.count("max-in-flight", &IN_FLIGHT).unwrap_or(in_flight),
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),

@@ -161,7 +161,7 @@ pub(crate) struct PinView {
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamView {
     pub(crate) name: String,
-    /// `idle`, `starting`, `ready`, `needs-login`, `misconfigured`, `down` or `stopped`.
+    /// `idle` (lazy, and at rest), `starting`, `ready`, `needs-login`, `misconfigured`, `down` or `stopped`.
     pub(crate) state: &'static str,
     pub(crate) revision: Option<&'static str>,
     pub(crate) tools: usize,

@@ -328,6 +328,7 @@ fn status(gateway: &Gateway) -> RawJson {
         let mut out = RawObject::default();
         out.set("name", RawJson::string(handle.name.as_str()));
         out.set("state", RawJson::string(handle.health.state()));
+        out.set("start", RawJson::string(handle.spec.load().start.into_str()));
         if let LinkState::Ready(link) = &*state {
             out.set("revision", RawJson::string(link.agreed().revision.as_str()));
         }

@@ -223,6 +223,8 @@ impl Supervisor {
             reports: Some(self.reports.clone()),
             spawner,
             remembered: remembered.as_ref().and_then(|r| r.hint),
+            is_known: remembered.is_some(),
+            lists_first: false,
         };
         self.actors.spawn("upstream", actor::run(context));
         let inventory = remembered.map(|r| (r.inventory, r.revision));
@@ -232,9 +234,18 @@ impl Supervisor {
     }
 
     fn reports(&mut self, news: impl Iterator<Item = Report>) {
-        news.for_each(|report| self.report(report));
+        let shown: Vec<_> = news
+            .filter_map(|mut report| {
+                let shown = report.shown.take();
+                self.report(report);
+                shown
+            })
+            .collect();
         self.publish(false);
         self.settle(false);
+        for shown in shown {
+            let _waits_no_more = shown.send(());
+        }
     }
 
     fn report(&mut self, report: Report) {
@@ -275,8 +286,7 @@ impl Supervisor {
     }
 
     fn settle(&self, time_is_over: bool) {
-        let is_lazy = |m: &Managed| m.handle.spec.load().start == config::Start::Lazy;
-        if time_is_over || self.managed.values().all(|m| m.heard || is_lazy(m)) {
+        if time_is_over || self.managed.values().all(|m| m.heard) {
             self.settled.send_replace(true);
         }
     }
@@ -333,7 +343,7 @@ impl Supervisor {
         new.handle.main.restarts.store(restarts, Ordering::Relaxed);
         new.handle.metrics.restarted();
         // A lazy one too.
-        new.handle.main.wanted.notify_one();
+        new.handle.main.order();
         let handle = Arc::clone(&new.handle);
         self.publish(true);
         Ok(handle)

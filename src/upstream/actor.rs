@@ -1,4 +1,11 @@
 //! The life of one upstream: start, serve, die, wait, start again. It alone sets the handle's state.
+//!
+//! A lazy upstream rests between uses, in the state `idle`: no process, no session, no connection. It is started when a call or a
+//! subscription needs it, and once when nothing is known of its lists. It goes to rest when it has been unused for its `idle-stop`,
+//! or as soon as its lists are read where nothing else needed it. A use is a call in flight, parked or waiting for the link, a
+//! watched resource, a client's own session, and a task for its time to live. A rest is no death: no back-off, no restart counted,
+//! and the lists stay as they are. One that dies is started again like any other until it has answered, since an upstream that
+//! cannot be started must not look like one at rest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +31,8 @@ use crate::upstream::sse;
 const SLOW: Duration = Duration::from_secs(10);
 /// So many failures in a row are an error in the log.
 const KEEPS_FAILING: u32 = 5;
+/// How soon a lazy upstream that could not rest is looked at again.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Opens a lane of an owner's own.
 pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
@@ -33,6 +42,8 @@ pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
         reports: None,
         spawner: Spawner { stop: spawner.stop.child_token(), ..spawner.clone() },
         remembered: Some(EraHint::Legacy),
+        is_known: false,
+        lists_first: false,
     };
     spawner.tasks.spawn("lane", run_owned(context));
 }
@@ -103,9 +114,9 @@ async fn run_owned(context: Context) {
     let mut serving = Box::pin(serve(&context, EraHint::Legacy));
     let lanes = &context.handle.lanes;
     let unused = async {
-        lane.over().await;
+        lane.over(&context.handle.spec).await;
         while !lanes.close_unused(lane) {
-            lane.over().await;
+            lane.over(&context.handle.spec).await;
         }
     };
     let ended = tokio::select! {
@@ -124,28 +135,84 @@ async fn run_owned(context: Context) {
             serving.await;
         }
     }
+    context.handle.main.used_like(lane);
+}
+
+/// Waits at rest until a call or subscription needs the upstream, or it is lazy no more; `false` where it is stopped instead.
+async fn rest(context: &Context) -> bool {
+    let (handle, lane) = (&context.handle, &context.lane);
+    lane.set_state(LinkState::Idle);
+    while handle.spec.load().start == Start::Lazy && !lane.is_wanted() {
+        tokio::select! {
+            () = lane.wanted.notified() => {}
+            () = handle.configured.notified() => {}
+            () = context.spawner.stop.cancelled() => return false,
+        }
+    }
+    !context.spawner.stop.is_cancelled()
+}
+
+/// Waits until a lazy upstream has been of no use for its time, and takes its link away. One that was started to read its lists is of
+/// no use once they are read.
+async fn idle(context: &Context, only_lists: bool) {
+    let (handle, lane) = (&context.handle, &context.lane);
+    let begun = clock::now();
+    loop {
+        let spec = handle.spec.load_full();
+        if spec.start == Start::Eager {
+            handle.configured.notified().await;
+            continue;
+        }
+        let wait = handle.unused_for().map_or(spec.idle_stop, |unused| {
+            let no_call_yet = only_lists && unused >= begun.elapsed();
+            if no_call_yet { Duration::ZERO } else { spec.idle_stop.saturating_sub(unused) }
+        });
+        if wait.is_zero() && lane.listed.load(Ordering::Relaxed) && lane.rest() {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait.max(LOOK)) => {}
+            () = handle.configured.notified() => {}
+        }
+    }
 }
 
 /// Runs an upstream until the context is stopped.
 pub(crate) async fn run(context: Context) {
     let (handle, lane, stop) = (&context.handle, &context.lane, &context.spawner.stop);
-    if handle.spec.load().start == Start::Lazy {
-        tokio::select! {
-            () = lane.wanted.notified() => {}
-            () = stop.cancelled() => return,
-        }
-    }
+    // A launch that may not start is told like a failed start.
+    let is_lazy = handle.spec.load().start == Start::Lazy;
+    let mut rests = is_lazy && context.is_known && context.spawner.gate.shut().is_none();
     let mut backoff = Backoff::default();
     let mut hint = context.first_hint();
     // A verdict of an earlier run, which may be wrong by now.
     let mut recalled = context.remembered.is_some() && handle.spec.load().era == EraChoice::Auto;
     let mut told = String::new();
     loop {
+        if std::mem::take(&mut rests) && !rest(&context).await {
+            break;
+        }
+        let is_lazy = handle.spec.load().start == Start::Lazy;
+        let life = context.life(is_lazy);
         let began = clock::now();
         lane.starts.fetch_add(1, Ordering::Relaxed);
+        lane.listed.store(false, Ordering::Relaxed);
         lane.set_state(LinkState::Starting);
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
-        let mut run = Box::pin(live(&context, hint)).await;
+        let mut serving = Box::pin(live(&life, hint));
+        let mut run = tokio::select! {
+            run = &mut serving => run,
+            () = idle(&context, is_lazy && !lane.is_used()) => {
+                life.spawner.stop.cancel();
+                serving.await;
+                tracing::info!(upstream.name = %handle.name, "upstream stopped until it is needed");
+                // Neither a death nor a verdict that holds for ever: the program may be another one at the next start.
+                (backoff, told) = (Backoff::default(), String::new());
+                recalled = handle.spec.load().era == EraChoice::Auto;
+                rests = true;
+                continue;
+            }
+        };
         if stop.is_cancelled() {
             break;
         }

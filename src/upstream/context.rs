@@ -1,16 +1,17 @@
 //! The context of an upstream's actor, for any transport, and its reports.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::UpstreamName;
 use crate::config::EraChoice;
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::upstream::handle::Handle;
-use crate::upstream::link::Link;
+use crate::upstream::link::{Link, LinkState};
 use crate::upstream::session::Lane;
 use crate::upstream::spawner::Spawner;
 
@@ -21,6 +22,8 @@ pub(crate) struct Report {
     /// Reports of a handle that was replaced meanwhile are dropped.
     pub(crate) handle: Arc<Handle>,
     pub(crate) news: News,
+    /// Told once clients see what it is about.
+    pub(crate) shown: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -41,14 +44,37 @@ pub(crate) struct Context {
     pub(crate) spawner: Spawner,
     /// The era that the last run of this program learnt.
     pub(crate) remembered: Option<EraHint>,
+    /// The lists are known from an earlier run.
+    pub(crate) is_known: bool,
+    /// Calls wait until the lists are read and shown: what a server changed while it was stopped must be pinned before a call is
+    /// sent.
+    pub(crate) lists_first: bool,
 }
 
 impl Context {
     pub(crate) async fn report(&self, news: News) {
+        self.send(news, None).await;
+    }
+
+    /// Reports complete lists. What is returned is told once clients see them.
+    pub(crate) async fn report_lists(&self, inventory: Inventory, agreed: Agreed) -> oneshot::Receiver<()> {
+        let (told, shown) = oneshot::channel();
+        self.send(News::Inventory(inventory, agreed), Some(told)).await;
+        self.lane.listed.store(true, Ordering::Relaxed);
+        shown
+    }
+
+    async fn send(&self, news: News, shown: Option<oneshot::Sender<()>>) {
         let Some(reports) = &self.reports else { return };
-        let report = Report { upstream: self.handle.name.clone(), handle: Arc::clone(&self.handle), news };
+        let report = Report { upstream: self.handle.name.clone(), handle: Arc::clone(&self.handle), news, shown };
         // The supervisor outlives its actors except in the last moments of a shutdown.
         drop(reports.send(report).await);
+    }
+
+    /// The context of one life, which can be ended without the upstream.
+    pub(crate) fn life(&self, lists_first: bool) -> Self {
+        let spawner = Spawner { stop: self.spawner.stop.child_token(), ..self.spawner.clone() };
+        Self { spawner, lists_first, ..self.clone() }
     }
 
     /// How to ask for the era at the next start.
@@ -80,8 +106,14 @@ pub(crate) fn ready(context: &Context, agreed: &Agreed) {
     }
 }
 
-/// Subscribes again at a restarted server.
-pub(crate) fn restore(context: &Context, link: Link) {
+/// Lets calls through a new link, and subscribes again where resources are watched.
+pub(crate) async fn open(context: &Context, link: Link) {
+    context.lane.set_state(LinkState::Ready(link.clone()));
+    restore(context, link);
+    context.report(News::State).await;
+}
+
+fn restore(context: &Context, link: Link) {
     let (handle, lane) = (Arc::clone(&context.handle), Arc::clone(&context.lane));
     context.spawner.tasks.spawn("restore", async move { lane.news.updates.restore(&handle, &link).await });
 }

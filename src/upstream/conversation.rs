@@ -10,7 +10,7 @@ use crate::base::clock;
 use crate::catalog::inventory::ListBounds;
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
-use crate::upstream::context::{Context, News, Run, ready, restore};
+use crate::upstream::context::{Context, Run, open, ready};
 use crate::upstream::last_words::LastWords;
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::process::{Launch, Process, drain_stderr};
@@ -99,6 +99,7 @@ pub(crate) async fn converse(
         let connection = stdio::run(writer, reader, options, &handle.metrics, stop, &mut tell);
         tokio::pin!(connection);
         let mut agreed: Option<Agreed> = None;
+        let (mut held, mut shown): (Option<Link>, Option<oneshot::Receiver<()>>) = (None, None);
         loop {
             tokio::select! {
                 biased;
@@ -108,21 +109,38 @@ pub(crate) async fn converse(
                         ready_at = Some(clock::now());
                         ready(context, &link.agreed);
                         let link = Link::Stdio(link);
-                        lane.set_state(LinkState::Ready(link.clone()));
-                        restore(context, link);
-                        context.report(News::State).await;
+                        if context.lists_first {
+                            held = Some(link);
+                        } else {
+                            open(context, link).await;
+                        }
                     }
                     StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
-                        context.report(News::Inventory(inventory, agreed)).await;
+                        shown = Some(context.report_lists(inventory, agreed).await);
                     },
                     StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Unclaimed(_) => {}
+                },
+                () = told(&mut shown), if held.is_some() => if let Some(link) = held.take() {
+                    open(context, link).await;
                 },
                 ended = &mut connection => break ended,
             }
         }
     };
     let served = ready_at.map(|at| clock::now().duration_since(at));
-    // No call may find the old link while what is behind it is ended, which takes its time.
-    lane.set_state(LinkState::Starting);
+    // No call may find the old link while what is behind it is ended, which takes its time. A lane at rest has none.
+    if lane.open_link().is_some() {
+        lane.set_state(LinkState::Starting);
+    }
     (ended, served)
+}
+
+/// Waits until clients see the lists that were read last.
+async fn told(shown: &mut Option<oneshot::Receiver<()>>) {
+    match shown {
+        Some(shown) => {
+            let _supervisor_is_gone = shown.await;
+        }
+        None => std::future::pending().await,
+    }
 }

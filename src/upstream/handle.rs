@@ -63,6 +63,8 @@ pub(crate) struct Handle {
     pub(crate) again: Notify,
     /// Starts that took longer than they may.
     late_starts: AtomicU32,
+    /// The configuration in force has changed; for the actor.
+    pub(crate) configured: Notify,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -103,6 +105,7 @@ impl Handle {
             health,
             again: Notify::new(),
             late_starts: AtomicU32::new(0),
+            configured: Notify::new(),
         }
     }
 
@@ -156,17 +159,25 @@ impl Handle {
         }
         self.queue.set_limit(spec.queue);
         self.spec.store(Arc::new(spec));
+        self.configured.notify_one();
+    }
+
+    /// How long nothing has used the upstream; `None` while a call, a watched resource or a client's own session does.
+    pub(crate) fn unused_for(&self) -> Option<Duration> {
+        self.main.unused_for().filter(|_| self.lanes.len() == 0)
     }
 
     /// The lane for a call of this client where it stands open already.
     pub(crate) fn open_lane(&self, wants: &Wants) -> Option<(LaneUse, Link)> {
+        // Before the look for the link: see `Lane::rest`.
+        let used = self.main.take();
         let main = self.main.open_link()?;
         if main.agreed().revision.era() == Era::Modern {
-            return Some((self.main.take(), main));
+            return Some((used, main));
         }
         let lane = self.lanes.find(&self.spec.load(), main.agreed(), wants)?;
         match lane {
-            None => Some((self.main.take(), main)),
+            None => Some((used, main)),
             Some(lane) => lane.open_link().map(|link| (lane, link)),
         }
     }
@@ -178,9 +189,10 @@ impl Handle {
     /// [`Failure`]: nothing was sent.
     pub(crate) async fn lane(self: &Arc<Self>, wants: &Wants) -> Result<(LaneUse, Link), Failure> {
         let spec = self.spec.load_full();
+        let used = self.main.take();
         let main = self.main.link(&spec).await?;
         let lane = match self.lanes.choose(&spec, main.agreed(), wants)? {
-            Choice::Main => return Ok((self.main.take(), main)),
+            Choice::Main => return Ok((used, main)),
             Choice::Owned(lane) => lane,
             Choice::New(lane, used) => {
                 (self.opener)(self, &self.spawner, &lane);

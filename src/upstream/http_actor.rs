@@ -18,11 +18,11 @@ use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
-use crate::upstream::context::{Context, News, Run, ready, restore};
+use crate::upstream::context::{self, Context, Run, ready};
 use crate::upstream::http::HttpLink;
 use crate::upstream::http_parts::LinkParts;
 use crate::upstream::initialize::{self, Unopened};
-use crate::upstream::link::{Link, LinkState};
+use crate::upstream::link::Link;
 use crate::upstream::remote::Remote;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
@@ -77,8 +77,18 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
             return down("no answer to the handshake in time".to_owned(), None);
         }
     };
-    let opened = Notify::new();
-    let mut following = Box::pin(follow(context, &link, &opened));
+    let (opened, listed) = (Notify::new(), Notify::new());
+    let mut following = Box::pin(follow(context, &link, &opened, &listed));
+    if context.lists_first {
+        tokio::select! {
+            why = &mut following => return down(why, None),
+            () = listed.notified() => {}
+            () = stop.cancelled() => {
+                link.close().await;
+                return down("stopped".to_owned(), None);
+            }
+        }
+    }
     if !lane.is_main() {
         tokio::select! {
             _never = &mut following => {}
@@ -89,9 +99,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     }
     let ready_at = clock::now();
     ready(context, &link.agreed);
-    lane.set_state(LinkState::Ready(Link::Http(Arc::clone(&link))));
-    restore(context, Link::Http(Arc::clone(&link)));
-    context.report(News::State).await;
+    context::open(context, Link::Http(Arc::clone(&link))).await;
     let why = tokio::select! {
         why = following => why,
         () = stop.cancelled() => "stopped".to_owned(),
@@ -124,8 +132,8 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
 }
 
 /// Hears the server's stream of the session, of which `opened` is told when it stands or does not. On the main lane also reads the
-/// lists, again whenever the upstream says so. Returns why it gave up.
-async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify) -> String {
+/// lists, again whenever the upstream says so; `listed` is told when clients see them. Returns why it gave up.
+async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
     let is_main = context.lane.is_main();
     let mut failures = 0_u32;
     let mut lists = Lists::new(ListBounds::default());
@@ -153,7 +161,11 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify) -> Str
                 if read_for_askers(context, link, &mut news).await.is_err() {
                     break false;
                 }
-                context.report(News::Inventory(news, link.agreed)).await;
+                let shown = context.report_lists(news, link.agreed).await;
+                if context.lists_first {
+                    let _supervisor_is_gone = shown.await;
+                    listed.notify_one();
+                }
             }
             tokio::select! {
                 () = stream.hear(link) => break false,

@@ -11,7 +11,7 @@ use crate::upstream::stdio::StdioLink;
 /// State of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkState {
-    /// Configured as lazy and not asked for yet.
+    /// Lazy, and at rest: nothing needs it.
     Idle,
     Starting,
     Ready(Link),

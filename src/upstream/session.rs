@@ -4,14 +4,14 @@
 //! Every upstream has a main lane, which reads the lists. Legacy servers read their client's capabilities once. So each
 //! legacy HTTP server gets a lane for each legacy client, and one for each caller of stateless clients, with exactly
 //! that client's capabilities; `instance` does the same for processes. The first call opens a lane. It closes when its
-//! client is gone, or after 15 idle minutes. A process that all clients share is offered forms and sampling if there
+//! client is gone, or after 15 idle minutes (of a lazy upstream after its `idle-stop`, if that is shorter). A process that all clients share is offered forms and sampling if there
 //! can be only one caller, and nothing if there can be several.
 //!
 //! The lock guards the table of these lanes, one operation at a time.
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::config::{Instance, Target, Upstream};
+use crate::config::{Instance, Start, Target, Upstream};
 use crate::engine::ask::Declared;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::handshake::Agreed;
@@ -36,6 +36,8 @@ const MAX_SESSIONS: usize = 4096;
 const MAX_PROCESSES: usize = 32;
 /// How long an unused session is kept.
 const IDLE: Duration = Duration::from_secs(900);
+/// How often a session is looked at.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Owner of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,15 +79,19 @@ pub(crate) struct Lane {
     changed: Notify,
     /// A call wants the upstream started: a lazy one, or one that rests.
     pub(crate) wanted: Notify,
+    /// The operator wants a lazy upstream started.
+    ordered: AtomicBool,
+    /// Its lists have been read since it was started.
+    pub(crate) listed: AtomicBool,
     pub(crate) restarts: AtomicU64,
     /// Starts that have begun.
     pub(crate) starts: AtomicU64,
     /// When the last start began, in milliseconds of uptime, and how long the last good one took.
     began: AtomicU64,
     took: AtomicU64,
-    /// Calls in flight, parked calls and watched resources.
+    /// Calls in flight or waiting for the link, parked calls and watched resources.
     users: AtomicUsize,
-    /// Seconds of uptime.
+    /// Milliseconds of uptime; in the future where a task may run on until then.
     last_used: AtomicU64,
 }
 
@@ -96,6 +102,8 @@ pub(crate) struct LaneUse(Arc<Lane>);
 impl LaneUse {
     fn new(lane: &Arc<Lane>) -> Self {
         lane.users.fetch_add(1, Ordering::Relaxed);
+        // See `Lane::rest`.
+        fence(Ordering::SeqCst);
         Self(Arc::clone(lane))
     }
 }
@@ -136,12 +144,14 @@ impl Lane {
             state: ArcSwap::from_pointee(LinkState::Idle),
             changed: Notify::new(),
             wanted: Notify::new(),
+            ordered: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
             restarts: AtomicU64::new(0),
             starts: AtomicU64::new(0),
             began: AtomicU64::new(0),
             took: AtomicU64::new(0),
             users: AtomicUsize::new(0),
-            last_used: AtomicU64::new(clock::uptime().as_secs()),
+            last_used: AtomicU64::new(millis(clock::uptime())),
         }
     }
 
@@ -173,6 +183,55 @@ impl Lane {
         }
         self.state.store(Arc::new(state));
         self.changed.notify_waiters();
+    }
+
+    /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest and want it started.
+    /// `false` where the lane has a user or no link.
+    ///
+    /// A user is counted before it looks for the link, and users are counted here after the link is gone, so that at least one of
+    /// the two notices the other.
+    pub(crate) fn rest(&self) -> bool {
+        let Some(link) = self.open_link() else { return false };
+        self.set_state(LinkState::Idle);
+        fence(Ordering::SeqCst);
+        let unused = !self.is_used();
+        if !unused {
+            self.set_state(LinkState::Ready(link));
+        }
+        unused
+    }
+
+    /// Ends a rest of a lazy upstream that no call needs.
+    pub(crate) fn order(&self) {
+        self.ordered.store(true, Ordering::Relaxed);
+        self.wanted.notify_one();
+    }
+
+    /// Whether a call or the operator wants it started. The operator is told so once.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_used() || self.ordered.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a call or watched resource uses it, or waits for it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.users.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long it has been unused; `None` while it is used.
+    pub(crate) fn unused_for(&self) -> Option<Duration> {
+        let last = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
+        // The last user leaves its time before it goes.
+        (!self.is_used()).then(|| clock::uptime().saturating_sub(last))
+    }
+
+    /// Counts as used for that long from now on.
+    pub(crate) fn keep_for(&self, time: Duration) {
+        self.last_used.fetch_max(millis(clock::uptime() + time), Ordering::Relaxed);
+    }
+
+    /// Was used when that other lane of the same upstream was.
+    pub(crate) fn used_like(&self, other: &Self) {
+        self.last_used.fetch_max(other.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// The way to the upstream, where it stands.
@@ -216,6 +275,8 @@ impl Lane {
             let changed = self.changed.notified();
             match *self.state() {
                 LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped => return,
+                // A lazy one may be at rest again.
+                LinkState::Idle if self.starts.load(Ordering::Relaxed) > 0 => return,
                 LinkState::Idle | LinkState::Starting => {}
             }
             if tokio::time::timeout_at(until.into(), changed).await.is_err() {
@@ -254,30 +315,32 @@ impl Lane {
     }
 
     fn touch(&self) {
-        self.last_used.store(clock::uptime().as_secs(), Ordering::Relaxed);
+        self.keep_for(Duration::ZERO);
     }
 
-    /// Whether its owner is gone, or it was unused for long.
-    fn is_over(&self) -> bool {
-        if self.users.load(Ordering::Relaxed) > 0 {
-            return false;
-        }
+    /// Whether its owner is gone, or it was unused for longer than that.
+    fn is_over(&self, idle: Duration) -> bool {
+        let Some(unused) = self.unused_for() else { return false };
         let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref());
         let gone = client.is_some_and(|client| client.strong_count() == 0);
-        let idle = clock::uptime().saturating_sub(Duration::from_secs(self.last_used.load(Ordering::Relaxed)));
-        gone || idle > IDLE
+        gone || unused > idle
     }
 
     /// Waits until the session is of no use any more.
-    pub(crate) async fn over(&self) {
-        let mut clock = tokio::time::interval(Duration::from_secs(2));
+    pub(crate) async fn over(&self, spec: &ArcSwap<Upstream>) {
         loop {
-            clock.tick().await;
-            if self.is_over() {
+            let spec = spec.load_full();
+            let idle = if spec.start == Start::Lazy { IDLE.min(spec.idle_stop) } else { IDLE };
+            if self.is_over(idle) {
                 return;
             }
+            tokio::time::sleep(LOOK.min(idle)).await;
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The kind of session that a call uses.
@@ -372,7 +435,7 @@ impl Lanes {
     pub(crate) fn close_unused(&self, lane: &Arc<Lane>) -> bool {
         let mut table = self.lock();
         // Users come through the table, so none can come now.
-        let unused = lane.users.load(Ordering::Relaxed) == 0;
+        let unused = !lane.is_used();
         if unused {
             Self::remove(&mut table, lane);
         }

@@ -42,6 +42,7 @@ mod hidden;
 mod http;
 mod input;
 mod ladder;
+mod lazy;
 mod limits;
 mod mcp;
 mod onward;

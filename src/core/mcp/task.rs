@@ -120,6 +120,12 @@ impl Task {
         Some(task)
     }
 
+    /// How long its server keeps it, as far as a client can ask after it.
+    pub fn life(&self) -> Duration {
+        let millis = self.object.get("ttlMs").and_then(|raw| raw.parse::<u64>().ok());
+        millis.map_or(LIFE, |millis| Duration::from_millis(millis).min(LIFE))
+    }
+
     fn read(object: RawObject) -> Option<Self> {
         let (id, status) = (object.string("taskId")?, Status::read(&object.string("status")?)?);
         let interval = object.get("pollIntervalMs").or_else(|| object.get("pollInterval"));

@@ -58,6 +58,10 @@ impl Call {
         else {
             return Some(self.misasked(InputError::Malformed));
         };
+        if let Some(running) = &self.running {
+            // A lazy upstream must not be stopped in the middle of it.
+            running.lane.keep_for(task.life());
+        }
         self.count(OutcomeLabel::Task);
         self.end();
         Some(ClientEvent::Done(Answer::ok(task.for_caller(&id))))

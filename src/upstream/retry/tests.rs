@@ -38,7 +38,7 @@ fn context(lines: &str) -> Context {
     let metrics = Metrics::new().unwrap().upstream("x");
     let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), actor::open));
     let lane = Arc::clone(&handle.main);
-    Context { handle, lane, reports: None, spawner, remembered: None }
+    Context { handle, lane, reports: None, spawner, remembered: None, is_known: false, lists_first: false }
 }
 
 /// Why and after how many seconds a rest of an hour ends when this happens in its tenth second.
