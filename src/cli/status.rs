@@ -36,7 +36,7 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
         return print(&format!("{}\n", status.encode().text()));
     }
     let mut rows: Vec<Vec<String>> = vec![COLUMNS.map(|(_, head)| head.to_owned()).to_vec()];
-    rows.extend(upstreams.iter().map(|upstream| COLUMNS.map(|(name, _)| field(upstream, name)).to_vec()));
+    rows.extend(upstreams.iter().map(|upstream| COLUMNS.map(|(name, _)| cell(upstream, name)).to_vec()));
     let head = format!(
         "headend {}, up {} s, configuration {}, {} legacy HTTP sessions, {} calls in flight, {} items withheld\n\n",
         field(&status, "version"),
@@ -51,6 +51,14 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
         advised.map(|upstream| format!("\n{}: {}", field(upstream, "name"), field(upstream, "advice"))).collect();
     let advice = if advice.is_empty() { advice } else { format!("{advice}\n") };
     print(&format!("{head}{}{advice}", table(&rows)))
+}
+
+/// A member of an upstream, with how many items are beyond its `max-inventory`.
+fn cell(upstream: &RawObject, name: &str) -> String {
+    let shown = field(upstream, name);
+    let Some(left) = upstream.object("not-offered").and_then(|left| left.object(name)) else { return shown };
+    let least = if left.is_true("or-more") { "at least " } else { "" };
+    format!("{shown} ({least}{} not offered)", field(&left, "items"))
 }
 
 /// A member as one line; times in the unit that fits.
@@ -75,11 +83,11 @@ fn time(seconds: u64) -> String {
 /// Everything about one upstream: a line for each member, then what its program said last.
 fn about(upstream: &RawObject) -> String {
     let shown = |name: &&str| upstream.get(name).is_some();
-    let names = ["advice", "incarnation", "sessions", "one-at-a-time", "resource-templates"];
+    let names = ["advice", "start", "incarnation", "sessions", "one-at-a-time", "resource-templates"];
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(names).filter(shown);
     let mut rows: Vec<Vec<String>> = Vec::new();
     for name in names {
-        rows.push(vec![name.trim_end_matches("-seconds").to_owned(), field(upstream, name)]);
+        rows.push(vec![name.trim_end_matches("-seconds").to_owned(), cell(upstream, name)]);
     }
     let mut out = table(&rows);
     let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();

@@ -148,6 +148,8 @@ pub(crate) struct Upstream {
     pub(crate) start_wait: Duration,
     /// How long a lazy upstream runs on without a use.
     pub(crate) idle_stop: Duration,
+    /// Items of each of its lists that are offered.
+    pub(crate) max_inventory: usize,
     /// Calls at once.
     pub(crate) max_in_flight: usize,
     /// Calls that may wait for a slot.

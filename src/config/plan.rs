@@ -14,7 +14,7 @@ use super::model::{Config, Confinement, Target, Upstream};
 pub(crate) struct Plan {
     pub(crate) start: Vec<UpstreamName>,
     pub(crate) stop: Vec<UpstreamName>,
-    /// Their launch identity changed: start the new one, then drain the old one.
+    /// Their launch identity or the bound of their lists changed: start the new one, then drain the old one.
     pub(crate) replace: Vec<UpstreamName>,
     /// Upstreams that keep running.
     pub(crate) keep: Vec<UpstreamName>,
@@ -40,6 +40,8 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
         let list = match before {
             None => &mut plan.start,
             Some(before) if before.launch_identity() != upstream.launch_identity() => &mut plan.replace,
+            // Its lists are read with that bound.
+            Some(before) if before.max_inventory != upstream.max_inventory => &mut plan.replace,
             Some(before) => {
                 if before != upstream {
                     plan.changed.push(upstream.name.clone());

@@ -201,6 +201,7 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
     out.string("start-timeout", &units::duration(upstream.start_timeout));
     out.string("start-wait", &units::duration(upstream.start_wait));
     out.string("idle-stop", &units::duration(upstream.idle_stop));
+    out.raw("max-inventory", &upstream.max_inventory.to_string());
     out.raw("max-in-flight", &upstream.max_in_flight.to_string());
     out.raw("queue", &upstream.queue.to_string());
     out.string("queue-timeout", &units::duration(upstream.queue_timeout));

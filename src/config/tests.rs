@@ -72,7 +72,7 @@ fn an_upstream_has_the_defaults_of_its_kind() {
     assert_eq!((a.max_in_flight, b.max_in_flight), (16, 64));
     assert_eq!((a.call_timeout, a.call_max), (Duration::from_secs(60), Duration::from_secs(600)));
     assert_eq!((a.queue, a.queue_timeout), (128, Duration::from_secs(5)));
-    assert_eq!(a.idle_stop, Duration::from_secs(600));
+    assert_eq!((a.idle_stop, a.max_inventory), (Duration::from_secs(600), 10_000));
     assert_eq!((a.prefix.as_str(), &a.tools), ("a__", &Filter::default()));
     assert_eq!((a.era, a.instance, a.start), (EraChoice::Auto, Instance::Auto, Start::Eager));
 }
@@ -216,6 +216,7 @@ call-max = "2h"
 start-timeout = "1m"
 start-wait = "10s"
 idle-stop = "3m"
+max-inventory = 500
 max-in-flight = 3
 queue = 0
 queue-timeout = "0s"

@@ -32,12 +32,15 @@ const STDIO_IN_FLIGHT: usize = 16;
 const HTTP_IN_FLIGHT: usize = 64;
 /// Long enough that a pause in a conversation seldom costs a start.
 const IDLE_STOP: Duration = Duration::from_secs(600);
+/// Many times what a model can use; a list of a whole API has a few thousand tools.
+const INVENTORY: usize = 10_000;
 const QUEUE: usize = 128;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
 const QUEUE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 const IN_FLIGHT: RangeInclusive<usize> = 1..=4096;
+const INVENTORIES: RangeInclusive<usize> = 1..=100_000;
 const QUEUES: RangeInclusive<usize> = 0..=65_536;
 
 /// Headers that headend sets on every request.
@@ -121,6 +124,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         start_timeout: table.duration("start-timeout", &TIMES).unwrap_or(START_TIMEOUT),
         start_wait: table.duration("start-wait", &QUEUE_TIMES).unwrap_or(START_WAIT),
         idle_stop: table.duration("idle-stop", &TIMES).unwrap_or(IDLE_STOP),
+        max_inventory: table.count("max-inventory", &INVENTORIES).unwrap_or(INVENTORY),
         max_in_flight: table.count("max-in-flight", &IN_FLIGHT).unwrap_or(in_flight),
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),

@@ -168,6 +168,8 @@ pub(crate) struct UpstreamView {
     pub(crate) prompts: usize,
     /// Including templates.
     pub(crate) resources: usize,
+    /// Items beyond `max-inventory`.
+    pub(crate) not_offered: usize,
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,
     pub(crate) last_error: Option<Arc<String>>,

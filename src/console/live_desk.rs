@@ -138,6 +138,7 @@ impl Desk for LiveDesk {
                 tools: mine(&[List::Tools]),
                 prompts: mine(&[List::Prompts]),
                 resources: mine(&[List::Resources, List::Templates]),
+                not_offered: handle.excess().iter().map(|excess| excess.items).sum(),
                 in_flight: handle.in_flight.load(Ordering::Relaxed),
                 restarts: handle.main.restarts.load(Ordering::Relaxed),
                 last_error: handle.health.last_error(),

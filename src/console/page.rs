@@ -155,10 +155,11 @@ pub(crate) struct Tile {
 
 impl Tile {
     pub(crate) fn new(upstream: &UpstreamView) -> Self {
-        let UpstreamView { state, tools, prompts, resources, in_flight, restarts, .. } = *upstream;
+        let UpstreamView { state, tools, prompts, resources, not_offered, in_flight, restarts, .. } = *upstream;
         let offered = [(tools, "tool"), (prompts, "prompt"), (resources, "resource")];
-        let offers: Vec<String> =
+        let mut offers: Vec<String> =
             offered.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| counted(n, word)).collect();
+        offers.extend((not_offered > 0).then(|| format!("{not_offered} more not offered")));
         let down = matches!(state, "down" | "needs-login" | "misconfigured" | "stopped");
         Self {
             name: visible(&upstream.name),

@@ -16,8 +16,9 @@ use crate::mcp::version::Revision;
 use crate::policy::{ItemRules, Kind, Limiter, Policy};
 use crate::upstream::handle::Handle;
 
-/// How many rendered lists one view keeps; more callers than that cost rendering, not memory.
+/// How many rendered lists one view keeps, and bytes of them; more callers than that cost rendering, not memory.
 const MAX_RENDERED: usize = 256;
+const MAX_RENDERED_BYTES: usize = 256 << 20;
 /// For how many callers one view keeps what the rules leave them, a byte for each item.
 const MAX_CALLERS: usize = 1024;
 
@@ -166,8 +167,10 @@ impl Snapshot {
             |at| view.visible(&self.policy, at, viewer),
             |page| key.seal(scope, page),
         ));
+        let bytes = |rendered: &Rendered| rendered.pages.iter().map(|page| page.bytes().len()).sum::<usize>();
         let mut map = lock();
-        if map.len() < MAX_RENDERED {
+        let kept: usize = map.values().map(|kept| bytes(kept)).sum();
+        if map.len() < MAX_RENDERED && kept + bytes(&made) <= MAX_RENDERED_BYTES {
             map.insert(place, Arc::clone(&made));
         }
         made

@@ -182,7 +182,8 @@ impl Supervisor {
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
                 // One for each turn: it waits for the disk.
                 () = tokio::task::yield_now(), if !self.unsaved.is_empty() => self.remember(),
-                _ = grace.tick() => self.publish(false),
+                // Only the time of a dead upstream's items runs out without a report.
+                _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
                 _ = refresh.tick() => self.refresh().await,
                 () = self.stop.cancelled() => break,
             }
@@ -200,7 +201,8 @@ impl Supervisor {
 
     fn launch(&mut self, spec: Upstream) -> Result<(), String> {
         let filters = filters(&spec)?;
-        let remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.launch_identity()));
+        let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.launch_identity()));
+        let is_whole = remembered.as_mut().is_some_and(|r| r.inventory.bound(spec.max_inventory));
         let metrics = self.parts.metrics.upstream(spec.name.as_str());
         let name = spec.name.clone();
         let stop = self.stop.child_token();
@@ -223,11 +225,14 @@ impl Supervisor {
             reports: Some(self.reports.clone()),
             spawner,
             remembered: remembered.as_ref().and_then(|r| r.hint),
-            is_known: remembered.is_some(),
+            is_known: is_whole,
             lists_first: false,
         };
         self.actors.spawn("upstream", actor::run(context));
         let inventory = remembered.map(|r| (r.inventory, r.revision));
+        if let Some((inventory, _)) = &inventory {
+            handle.listed(inventory.excess());
+        }
         let heard = inventory.is_some();
         self.managed.insert(name, Managed { handle, stop, gate, filters, inventory, down_since: None, heard });
         Ok(())
@@ -258,6 +263,7 @@ impl Supervisor {
                 for why in &inventory.skipped {
                     tracing::warn!(upstream.name = %report.upstream, error = %why, "part of a list is not offered");
                 }
+                managed.handle.listed(inventory.excess());
                 managed.inventory = Some((inventory, agreed.revision));
                 managed.heard = true;
                 self.unsaved.insert(report.upstream);

@@ -32,9 +32,6 @@ pub(crate) use self::view::PinView;
 
 use self::book::{Book, Text};
 
-/// Pins of one kind of one upstream, those of items that are gone included: as many as one list may hold.
-const MAX_PINS: usize = 2000;
-
 /// A pin has changed, or is new.
 #[derive(Clone, Debug)]
 pub(crate) struct PinChange {
@@ -84,6 +81,8 @@ pub(crate) enum PinError {
 pub(crate) struct Tier {
     pub(crate) trust: Trust,
     pub(crate) on_change: OnChange,
+    /// Pins of one kind, those of items that are gone included.
+    pub(crate) most: usize,
 }
 
 /// Why an item is hidden from clients.
@@ -166,8 +165,9 @@ impl Pins {
         let trouble = if unsettled.is_empty() {
             None
         } else {
-            let (forget, full) = self.make_room(upstream, items, &unsettled);
-            let steps = unsettled.iter().filter(|item| !full.contains(&PinKind::of(item.list))).map(|item| {
+            let (forget, left_out) = self.make_room(upstream, tier.most, items, &unsettled);
+            let taken = |item: &&&Definition| !left_out.contains(&(PinKind::of(item.list), item.key.as_str()));
+            let steps = unsettled.iter().filter(taken).map(|item| {
                 let text = Text { digest: item.digest, text: Arc::from(item.canonical_text()) };
                 let step = Step::Seen { text, trust: tier.trust, on_change: tier.on_change, doubt: doubt(item) };
                 (key(upstream, item), step)
@@ -182,7 +182,7 @@ impl Pins {
                 Some(record) => Some(away(&key(upstream, item), record, trouble.as_ref())),
                 None => {
                     let why = trouble.as_ref().map_or_else(
-                        || format!("{MAX_PINS} items of its kind were seen, more are not taken"),
+                        || format!("{} items of its kind were seen, more are not taken", tier.most),
                         |error| format!("its pin cannot be kept: {error}"),
                     );
                     Some(Away { why, waits: false })
@@ -192,22 +192,24 @@ impl Pins {
         judged.collect()
     }
 
-    /// Drops pins of vanished items for new ones, and names the kinds with too many. Resources come and go; pins of
-    /// tools and prompts never give way, so that a server cannot push one out to bring it back changed.
-    fn make_room(
+    /// Drops pins of vanished items for new ones, and names the new items that find no room: the last ones in the upstream's order.
+    /// Resources come and go; pins of tools and prompts never give way, so that a server cannot push one out to bring it
+    /// back changed.
+    fn make_room<'i>(
         &self,
         upstream: &UpstreamName,
+        most: usize,
         items: &[&Definition],
-        unsettled: &[&Definition],
-    ) -> (Vec<PinKey>, HashSet<PinKind>) {
+        unsettled: &[&'i Definition],
+    ) -> (Vec<PinKey>, HashSet<(PinKind, &'i str)>) {
         let book = self.book();
-        let (mut forget, mut full) = (Vec::new(), HashSet::new());
+        let (mut forget, mut left_out) = (Vec::new(), HashSet::new());
         for &kind in PinKind::VARIANTS {
             let new =
                 |item: &&&Definition| PinKind::of(item.list) == kind && book.get(upstream, kind, &item.key).is_none();
-            let news = unsettled.iter().filter(new).count();
-            let over = (book.kind(upstream, kind).count() + news).saturating_sub(MAX_PINS);
-            if news == 0 || over == 0 {
+            let news: Vec<&'i Definition> = unsettled.iter().filter(new).copied().collect();
+            let over = (book.kind(upstream, kind).count() + news.len()).saturating_sub(most);
+            if news.is_empty() || over == 0 {
                 continue;
             }
             let listed: HashSet<&str> =
@@ -218,14 +220,12 @@ impl Pins {
             let mut old: Vec<(u64, &String)> =
                 book.kind(upstream, kind).filter(gone).map(|(name, record)| (record.at, name)).collect();
             old.sort_unstable();
-            if matches!(kind, PinKind::Resource | PinKind::Template) && old.len() >= over {
-                let keys = old.into_iter().take(over);
-                forget.extend(keys.map(|(_, name)| PinKey { upstream: upstream.clone(), kind, name: name.clone() }));
-            } else {
-                full.insert(kind);
-            }
+            let gives_way = if matches!(kind, PinKind::Resource | PinKind::Template) { over.min(old.len()) } else { 0 };
+            let keys = old.into_iter().take(gives_way);
+            forget.extend(keys.map(|(_, name)| PinKey { upstream: upstream.clone(), kind, name: name.clone() }));
+            left_out.extend(news.iter().rev().take(over - gives_way).map(|item| (kind, item.key.as_str())));
         }
-        (forget, full)
+        (forget, left_out)
     }
 
     /// Takes steps, on disk first. Blocks where there is a disk.

@@ -64,6 +64,7 @@ struct Families {
     buffered: IntGauge,
     buffered_limit: IntGauge,
     withheld: IntGauge,
+    excess: IntGaugeVec,
     pins_waiting: IntGaugeVec,
     decisions: IntCounterVec,
     limit_hits: IntCounterVec,
@@ -178,6 +179,11 @@ impl Metrics {
                 "headend_catalog_withheld_items",
                 "Items withheld from clients because they are malformed or too many.",
             )?,
+            excess: b.gauges(
+                "headend_catalog_excess_items",
+                "Items of an upstream that are not offered because its lists are longer than max-inventory.",
+                &["upstream"],
+            )?,
             pins_waiting: b.gauges(
                 "headend_pins_waiting",
                 "Items of an upstream that wait for approval because they changed or were never approved.",
@@ -263,6 +269,7 @@ impl Metrics {
         drop(f.in_flight.remove_label_values(&[name]));
         drop(f.restarts.remove_label_values(&[name]));
         drop(f.pins_waiting.remove_label_values(&[name]));
+        drop(f.excess.remove_label_values(&[name]));
         STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
         KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
         for direction in ["sent", "received"] {
@@ -489,6 +496,11 @@ impl UpstreamMetrics {
     /// Items that wait for approval.
     pub(crate) fn pins_waiting(&self, count: usize) {
         self.0.families.0.pins_waiting.with_label_values(&[self.0.name.as_str()]).set(signed(count));
+    }
+
+    /// Items that are not offered for want of room.
+    pub(crate) fn excess(&self, count: usize) {
+        self.0.families.0.excess.with_label_values(&[self.0.name.as_str()]).set(signed(count));
     }
 
     /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].

@@ -44,7 +44,7 @@ pub(crate) struct Context {
     pub(crate) spawner: Spawner,
     /// The era that the last run of this program learnt.
     pub(crate) remembered: Option<EraHint>,
-    /// The lists are known from an earlier run.
+    /// All that is offered of the lists is known from an earlier run.
     pub(crate) is_known: bool,
     /// Calls wait until the lists are read and shown: what a server changed while it was stopped must be pinned before a call is
     /// sent.

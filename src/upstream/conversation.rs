@@ -80,7 +80,7 @@ pub(crate) async fn converse(
         ear: intake.ear(&handle.name),
         hint: start.0,
         times: PeerTimes { probe: PROBE_TIME, start: start.1 },
-        bounds: ListBounds::default(),
+        bounds: ListBounds::of(handle.spec.load().max_inventory),
         declared: lane.declared.clone(),
         lists: lane.is_main(),
     };

@@ -10,13 +10,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::base::clock;
 use crate::base::queue::Queue;
+use crate::catalog::inventory::Excess;
 use crate::catalog::name::UpstreamName;
 use crate::config::Upstream;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::Meta;
-use crate::mcp::method::Method;
+use crate::mcp::method::{List, Method};
 use crate::mcp::task::Task;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
@@ -65,6 +66,8 @@ pub(crate) struct Handle {
     late_starts: AtomicU32,
     /// The configuration in force has changed; for the actor.
     pub(crate) configured: Notify,
+    /// What of its lists is not offered for want of room, in the order of [`List::ALL`](crate::mcp::method::List::ALL).
+    excess: ArcSwap<[Excess; 4]>,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -106,6 +109,27 @@ impl Handle {
             again: Notify::new(),
             late_starts: AtomicU32::new(0),
             configured: Notify::new(),
+            excess: ArcSwap::default(),
+        }
+    }
+
+    /// What of its lists is not offered for want of room.
+    pub(crate) fn excess(&self) -> [Excess; 4] {
+        **self.excess.load()
+    }
+
+    /// Its lists are known: says what of them is not offered, if that is news.
+    pub(crate) fn listed(&self, excess: [Excess; 4]) {
+        self.metrics.excess(excess.iter().map(|excess| excess.items).sum());
+        if self.excess() == excess {
+            return;
+        }
+        self.excess.store(Arc::new(excess));
+        for (list, excess) in List::ALL.into_iter().zip(excess).filter(|(_, excess)| !excess.is_none()) {
+            tracing::warn!(
+                upstream.name = %self.name, list = list.member(), not_offered = %excess, max_inventory = self.spec.load().max_inventory,
+                "the list is longer than `max-inventory`: its first items are offered"
+            );
         }
     }
 

@@ -136,7 +136,7 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
 async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
     let is_main = context.lane.is_main();
     let mut failures = 0_u32;
-    let mut lists = Lists::new(ListBounds::default());
+    let mut lists = Lists::new(ListBounds::of(context.handle.spec.load().max_inventory));
     loop {
         // The stream is opened before the lists are read, so that no change falls between the two. What happened while it was gone
         // is not known, so everything is read again.
@@ -191,22 +191,22 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
 /// # Errors
 /// There was no room for an answer, so that items are missing that may have been known before.
 async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), NoRoom> {
-    let shared = context.handle.spec.load().instance == Instance::Shared;
-    if shared || link.agreed.revision.era() == Era::Modern {
+    let spec = context.handle.spec.load_full();
+    if spec.instance == Instance::Shared || link.agreed.revision.era() == Era::Modern {
         return Ok(());
     }
     let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
     let declared = Declared::new(kinds, &Roots::Hidden);
     let opened = tokio::time::timeout(HEAD_TIME, open(&link.parts_with(declared), EraHint::Legacy)).await;
     let Ok(Ok(other)) = opened else { return Ok(()) };
-    let mut lists = Lists::new(ListBounds::default());
+    let mut lists = Lists::new(ListBounds::of(spec.max_inventory));
     lists.begin(other.agreed.offers);
     let read = read(context, &other, &mut lists).await;
     other.close().await;
     if read.is_ok() {
         let shown = lists.news().ok_or(NoRoom)?;
         for list in List::ALL {
-            inventory.add_needing_input(list, shown.items(list).to_vec());
+            inventory.add_needing_input(list, shown.items(list).to_vec(), spec.max_inventory);
         }
     }
     Ok(())

@@ -41,6 +41,7 @@ mod harness;
 mod hidden;
 mod http;
 mod input;
+mod inventory;
 mod ladder;
 mod lazy;
 mod limits;

@@ -19,6 +19,7 @@ fn a_reload_does_what_changed_and_nothing_else() {
         ("another header value", BASE.replace("H = \"1\"", "H = \"2\""), "change b"),
         ("another era", BASE.replace("url =", "era = \"modern\"\nurl ="), "replace b"),
         ("another transport", BASE.replace("url =", "transport = \"streamable-http\"\nurl ="), "replace b"),
+        ("another bound of its lists", BASE.replace("url =", "max-inventory = 9\nurl ="), "replace b"),
         ("a timeout", BASE.replace("url =", "call-timeout = \"9s\"\nurl ="), "change b"),
         ("a filter", BASE.replace("url =", "tools = { deny = [\"x\"] }\nurl ="), "change b; new names or views"),
         ("a profile", format!("{BASE}[profiles.p]\nupstreams = [\"a\"]\n"), "new names or views"),

@@ -255,6 +255,7 @@ fn upstreams() -> Vec<UpstreamView> {
         tools,
         prompts: tools / 10,
         resources: if tools == 14 { 1 } else { 0 },
+        not_offered: 0,
         in_flight: tools % 3,
         restarts: if error.is_some() { 4 } else { 0 },
         last_error: error.map(|text| std::sync::Arc::new(text.to_owned())),

@@ -9,18 +9,47 @@ use crate::mcp::version::Revision;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Bounds of one upstream's lists, each with the fault it prevents.
+/// Bounds of each of one upstream's lists.
 #[derive(Clone, Copy, Debug)]
 pub struct ListBounds {
-    /// Against a server that returns a new cursor for ever.
+    /// Pages without an item that is offered: against a server that returns a new cursor for ever.
     pub pages: usize,
+    /// Items that are offered. Those behind it are counted.
     pub items: usize,
     pub bytes: usize,
 }
 
+impl ListBounds {
+    /// For a list of so many items.
+    pub fn of(items: usize) -> Self {
+        // 4 KiB is a long description with a schema; few lists need 32 MiB.
+        Self { pages: 100, items, bytes: items.saturating_mul(4096).max(32 << 20) }
+    }
+}
+
 impl Default for ListBounds {
     fn default() -> Self {
-        Self { pages: 100, items: 2000, bytes: 32 * 1024 * 1024 }
+        Self::of(10_000)
+    }
+}
+
+/// The items of one list that are not offered because they are behind a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Excess {
+    pub items: usize,
+    /// The list was not read to its end, so there may be more.
+    pub or_more: bool,
+}
+
+impl Excess {
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl std::fmt::Display for Excess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", if self.or_more { "at least " } else { "" }, self.items)
     }
 }
 
@@ -34,6 +63,7 @@ pub struct Inventory {
     pub tasks: bool,
     /// Definitions that were left out, with reasons.
     pub skipped: Vec<String>,
+    excess: [Excess; 4],
 }
 
 impl std::fmt::Debug for Inventory {
@@ -63,6 +93,26 @@ impl Inventory {
         }
     }
 
+    /// What of a list is not in it for want of room, in the order of [`List::ALL`].
+    pub fn excess(&self) -> [Excess; 4] {
+        List::ALL.map(|list| self.excess.get(at(list)).copied().unwrap_or_default())
+    }
+
+    pub fn set_excess(&mut self, list: List, excess: Excess) {
+        if let Some(place) = self.excess.get_mut(at(list)) {
+            *place = excess;
+        }
+    }
+
+    /// Leaves so many items in each list; `false` where a reading with that bound could show more than is left.
+    pub fn bound(&mut self, items: usize) -> bool {
+        for (list, excess) in self.lists.iter_mut().zip(&mut self.excess) {
+            excess.items = excess.items.saturating_add(list.len().saturating_sub(items));
+            list.truncate(items);
+        }
+        self.lists.iter().zip(&self.excess).all(|(list, excess)| excess.is_none() || list.len() >= items)
+    }
+
     /// The same upstream with empty lists.
     pub fn without_items(&self) -> Self {
         Self { completions: self.completions, tasks: self.tasks, ..Self::default() }
@@ -72,12 +122,15 @@ impl Inventory {
         self.lists.iter().all(Vec::is_empty)
     }
 
-    /// Adds the items of a second listing, which only clients that can be asked for input see.
-    pub fn add_needing_input(&mut self, list: List, items: Vec<Definition>) {
-        let Some(place) = self.lists.get_mut(at(list)) else { return };
+    /// Adds the items of a second listing, which only clients that can be asked for input see; no more than `most` are in the list
+    /// then.
+    pub fn add_needing_input(&mut self, list: List, items: Vec<Definition>, most: usize) {
+        let (Some(place), Some(excess)) = (self.lists.get_mut(at(list)), self.excess.get_mut(at(list))) else { return };
         let known: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
         let more = items.into_iter().filter(|item| !known.contains(&item.key));
         place.extend(more.map(|item| Definition { needs_input: true, ..item }));
+        excess.items = excess.items.max(place.len().saturating_sub(most));
+        place.truncate(most);
     }
 
     /// The text on disk, with the upstream's revision.
@@ -93,6 +146,13 @@ impl Inventory {
             if needing.peek().is_some() {
                 let member = format!("{}-needing-input", list.member());
                 out.set(&member, RawJson::list(needing.map(|item| RawJson::string(&item.key))));
+            }
+            let excess = self.excess.get(at(list)).copied().unwrap_or_default();
+            if !excess.is_none() {
+                let mut kept = RawObject::default();
+                kept.set("items", RawJson::number(excess.items));
+                kept.set("or-more", RawJson::boolean(excess.or_more));
+                out.set(&format!("{}-not-offered", list.member()), kept.encode());
             }
         }
         out.encode()
@@ -112,6 +172,10 @@ impl Inventory {
                 items.iter_mut().for_each(|item| item.needs_input = needing.contains(&item.key));
             }
             inventory.replace(list, items);
+            if let Some(kept) = object.object(&format!("{}-not-offered", list.member())) {
+                let items = kept.get("items")?.parse::<usize>().ok()?;
+                inventory.set_excess(list, Excess { items, or_more: kept.is_true("or-more") });
+            }
         }
         Some((inventory, revision))
     }
@@ -122,9 +186,11 @@ impl Inventory {
 pub struct Reading {
     pub list: List,
     bounds: ListBounds,
-    pages: usize,
+    /// Pages without an item that is offered.
+    idle_pages: usize,
     bytes: usize,
     items: Vec<Definition>,
+    excess: Excess,
     skipped: Vec<String>,
     cursors: HashSet<String>,
 }
@@ -135,7 +201,7 @@ pub enum Next {
     /// Ask for the page with this cursor.
     Page(String),
     /// The list is complete, or a bound ended it.
-    Done { items: Vec<Definition>, skipped: Vec<String> },
+    Done { items: Vec<Definition>, skipped: Vec<String>, excess: Excess },
 }
 
 impl std::fmt::Debug for Definition {
@@ -146,7 +212,16 @@ impl std::fmt::Debug for Definition {
 
 impl Reading {
     pub fn new(list: List, bounds: ListBounds) -> Self {
-        Self { list, bounds, pages: 0, bytes: 0, items: Vec::new(), skipped: Vec::new(), cursors: HashSet::new() }
+        Self {
+            list,
+            bounds,
+            idle_pages: 0,
+            bytes: 0,
+            items: Vec::new(),
+            excess: Excess::default(),
+            skipped: Vec::new(),
+            cursors: HashSet::new(),
+        }
     }
 
     /// Takes one page.
@@ -155,26 +230,32 @@ impl Reading {
     /// When the result is not a page of this list.
     pub fn page(&mut self, result: &RawJson) -> Result<Next, serde_json::Error> {
         let page = ListPage::read(self.list, result)?;
-        self.pages += 1;
+        let room = self.bounds.items.saturating_sub(self.items.len()).min(page.items.len());
+        self.idle_pages += usize::from(room == 0);
         self.bytes += page.bytes;
-        self.items.extend(page.items);
+        // The server's own order decides which of too many are offered.
+        self.excess.items += page.items.len() - room;
+        self.items.extend(page.items.into_iter().take(room));
         self.skipped.extend(page.skipped);
         let name = self.list.member();
-        let stop = if self.items.len() > self.bounds.items {
-            // The gateway cannot choose which of too many to keep.
-            self.items.clear();
-            Some(format!("{name}: more than {} items, none is offered", self.bounds.items))
-        } else if self.bytes > self.bounds.bytes {
+        let is_full = self.items.len() >= self.bounds.items;
+        let stop = if self.bytes > self.bounds.bytes {
             Some(format!("{name}: the lists are over {} bytes", self.bounds.bytes))
-        } else if page.next.is_some() && self.pages >= self.bounds.pages {
-            Some(format!("{name}: only {} pages are read", self.bounds.pages))
+        } else if page.next.is_some() && self.idle_pages >= self.bounds.pages {
+            // Of a full list these pages were read to count what is not offered.
+            (!is_full).then(|| format!("{name}: {} pages without an item", self.bounds.pages))
         } else {
             None
         };
-        match (page.next, stop) {
-            (Some(cursor), None) if self.cursors.insert(cursor.clone()) => Ok(Next::Page(cursor)),
-            (Some(_), None) => Ok(self.done(Some(format!("{name}: the same cursor came twice")))),
-            (_, stop) => Ok(self.done(stop)),
+        let is_over = stop.is_some() || self.idle_pages >= self.bounds.pages;
+        self.excess.or_more = page.next.is_some() && is_over;
+        if is_over {
+            return Ok(self.done(stop));
+        }
+        match page.next {
+            Some(cursor) if self.cursors.insert(cursor.clone()) => Ok(Next::Page(cursor)),
+            Some(_) => Ok(self.done(Some(format!("{name}: the same cursor came twice")))),
+            None => Ok(self.done(None)),
         }
     }
 
@@ -199,7 +280,8 @@ impl Reading {
         self.items.retain(|item| !twins.contains(&item.key));
         let told = |name: String| format!("`{}`: two items have this name", foreign::line(&name));
         self.skipped.extend(twins.into_iter().map(told));
-        Next::Done { items: std::mem::take(&mut self.items), skipped: std::mem::take(&mut self.skipped) }
+        let (items, skipped) = (std::mem::take(&mut self.items), std::mem::take(&mut self.skipped));
+        Next::Done { items, skipped, excess: self.excess }
     }
 }
 
@@ -218,7 +300,7 @@ mod tests {
         let mut reading = Reading::new(List::Tools, ListBounds::default());
         assert!(matches!(reading.page(&page(&["a"], Some("1"))).unwrap(), Next::Page(c) if c == "1"));
         assert!(matches!(reading.page(&page(&["b", "a"], Some("2"))).unwrap(), Next::Page(_)));
-        let Next::Done { items, skipped } = reading.page(&page(&["c"], Some("1"))).unwrap() else { panic!() };
+        let Next::Done { items, skipped, .. } = reading.page(&page(&["c"], Some("1"))).unwrap() else { panic!() };
         assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(skipped.len(), 1);
     }
@@ -227,34 +309,59 @@ mod tests {
     fn a_name_with_two_owners_is_offered_by_neither() {
         let mut reading = Reading::new(List::Tools, ListBounds::default());
         let text = r#"{"tools":[{"name":"a"},{"name":"b"},{"name":"a","title":"other"},{"name":"b"}]}"#;
-        let Next::Done { items, skipped } = reading.page(&RawJson::trusted(text)).unwrap() else { panic!() };
+        let Next::Done { items, skipped, .. } = reading.page(&RawJson::trusted(text)).unwrap() else { panic!() };
         assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["b"]);
         assert_eq!(skipped.len(), 1, "{skipped:?}");
     }
 
+    /// Reads pages until the list is over: its items, what was skipped, and the excess.
+    fn read(bounds: ListBounds, mut next: impl FnMut(usize) -> RawJson) -> (Vec<String>, usize, Excess, usize) {
+        let (mut reading, mut pages) = (Reading::new(List::Tools, bounds), 0);
+        loop {
+            pages += 1;
+            if let Next::Done { items, skipped, excess } = reading.page(&next(pages)).unwrap() {
+                return (items.into_iter().map(|item| item.key).collect(), skipped.len(), excess, pages);
+            }
+        }
+    }
+
     #[test]
-    fn a_list_that_is_too_long_is_not_offered_in_part() {
+    fn of_a_list_that_is_too_long_the_first_items_are_offered_and_the_others_counted() {
         let bounds = ListBounds { pages: 3, items: 2, bytes: 1 << 20 };
-        let mut reading = Reading::new(List::Tools, bounds);
-        let Next::Done { items, skipped } = reading.page(&page(&["a", "b", "c"], None)).unwrap() else { panic!() };
-        assert_eq!((items.len(), skipped.len()), (0, 1));
+        let excess = |items, or_more| Excess { items, or_more };
+        let (items, skipped, left, _) = read(bounds, |_| page(&["b", "a", "c"], None));
+        assert_eq!((items, skipped, left), (vec!["b".to_owned(), "a".to_owned()], 0, excess(1, false)));
+        let names = |n: usize| page(&[&format!("t{n}")], (n < 5).then_some(&*format!("c{n}")));
+        let (items, skipped, left, pages) = read(bounds, names);
+        assert_eq!((items.len(), skipped, left, pages), (2, 0, excess(3, false), 5), "several pages");
+        let (items, skipped, left, pages) = read(bounds, |n| page(&[&format!("t{n}")], Some(&format!("c{n}"))));
+        assert_eq!((items.len(), skipped, left, pages), (2, 0, excess(3, true), 5), "without an end");
+        let (items, _, left, _) = read(bounds, |_| page(&["a", "b"], None));
+        assert_eq!((items.len(), left), (2, Excess::default()), "just as many");
     }
 
     #[test]
     fn bounds_end_an_endless_list() {
-        let bounds = ListBounds { pages: 3, items: 100, bytes: 1 << 20 };
-        let mut reading = Reading::new(List::Tools, bounds);
-        let mut pages = 0;
-        loop {
-            pages += 1;
-            match reading.page(&page(&[&format!("t{pages}")], Some(&format!("c{pages}")))).unwrap() {
-                Next::Page(_) => {}
-                Next::Done { items, skipped } => {
-                    assert_eq!((items.len(), skipped.len()), (3, 1));
-                    break;
-                }
-            }
-        }
+        let bounds = ListBounds { pages: 3, items: 100, bytes: 1 << 10 };
+        let (items, skipped, left, pages) = read(bounds, |n| page(&[], Some(&format!("c{n}"))));
+        assert_eq!((items.len(), skipped, left.or_more, pages), (0, 1, true, 3), "pages without an item");
+        let (items, skipped, left, pages) = read(bounds, |n| page(&[&"t".repeat(600 + n)], Some(&format!("c{n}"))));
+        assert_eq!((items.len(), skipped, left.or_more, pages), (2, 1, true, 2), "bytes");
+    }
+
+    #[test]
+    fn an_inventory_from_disk_is_bounded_and_says_whether_there_was_more() {
+        let tools = ["a", "b", "c"]
+            .map(|name| Definition::read(List::Tools, &RawJson::trusted(format!(r#"{{"name":"{name}"}}"#))).unwrap());
+        let mut inventory = Inventory::default();
+        inventory.replace(List::Tools, tools.to_vec());
+        assert!(inventory.bound(3) && inventory.excess()[0].is_none());
+        assert!(inventory.bound(2));
+        let (mut back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+        assert_eq!((back.items(List::Tools).len(), back.excess()[0]), (2, Excess { items: 1, or_more: false }));
+        assert!(!back.bound(3), "a reading would find the third");
+        back.add_needing_input(List::Tools, tools.to_vec(), 2);
+        assert_eq!((back.items(List::Tools).len(), back.excess()[0].items), (2, 1));
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub struct Entry {
 }
 
 /// A withheld item and the reason, for the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dropped {
     pub upstream: UpstreamName,
     pub item: String,

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
+use crate::catalog::inventory::{Excess, Inventory, ListBounds, Next, Reading};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Offers, message_of};
 use crate::engine::refresh::Allowance;
@@ -125,9 +125,10 @@ impl Lists {
         let mut fault = None;
         match answer.map(|result| reading.page(&result)) {
             Ok(Ok(Next::Page(cursor))) => return (Some(Page { reading, cursor: Some(cursor) }), None),
-            Ok(Ok(Next::Done { items, skipped })) => {
+            Ok(Ok(Next::Done { items, skipped, excess })) => {
                 fault = (!skipped.is_empty()).then_some(Fault::BadList);
                 self.inventory.replace(list, items);
+                self.inventory.set_excess(list, excess);
                 self.inventory.skipped.extend(skipped);
             }
             Ok(Err(error)) => {
@@ -138,6 +139,7 @@ impl Lists {
             Err(error) => {
                 tracing::debug!(target: "headend::upstream", list = list.member(), error = %message_of(&error), "list refused by the upstream");
                 self.inventory.replace(list, Vec::new());
+                self.inventory.set_excess(list, Excess::default());
             }
         }
         self.ended(list);

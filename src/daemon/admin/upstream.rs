@@ -1,5 +1,6 @@
-//! The health of one upstream in the answer to `status`.
+//! The health of one upstream in the answer to `status`, and what of its lists is not offered.
 
+use crate::mcp::method::List;
 use crate::upstream::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -18,5 +19,20 @@ pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
     let stderr = handle.health.stderr();
     if !stderr.is_empty() {
         out.set("stderr", RawJson::list(stderr.iter().map(|line| RawJson::string(line))));
+    }
+}
+
+/// Adds how many items are not offered because the upstream's lists are longer than its `max-inventory`.
+pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
+    let excess = List::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());
+    let mut left = RawObject::default();
+    for (list, excess) in excess {
+        let mut counted = RawObject::default();
+        counted.set("items", RawJson::number(excess.items));
+        counted.set("or-more", RawJson::boolean(excess.or_more));
+        left.set(if list == List::Templates { "resource-templates" } else { list.member() }, counted.encode());
+    }
+    if handle.excess().iter().any(|excess| !excess.is_none()) {
+        out.set("not-offered", left.encode());
     }
 }

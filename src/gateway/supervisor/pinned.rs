@@ -104,7 +104,8 @@ impl Supervisor {
             let other = imitated(&exposed)?;
             Some(format!("its name looks like `{other}`"))
         };
-        let tier = Tier { trust: spec.trust, on_change: spec.on_change };
+        // As many as a list may hold, and as many again of items that are gone.
+        let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
         let judged = self.parts.pins.judge(&spec.name, tier, &items, &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         let mut kept: Vec<Definition> = Vec::with_capacity(items.len());

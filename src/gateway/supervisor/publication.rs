@@ -1,5 +1,6 @@
 //! The only write of the snapshot: what every upstream lists, merged, with rules and handles beside it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +129,7 @@ impl Supervisor {
     }
 
     fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
+        let before: HashSet<&Dropped> = before.iter().collect();
         for item in dropped.iter().filter(|item| !before.contains(item)) {
             tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.why, "item withheld");
         }

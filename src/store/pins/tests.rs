@@ -4,8 +4,9 @@ use super::*;
 use crate::mcp::method::List;
 use crate::wire::raw::RawJson;
 
-const TIER: Tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine };
-const UNTRUSTED: Tier = Tier { trust: Trust::Untrusted, on_change: OnChange::Quarantine };
+const MOST: usize = 200;
+const TIER: Tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: MOST };
+const UNTRUSTED: Tier = Tier { trust: Trust::Untrusted, ..TIER };
 
 fn name() -> UpstreamName {
     UpstreamName::parse("fx").unwrap()
@@ -95,14 +96,17 @@ fn an_untrusted_upstream_shows_nothing_by_itself_and_kinds_are_told_apart() {
 #[test]
 fn resources_come_and_go_but_a_tools_pin_is_never_pushed_out() {
     let pins = Pins::memory();
-    let many: Vec<Definition> = (0..MAX_PINS).map(resource).collect();
+    let many: Vec<Definition> = (0..MOST).map(resource).collect();
     assert!(shown(&pins, TIER, &many).iter().all(|shown| *shown));
-    let more: Vec<Definition> = (MAX_PINS..MAX_PINS + 10).map(resource).collect();
+    let more: Vec<Definition> = (MOST..MOST + 10).map(resource).collect();
     assert_eq!(shown(&pins, TIER, &more), [true; 10]);
-    assert_eq!(pins.list().len(), MAX_PINS);
-    let tools: Vec<Definition> = (0..MAX_PINS).map(|n| tool(&format!("t{n}"), "one")).collect();
+    assert_eq!(pins.list().len(), MOST);
+    let tools: Vec<Definition> = (0..MOST).map(|n| tool(&format!("t{n}"), "one")).collect();
     assert!(shown(&pins, TIER, &tools).iter().all(|shown| *shown));
     assert_eq!(shown(&pins, TIER, &[tool("new", "x")]), [false]);
+    let roomier = Tier { most: MOST + 1, ..TIER };
+    let in_order = shown(&pins, roomier, &[tool("one", "x"), tool("t1", "one"), tool("two", "x")]);
+    assert_eq!(in_order, [true, true, false], "the last ones find no room");
     assert_eq!(shown(&pins, TIER, &[tool("t0", "two")]), [false], "it was not forgotten");
 }
 
