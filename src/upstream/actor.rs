@@ -15,6 +15,7 @@ use crate::base::clock;
 use crate::config::{EraChoice, Start, Target, Transport, duration_text};
 use crate::engine::handshake::EraHint;
 use crate::engine::restart::{Backoff, Kind};
+use crate::policy::Trust;
 use crate::upstream::context::{Context, News, Run};
 use crate::upstream::conversation::serve_process;
 use crate::upstream::handle::Handle;
@@ -67,7 +68,8 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
     };
     match spec.target.clone() {
         Target::Stdio { command, env, cwd } => {
-            let launch = Launch { command, program, env, cwd, confinement: spec.confinement };
+            let caches = spec.trust != Trust::Untrusted;
+            let launch = Launch { command, program, env, cwd, confinement: spec.confinement, caches };
             serve_process(context, launch, hint).await
         }
         Target::Http { transport, .. } => match Remote::of(&spec, &context.spawner.http, &context.handle.health) {

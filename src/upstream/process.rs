@@ -27,6 +27,21 @@ use crate::wire::lines::{Line, LineDecoder};
 
 /// Variables that a child inherits from us; every other must be named in the configuration.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+/// Folders of package caches, which a child inherits too unless its upstream is untrusted: `npx`, `uvx` and their like keep
+/// there what they fetch, and in a hardened service nothing else may be writable.
+const CACHES: [&str; 11] = [
+    "XDG_CACHE_HOME",
+    "npm_config_cache",
+    "NPM_CONFIG_CACHE",
+    "UV_CACHE_DIR",
+    "PIP_CACHE_DIR",
+    "YARN_CACHE_FOLDER",
+    "BUN_INSTALL_CACHE_DIR",
+    "DENO_DIR",
+    "COREPACK_HOME",
+    "GOCACHE",
+    "GOMODCACHE",
+];
 /// How long a child may take to end after its stdin closed, and after SIGTERM.
 const POLITE: Duration = Duration::from_secs(2);
 const FIRM: Duration = Duration::from_secs(3);
@@ -100,6 +115,8 @@ pub(crate) struct Launch {
     pub(crate) env: Vec<(String, Secret)>,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) confinement: Confinement,
+    /// Whether it may use our package caches.
+    pub(crate) caches: bool,
 }
 
 impl Launch {
@@ -140,7 +157,8 @@ impl Process {
             }
         };
         command.args(arguments).env_clear();
-        command.envs(INHERITED.iter().filter_map(|key| Some((*key, std::env::var_os(key)?))));
+        let caches = CACHES.iter().filter(|_| launch.caches);
+        command.envs(INHERITED.iter().chain(caches).filter_map(|key| Some((*key, std::env::var_os(key)?))));
         command.envs(launch.env.iter().map(|(key, value)| (key, value.expose())));
         if let Some(cwd) = &launch.cwd {
             command.current_dir(cwd);

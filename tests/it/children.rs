@@ -134,6 +134,34 @@ fn arguments_and_variables_of_a_child_are_not_taken_for_ours() {
     assert!(String::from_utf8_lossy(&missing.stderr).contains("start `x`: No such file"), "{}", said(&missing));
 }
 
+/// The environment of a process when it was started.
+fn environment(pid: u32) -> Vec<String> {
+    let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    text.split(|byte| *byte == 0).map(|entry| String::from_utf8_lossy(entry).into_owned()).collect()
+}
+
+#[test]
+fn the_package_caches_of_the_unit_reach_children_that_are_not_untrusted() {
+    let unit = fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/headend.service")).unwrap();
+    let words = unit.lines().filter_map(|line| line.strip_prefix("Environment=")).flat_map(str::split_whitespace);
+    let caches: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).filter(|(name, _)| *name != "HOME").collect();
+    assert_eq!(caches.len(), 2, "{caches:?}");
+    let text = fake("plain", "") + &fake("masked", "umask = \"022\"") + &fake("stranger", "trust = \"untrusted\"");
+    let text = text + &fake("own", "env = { UV_CACHE_DIR = \"/its/own\" }");
+    let setup = caches.iter().fold(Setup::new().toml(&text), |setup, (name, value)| setup.env(name, value));
+    let gateway = setup.env("AWS_SECRET_ACCESS_KEY", "canary-4711").start();
+    gateway.wait_for_tools(&["plain__echo", "masked__echo", "own__echo"]);
+    for (name, wanted) in [("plain", true), ("masked", true), ("stranger", false)] {
+        let environment = environment(upstream(gateway.pid(), name));
+        assert!(!environment.is_empty() && !environment.iter().any(|entry| entry.contains("canary-4711")), "{name}");
+        for (variable, value) in &caches {
+            assert_eq!(environment.contains(&format!("{variable}={value}")), wanted, "{variable} of {name}: {environment:?}");
+        }
+    }
+    let own = environment(upstream(gateway.pid(), "own"));
+    assert!(own.contains(&"UV_CACHE_DIR=/its/own".to_owned()), "the configuration goes first: {own:?}");
+}
+
 #[test]
 fn the_shipped_units_confine_what_they_start() {
     for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
