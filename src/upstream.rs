@@ -17,6 +17,7 @@ pub(crate) mod http_parts;
 pub(crate) mod initialize;
 pub(crate) mod last_words;
 pub(crate) mod line_call;
+pub(crate) mod lines;
 pub(crate) mod link;
 pub(crate) mod parked;
 pub(crate) mod parks;

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::tally::Tally;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
@@ -107,6 +108,9 @@ struct Supervisor {
     stop: CancellationToken,
     /// Places for programs that start.
     starts: Arc<Semaphore>,
+    /// Lines about items that are withheld, and about pins that cannot be read.
+    dropped: Tally,
+    unread: Tally,
 }
 
 /// Starts all upstreams and the task that looks after them.
@@ -155,6 +159,8 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         actors: TaskGroup::default(),
         stop: stop.clone(),
         starts,
+        dropped: Tally::of(200),
+        unread: Tally::default(),
     };
     let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
     supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
@@ -260,8 +266,11 @@ impl Supervisor {
         }
         match report.news {
             News::Inventory(inventory, agreed) => {
-                for why in &inventory.skipped {
-                    tracing::warn!(upstream.name = %report.upstream, error = %why, "part of a list is not offered");
+                let known = managed.inventory.as_ref().map_or(&[][..], |(known, _)| &known.skipped);
+                for why in inventory.skipped.iter().filter(|why| !known.contains(why)) {
+                    if let Some(count) = managed.handle.health.lines.lists.count(clock::uptime()) {
+                        tracing::warn!(upstream.name = %report.upstream, error = %why, count, "part of a list is not offered");
+                    }
                 }
                 managed.handle.listed(inventory.excess());
                 managed.inventory = Some((inventory, agreed.revision));
@@ -286,8 +295,10 @@ impl Supervisor {
         let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(&name)) else { return };
         let Some((inventory, revision)) = &managed.inventory else { return };
         let launch = managed.handle.spec.load().launch_identity();
-        if let Err(error) = store.remember(&launch, inventory, *revision) {
-            tracing::warn!(upstream.name = %name, error = %error, "inventory not kept on disk");
+        if let Err(error) = store.remember(&launch, inventory, *revision)
+            && let Some(count) = managed.handle.health.lines.unkept.count(clock::uptime())
+        {
+            tracing::warn!(upstream.name = %name, error = %error, count, "inventory not kept on disk");
         }
     }
 
@@ -360,7 +371,11 @@ impl Supervisor {
         match self.parts.pins.refresh().await {
             Ok(true) => self.review(),
             Ok(false) => {}
-            Err(error) => tracing::warn!(error = %error, "the pins of other processes cannot be read"),
+            Err(error) => {
+                if let Some(count) = self.unread.count(clock::uptime()) {
+                    tracing::warn!(error = %error, count, "the pins of other processes cannot be read");
+                }
+            }
         }
     }
 

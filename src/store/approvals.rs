@@ -17,6 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use crate::base::clock;
+use crate::base::tally::Tally;
 use crate::config::Consent;
 use crate::policy::Evidence;
 use crate::policy::consent::{
@@ -410,10 +411,15 @@ impl Inner {
     }
 }
 
+/// Lines about prompts that are not entered.
+static UNLISTED: Tally = Tally::of(1);
+
 /// A prompt that is not entered is only not seen by other processes.
 fn unlisted(outcome: Result<(), DbError>) {
-    if let Err(error) = outcome {
-        tracing::warn!(error = %error, "open approvals cannot be listed for other processes");
+    if let Err(error) = outcome
+        && let Some(count) = UNLISTED.count(clock::uptime())
+    {
+        tracing::warn!(error = %error, count, "open approvals cannot be listed for other processes");
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::base::clock;
+use crate::base::tally::Tally;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::policy::{Granted, Lease, Limiter, Overdrawn, Policy};
 use crate::store::db::{Db, DbError};
@@ -18,6 +19,8 @@ use crate::telemetry::metrics::Metrics;
 const SWEEP_EVERY: u64 = 1024;
 /// When a call may come back whose lease could not be written.
 const STORE_WAIT: Duration = Duration::from_secs(1);
+/// Lines about that.
+static UNKEPT: Tally = Tally::of(1);
 
 /// Keeps limits on disk where there is one. Clones share it.
 #[derive(Clone, Debug)]
@@ -70,8 +73,10 @@ impl Leases {
                 Err(limited(retry_after))
             }
             Err(Refused::NotKept(error)) => {
-                let error = error.map_or_else(|| "its thread has ended".to_owned(), |error| error.to_string());
-                tracing::error!(error = %error, "a call is refused, since its use of limits cannot be kept");
+                if let Some(count) = UNKEPT.count(clock::uptime()) {
+                    let error = error.map_or_else(|| "its thread has ended".to_owned(), |error| error.to_string());
+                    tracing::error!(error = %error, count, "a call is refused, since its use of limits cannot be kept");
+                }
                 Err(not_kept())
             }
         }

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::base::clock;
+use crate::base::tally::Tally;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
 use crate::policy::{Digest, Entry, Event, OnChange, PinState, Trust, Undecided};
@@ -415,6 +416,9 @@ fn away(key: &PinKey, record: &Record, trouble: Option<&DbError>) -> Away {
     Away { why, waits: matches!(record.pin.state(), PinState::Changed | PinState::Quarantined) }
 }
 
+/// Lines about definitions that changed, which a server can do as often as it likes.
+static CHANGED: Tally = Tally::of(200);
+
 /// One line for each change, with digests and never a text.
 fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
     let name = key.canonical();
@@ -425,7 +429,11 @@ fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
         (PinState::Pinned, None) => tracing::debug!(item = %item, kind, approved, "pinned at first sight"),
         (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),
         (PinState::Rejected, _) => tracing::info!(item = %item, kind, waiting, why, "rejected"),
-        (PinState::Changed, _) => tracing::warn!(item = %item, kind, approved, waiting, why, "changed and withheld"),
+        (PinState::Changed, _) => {
+            if let Some(count) = CHANGED.count(clock::uptime()) {
+                tracing::warn!(item = %item, kind, approved, waiting, why, count, "changed and withheld");
+            }
+        }
         // The supervisor logs withheld items.
         (PinState::Quarantined, _) => tracing::debug!(item = %item, kind, waiting, why, "waits for approval"),
     }

@@ -128,8 +128,10 @@ async fn run_owned(context: Context) {
     match ended {
         Some(run) => {
             lanes.close(lane);
-            if !stop.is_cancelled() {
-                tracing::warn!(upstream.name = %context.handle.name, error = %run.why, "a client's own session ended");
+            let handle = &context.handle;
+            let told = || handle.health.lines.sessions.count(clock::uptime());
+            if let Some(count) = (!stop.is_cancelled()).then(told).flatten() {
+                tracing::warn!(upstream.name = %handle.name, error = %run.why, count, "a client's own session ended");
             }
         }
         None => {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::lines::Lines;
 
 /// Shared by everything that speaks with the upstream.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct Health {
     is_retired: AtomicBool,
     /// Why the last start failed does not pass by itself; the way to mend it.
     remedy: Mutex<Option<&'static str>>,
+    pub(crate) lines: Lines,
 }
 
 impl Health {
@@ -40,7 +42,8 @@ impl Health {
         let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
         let (ran_out, is_retired, remedy) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::new(None));
         let (last_error, stderr, since) = (ArcSwap::default(), ArcSwap::default(), AtomicU64::new(uptime_millis()));
-        Self { upstream, metrics, state, since, needs_login, last_error, stderr, ran_out, is_retired, remedy }
+        let lines = Lines::default();
+        Self { upstream, metrics, state, since, needs_login, last_error, stderr, ran_out, is_retired, remedy, lines }
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.

@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
+use crate::base::clock;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, declined, unable};
 use crate::engine::call::{Executed, Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
@@ -332,7 +333,10 @@ impl HttpLink {
         self.logs.forget();
         self.enter(session).await;
         self.renewed.notify_one();
-        tracing::info!(upstream.url = %self.parts.remote.uri, "upstream session opened anew");
+        let remote = &self.parts.remote;
+        if let Some(count) = remote.health.lines.renewed.count(clock::uptime()) {
+            tracing::info!(upstream.url = %remote.uri, count, "upstream session opened anew");
+        }
         self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
         Ok(())
     }
@@ -343,8 +347,10 @@ impl HttpLink {
             let updates = &self.parts.news.updates;
             for uri in updates.uris() {
                 let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
-                if self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err() {
-                    tracing::warn!(upstream.name = %self.parts.upstream, "a resource subscription was lost in the new session");
+                let lost = self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err();
+                let lines = &self.parts.remote.health.lines;
+                if let Some(count) = lost.then(|| lines.subscriptions.count(clock::uptime())).flatten() {
+                    tracing::warn!(upstream.name = %self.parts.upstream, count, "a resource subscription was lost in the new session");
                 }
                 updates.updated(&uri);
             }

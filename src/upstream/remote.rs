@@ -29,7 +29,7 @@ pub(crate) struct Remote {
     /// HTTP+SSE may be tried where streamable HTTP is not spoken.
     pub(super) may_be_older: bool,
     client: HttpClient,
-    health: Arc<Health>,
+    pub(super) health: Arc<Health>,
 }
 
 impl Remote {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
@@ -199,8 +200,10 @@ impl Updates {
         };
         for (uri, permit) in &watched {
             let outcome = ask(handle, link, permit, Method::ResourcesSubscribe, uri);
-            if !matches!(tokio::time::timeout(CONFIRM, outcome).await, Ok(Outcome::Result { .. })) {
-                tracing::warn!(upstream.name = %handle.name, "a resource subscription was lost after a restart");
+            let kept = matches!(tokio::time::timeout(CONFIRM, outcome).await, Ok(Outcome::Result { .. }));
+            let told = || handle.health.lines.subscriptions.count(clock::uptime());
+            if let Some(count) = (!kept).then(told).flatten() {
+                tracing::warn!(upstream.name = %handle.name, count, "a resource subscription was lost after a restart");
             }
         }
         if !watched.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::base::clock;
 use crate::engine::call::Outgoing;
 use crate::engine::fault::Fault;
 use crate::engine::state::MAX_ROUNDS;
@@ -59,8 +60,10 @@ impl Call {
         if self.declines.fetch_add(1, Ordering::Relaxed) >= MAX_TOLD {
             return;
         }
-        let (upstream, call) = (self.handle.name.as_str(), self.labels.call);
-        tracing::warn!(upstream, call, item = &*self.action.canonical, why = %why, "question declined");
+        if let Some(count) = self.handle.health.lines.declined.count(clock::uptime()) {
+            let (upstream, call) = (self.handle.name.as_str(), self.labels.call);
+            tracing::warn!(upstream, call, item = &*self.action.canonical, why = %why, count, "question declined");
+        }
     }
 
     /// The pages that an error wants opened before the call.

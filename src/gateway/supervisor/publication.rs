@@ -131,7 +131,9 @@ impl Supervisor {
     fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
         let before: HashSet<&Dropped> = before.iter().collect();
         for item in dropped.iter().filter(|item| !before.contains(item)) {
-            tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.why, "item withheld");
+            if let Some(count) = self.dropped.count(clock::uptime()) {
+                tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.why, count, "item withheld");
+            }
         }
         self.parts.metrics.withheld(dropped.len());
     }

@@ -14,6 +14,7 @@ use super::closed_by::By;
 use super::kept::{Answered, Used};
 use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
+use crate::base::tally::Tally;
 use crate::policy::Evidence;
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
 use crate::store::db::DbError;
@@ -23,6 +24,8 @@ const SOON: Duration = Duration::from_millis(250);
 const LATER: Duration = Duration::from_secs(2);
 /// How often uses and the time are written.
 const SETTLE: Duration = Duration::from_secs(60);
+/// Lines about changes that cannot be read.
+static UNREAD: Tally = Tally::of(1);
 
 impl Approvals {
     /// Writes a grant, then puts it in force and closes its prompt.
@@ -127,7 +130,9 @@ impl Approvals {
             Ok(answers)
         });
         let answers = followed.await.and_then(|answers| answers).unwrap_or_else(|error| {
-            tracing::warn!(error = %error, "other processes' changes cannot be read");
+            if let Some(count) = UNREAD.count(clock::uptime()) {
+                tracing::warn!(error = %error, count, "other processes' changes cannot be read");
+            }
             Vec::new()
         });
         for answered in answers {
