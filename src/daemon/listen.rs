@@ -27,6 +27,9 @@ use crate::serve::pages::{self, Served};
 use crate::store::directory::Store;
 use crate::wire::frame::Bounds;
 
+/// Longest time between two looks for sessions that are idle for too long.
+const SWEEP: Duration = Duration::from_secs(60);
+
 /// Addresses of the gateway.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
@@ -107,9 +110,10 @@ impl Gateway {
         }
         let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
         let (approvals, life) = (Arc::clone(&self.service.approvals), config.server.limits.session_max);
+        let pause = config.server.limits.session_idle.min(SWEEP);
         self.service.tasks.spawn("sweep", async move {
             let mut begun = clock::now();
-            while tokio::time::timeout(Duration::from_secs(60), draining.cancelled()).await.is_err() {
+            while tokio::time::timeout(pause, draining.cancelled()).await.is_err() {
                 sessions.sweep();
                 // Session grants of clients without a session last no longer than a session may.
                 if clock::now().duration_since(begun) >= life {
@@ -164,6 +168,12 @@ impl Gateway {
             "/metrics" => {
                 let buffered = (service.budget.used(), service.budget.limit());
                 service.metrics.observe(sessions.len(), service.admission.waiting(), buffered);
+                for handle in &service.snapshots.load_full().handles {
+                    handle.metrics.sessions(handle.lanes.len());
+                }
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    service.metrics.tasks(runtime.metrics().num_alive_tasks());
+                }
                 Some((http::StatusCode::OK, service.metrics.render()))
             }
             "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),

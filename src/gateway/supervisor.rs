@@ -335,6 +335,7 @@ impl Supervisor {
             let Some(old) = self.managed.remove(&name) else { continue };
             // Not a moment longer: nobody wants this program any more.
             old.stop.cancel();
+            old.handle.metrics.retire(true);
             let spec = old.handle.spec.load_full();
             if let Err(error) = self.launch((*spec).clone()) {
                 tracing::error!(upstream.name = %name, error = %error, "upstream cannot be started");
@@ -393,6 +394,7 @@ impl Supervisor {
         let judged_anew: Vec<UpstreamName> = self.managed.keys().filter(judged_anew).cloned().collect();
         for name in plan.stop.iter().chain(&plan.replace).chain(&judged_anew) {
             if let Some(old) = self.managed.remove(name) {
+                old.handle.metrics.retire(!plan.stop.contains(name));
                 self.retire(old);
                 if plan.stop.contains(name) {
                     self.parts.metrics.forget_upstream(name.as_str());

@@ -5,6 +5,7 @@
 //!
 //! Long, and one file on purpose: a metric is declared, registered, counted and forgotten here.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ struct Families {
     overhead: HistogramVec,
     queue_wait: HistogramVec,
     in_flight: IntGaugeVec,
+    processes: IntGaugeVec,
+    upstream_sessions: IntGaugeVec,
     state: IntGaugeVec,
     restarts: IntCounterVec,
     faults: IntCounterVec,
@@ -60,6 +63,7 @@ struct Families {
     client_bytes: IntCounterVec,
     connections: IntGaugeVec,
     sessions: IntGauge,
+    tasks: IntGauge,
     waiting: IntGauge,
     buffered: IntGauge,
     buffered_limit: IntGauge,
@@ -150,6 +154,16 @@ impl Metrics {
                 OVERHEAD_BUCKETS,
             )?,
             in_flight: b.gauges("headend_calls_in_flight", "Calls that the upstream is working on.", &["upstream"])?,
+            processes: b.gauges(
+                "headend_upstream_processes",
+                "Processes of an upstream that headend started and that have not ended.",
+                &["upstream"],
+            )?,
+            upstream_sessions: b.gauges(
+                "headend_upstream_sessions",
+                "Sessions or processes that an upstream has for one client or caller alone.",
+                &["upstream"],
+            )?,
             state: b.gauges(
                 "headend_upstream_state",
                 "The state of an upstream: 1 for the state that it is in, 0 for the others.",
@@ -201,6 +215,7 @@ impl Metrics {
             )?,
             connections: b.gauges("headend_client_connections", "Connections of clients.", &["transport"])?,
             sessions: b.gauge("headend_client_sessions", "Live HTTP sessions of clients of the legacy revisions.")?,
+            tasks: b.gauge("headend_tasks", "Tasks of the program that have not ended.")?,
             waiting: b.gauge("headend_calls_waiting", "Calls that wait for a slot among all calls in flight.")?,
             buffered: b
                 .gauge("headend_buffered_bytes", "Bytes of messages that are being read or wait for a reader.")?,
@@ -240,12 +255,15 @@ impl Metrics {
         let families = &self.0;
         UpstreamMetrics(Arc::new(OfUpstream {
             name: name.to_owned(),
+            tells: AtomicU8::new(EVERYTHING),
             calls: Default::default(),
             call_duration: Default::default(),
             upstream_duration: Default::default(),
             overhead: families.overhead.with_label_values(&[name]),
             queue_wait: families.queue_wait.with_label_values(&[name]),
             in_flight: families.in_flight.with_label_values(&[name]),
+            processes: families.processes.with_label_values(&[name]),
+            sessions: families.upstream_sessions.with_label_values(&[name]),
             restarts: families.restarts.with_label_values(&[name]),
             sent: families.upstream_bytes.with_label_values(&[name, "sent"]),
             received: families.upstream_bytes.with_label_values(&[name, "received"]),
@@ -267,6 +285,8 @@ impl Metrics {
         drop(f.overhead.remove_label_values(&[name]));
         drop(f.queue_wait.remove_label_values(&[name]));
         drop(f.in_flight.remove_label_values(&[name]));
+        drop(f.processes.remove_label_values(&[name]));
+        drop(f.upstream_sessions.remove_label_values(&[name]));
         drop(f.restarts.remove_label_values(&[name]));
         drop(f.pins_waiting.remove_label_values(&[name]));
         drop(f.excess.remove_label_values(&[name]));
@@ -338,6 +358,11 @@ impl Metrics {
         self.0.buffered_limit.set(signed(buffered.1));
     }
 
+    /// The same for the tasks of the runtime.
+    pub(crate) fn tasks(&self, alive: usize) {
+        self.0.tasks.set(signed(alive));
+    }
+
     /// A client connected over a transport, `http` or `stdio`.
     pub(crate) fn connected(&self, transport: &'static str) -> Connected {
         let counter = |direction| self.0.client_bytes.with_label_values(&[transport, direction]);
@@ -395,6 +420,22 @@ impl Drop for Connected {
     }
 }
 
+/// A process of an upstream, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(IntGauge);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// What an upstream's handles still write. One that was replaced leaves the series to the one that has its name now: it counts on, and
+/// says no more how it is. One that was removed makes no series any more.
+const EVERYTHING: u8 = 0;
+const COUNTS: u8 = 1;
+const NOTHING: u8 = 2;
+
 /// The series of one upstream. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamMetrics(Arc<OfUpstream>);
@@ -402,6 +443,7 @@ pub(crate) struct UpstreamMetrics(Arc<OfUpstream>);
 #[derive(Debug)]
 struct OfUpstream {
     name: String,
+    tells: AtomicU8,
     families: Metrics,
     /// Filled when an outcome first occurs, so that a scrape does not show hundreds of zeros.
     calls: [[OnceLock<IntCounter>; OutcomeLabel::VARIANTS.len()]; MethodLabel::VARIANTS.len()],
@@ -410,13 +452,27 @@ struct OfUpstream {
     overhead: Histogram,
     queue_wait: Histogram,
     in_flight: IntGauge,
+    processes: IntGauge,
+    sessions: IntGauge,
     restarts: IntCounter,
     sent: IntCounter,
     received: IntCounter,
 }
 
 impl UpstreamMetrics {
+    /// The upstream was removed, or replaced by another one of its name. Comes before [`Metrics::forget_upstream`].
+    pub(crate) fn retire(&self, is_replaced: bool) {
+        self.0.tells.store(if is_replaced { COUNTS } else { NOTHING }, Ordering::Relaxed);
+    }
+
+    fn tells(&self) -> u8 {
+        self.0.tells.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn set_state(&self, state: &str) {
+        if self.tells() > EVERYTHING {
+            return;
+        }
         for known in STATES {
             self.0.families.0.state.with_label_values(&[&self.0.name, known]).set(i64::from(known == state));
         }
@@ -428,12 +484,17 @@ impl UpstreamMetrics {
 
     pub(crate) fn fault(&self, fault: Fault) {
         let (name, fault) = (self.0.name.as_str(), fault.into_str());
-        self.0.families.0.faults.with_label_values(&[name, fault]).inc();
+        if self.tells() < NOTHING {
+            self.0.families.0.faults.with_label_values(&[name, fault]).inc();
+        }
         tracing::debug!(upstream.name = name, fault, "upstream misbehaved");
     }
 
     /// Counts gateway words that the upstream used.
     pub(crate) fn reserved(&self, taken: Taken) {
+        if self.tells() == NOTHING {
+            return;
+        }
         for (kind, count) in RESERVED.into_iter().zip([taken.keys, taken.errors]).filter(|(_, count)| *count > 0) {
             let counter = self.0.families.0.reserved.with_label_values(&[self.0.name.as_str(), kind]);
             counter.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
@@ -450,6 +511,20 @@ impl UpstreamMetrics {
         &self.0.in_flight
     }
 
+    /// A process that was started, counted until the value is dropped.
+    pub(crate) fn process(&self) -> Running {
+        self.0.processes.inc();
+        Running(self.0.processes.clone())
+    }
+
+    /// Sets the number of sessions of clients' own, just before a scrape.
+    pub(crate) fn sessions(&self, open: usize) {
+        if self.tells() > EVERYTHING {
+            return;
+        }
+        self.0.sessions.set(signed(open));
+    }
+
     pub(crate) fn sent(&self, bytes: usize) {
         self.0.sent.inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
@@ -460,6 +535,9 @@ impl UpstreamMetrics {
 
     /// Counts a call that was refused too early to measure its time.
     pub(crate) fn count(&self, method: MethodLabel, outcome: OutcomeLabel) {
+        if self.tells() == NOTHING {
+            return;
+        }
         let counter = || {
             let labels = [self.0.name.as_str(), method.into_str(), outcome.into_str()];
             self.0.families.0.calls.with_label_values(&labels)
@@ -478,6 +556,9 @@ impl UpstreamMetrics {
         total: Duration,
         upstream: Option<Duration>,
     ) {
+        if self.tells() == NOTHING {
+            return;
+        }
         self.count(method, outcome);
         let families = &self.0.families.0;
         let observe = |cells: &[OnceLock<Histogram>], family: &HistogramVec, time: Duration| {
@@ -495,6 +576,9 @@ impl UpstreamMetrics {
 
     /// Items that wait for approval.
     pub(crate) fn pins_waiting(&self, count: usize) {
+        if self.tells() > EVERYTHING {
+            return;
+        }
         self.0.families.0.pins_waiting.with_label_values(&[self.0.name.as_str()]).set(signed(count));
     }
 
@@ -505,6 +589,9 @@ impl UpstreamMetrics {
 
     /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].
     pub(crate) fn items(&self, counts: [usize; 4]) {
+        if self.tells() > EVERYTHING {
+            return;
+        }
         for (kind, count) in KINDS.into_iter().zip(counts) {
             self.0.families.0.items.with_label_values(&[self.0.name.as_str(), kind]).set(signed(count));
         }

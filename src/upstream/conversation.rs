@@ -34,6 +34,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
             return Run { why: error.to_string(), next: None, served: None };
         }
     };
+    let _running = handle.metrics.process();
     let (stdin, stdout, stderr, mut reaper) = process.split();
     let words = LastWords::of(&launch.env);
     let (draining, drained) = oneshot::channel::<()>();

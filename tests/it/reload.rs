@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::faces::upstream_pid;
 use crate::harness::Setup;
 use crate::process::{alive, descendants, eventually, said, within};
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, Log, example, toml_array};
 
 #[test]
 fn reload_adds_and_removes_upstreams_and_leaves_the_others_running() {
@@ -75,6 +75,56 @@ fn a_call_in_flight_survives_a_reload_that_removes_its_upstream() {
     assert!(plan.status.success(), "{}", said(&plan));
     let response = call.response();
     assert!(response["result"].is_object() && response["result"]["isError"] != json!(true), "{response}");
+}
+
+#[test]
+fn nothing_is_left_of_a_server_that_is_removed_before_its_subscribers_leave() {
+    let program = example("conformance-fixture").display().to_string();
+    let command = toml_array([program.as_str(), "stdio", "--era", "modern"]);
+    let without = Setup::new().text();
+    let gateway = Setup::new().start();
+    let tasks = || {
+        let page = gateway.scrape();
+        let line = page.lines().find_map(|line| line.strip_prefix("headend_tasks ")).expect("the tasks are counted");
+        line.parse::<u64>().unwrap()
+    };
+    let before = tasks();
+    let plan = gateway.reload(&Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}")).text());
+    assert!(plan.status.success(), "{}", said(&plan));
+    gateway.wait_for_tools(&["fx__test_simple_text"]);
+    assert!(gateway.scrape().contains("headend_upstream_processes{upstream=\"fx\"} 1"));
+    let mut client = gateway.legacy();
+    client.request("resources/subscribe", json!({"uri": "test://watched-resource"})).result();
+    let plan = gateway.reload(&without);
+    assert!(plan.status.success(), "{}", said(&plan));
+    eventually("the server ends", || descendants(gateway.pid()).is_empty());
+    assert_eq!(client.end_session(), 204);
+    drop(client);
+    within(Duration::from_secs(20), "the tasks for it end", || tasks() <= before);
+}
+
+#[test]
+fn metrics_show_the_server_that_is_there_and_not_the_one_before_it() {
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__env"]);
+    let state = |state: &str| gateway.scrape().contains(&format!("{{state=\"{state}\",upstream=\"fx\"}} 1"));
+    for fake in [Some(Fake::stdio("legacy")), None] {
+        let old = upstream_pid(&gateway, "fx");
+        let next = fake.as_ref().map_or_else(Setup::new, |fake| Setup::new().fake("fx", fake));
+        let plan = gateway.reload(&next.text());
+        assert!(plan.status.success(), "{}", said(&plan));
+        eventually("the old server ends", || !alive(old));
+        if fake.is_some() {
+            eventually("the new server is ready", || state("ready"));
+        }
+        // The old one's task ends a moment after its process.
+        thread::sleep(Duration::from_millis(300));
+        let page = gateway.scrape();
+        match fake {
+            Some(_) => assert!(state("ready") && !state("stopped"), "{page}"),
+            None => assert!(!page.contains("upstream=\"fx\""), "{page}"),
+        }
+    }
 }
 
 #[test]

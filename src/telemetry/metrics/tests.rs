@@ -31,9 +31,36 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.reserved(Taken { keys: 2, errors: 1 });
     assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
     upstream.sent(1);
+    upstream.sessions(3);
+    let running = upstream.process();
     upstream.finished(MethodLabel::Other, OutcomeLabel::Protocol, Duration::ZERO, Some(Duration::ZERO));
+    upstream.retire(false);
     metrics.forget_upstream("gone");
+    // Its last calls, its process and a scrape may end later.
+    upstream.set_state("stopped");
+    upstream.items([0, 0, 0, 0]);
+    upstream.pins_waiting(1);
+    upstream.fault(Fault::Garbage);
+    upstream.reserved(Taken { keys: 2, errors: 1 });
+    upstream.finished(MethodLabel::ToolsCall, OutcomeLabel::Ok, Duration::ZERO, None);
+    upstream.sessions(2);
+    drop(running);
     assert!(!metrics.render().contains("gone"), "{}", metrics.render());
+    Ok(())
+}
+
+#[test]
+fn a_replaced_upstream_counts_on_and_hides_no_state_of_the_new_one() -> Result<(), prometheus::Error> {
+    let metrics = Metrics::new()?;
+    let (old, new) = (metrics.upstream("a"), metrics.upstream("a"));
+    old.set_state("ready");
+    old.retire(true);
+    new.set_state("ready");
+    old.set_state("stopped");
+    old.count(MethodLabel::ToolsCall, OutcomeLabel::Ok);
+    let text = metrics.render();
+    assert!(text.contains(r#"headend_upstream_state{state="ready",upstream="a"} 1"#), "{text}");
+    assert!(text.contains(r#"headend_calls_total{method="tools/call",outcome="ok",upstream="a"} 1"#), "{text}");
     Ok(())
 }
 
