@@ -95,16 +95,7 @@ impl Updates {
         let permit = Arc::new(permit);
         let updates = &lane.news.updates;
         let mut upstream = updates.upstream.lock().await;
-        let first = {
-            let mut watched = updates.lock();
-            let watches = watched.entry(original.clone()).or_default();
-            let first = watches.is_empty();
-            let id = watches.last().map_or(0, |last| last.id) + 1;
-            let (watcher, permit) = (Arc::downgrade(watcher), Arc::clone(&permit));
-            watches.push(Watch { id, exposed, watcher, permit });
-            (first, id)
-        };
-        let (first, id) = first;
+        let (id, first) = updates.enter(&original, exposed, watcher, Arc::clone(&permit));
         // From here on the end of this value ends the watch.
         let (handle, lane) = (Arc::clone(handle), lane.clone());
         let watching = Watching { handle, lane, tasks: tasks.clone(), original, id };
@@ -145,15 +136,18 @@ impl Updates {
         if self.lock().contains_key(&original) {
             return;
         }
+        // Also where the server is away: a stream that waits for it would keep the lane for ever.
+        if self.lock().is_empty()
+            && let Some(stream) = upstream.take()
+        {
+            stream.cancel();
+            return;
+        }
         let Some(link) = lane.open_link() else { return };
         if link.agreed().revision.era() == Era::Legacy {
             let outcome = ask(handle, &link, permit, Method::ResourcesUnsubscribe, &original);
             // A server that does not answer goes on telling, and is not listened to.
             drop(tokio::time::timeout(CONFIRM, outcome).await);
-        } else if self.lock().is_empty() {
-            if let Some(stream) = upstream.take() {
-                stream.cancel();
-            }
         } else {
             // The old stream stays where no new one can be had.
             drop(self.listen(handle, lane, &link, permit, &mut upstream, &tasks).await);

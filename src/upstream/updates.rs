@@ -1,6 +1,7 @@
 //! Resource subscriptions of one session, and their clients. The lock guards the table, one operation at a time.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -54,6 +55,8 @@ pub(super) struct Watch {
 pub(crate) struct Updates {
     /// By the URI as its server knows it.
     watched: Mutex<HashMap<String, Vec<Watch>>>,
+    /// Number of watches so far, which names them.
+    entered: AtomicU64,
     /// One change at a time goes upstream. Holds the stream of a modern server.
     pub(super) upstream: tokio::sync::Mutex<Option<CancellationToken>>,
 }
@@ -88,6 +91,21 @@ impl Updates {
         for uri in self.uris() {
             self.updated(&uri);
         }
+    }
+
+    /// Enters a client's subscription. Returns its id, and whether it is the only one to this resource.
+    pub(super) fn enter(
+        &self,
+        original: &str,
+        exposed: String,
+        watcher: &Arc<Watcher>,
+        permit: Arc<Permit>,
+    ) -> (u64, bool) {
+        let id = self.entered.fetch_add(1, Ordering::Relaxed);
+        let mut watched = self.lock();
+        let watches = watched.entry(original.to_owned()).or_default();
+        watches.push(Watch { id, exposed, watcher: Arc::downgrade(watcher), permit });
+        (id, watches.len() == 1)
     }
 
     /// The last watch of a resource hands back its permit.

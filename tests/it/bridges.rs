@@ -1,5 +1,7 @@
 //! Every era of clients before every era of servers, with every question and notification of a server: one table.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
@@ -138,6 +140,26 @@ fn whatever_a_server_asks_or_tells_crosses_from_either_era_to_either_era() {
                 assert!(result["isError"] != true, "{at}: {result}");
             }
         }
+    }
+}
+
+#[test]
+fn a_client_that_unsubscribes_ends_no_other_clients_subscription() {
+    let (gateway, _running) = gateway("modern", "stdio");
+    let mut clients: Vec<Mcp> = (0..4).map(|_| gateway.legacy()).collect();
+    let mut streams: Vec<_> = clients.iter().map(Mcp::listen).collect();
+    let watched = json!({"uri": WATCHED});
+    for n in 0..3 {
+        clients[n].request("resources/subscribe", watched.clone()).result();
+    }
+    clients[0].request("resources/unsubscribe", watched.clone()).result();
+    clients[3].request("resources/subscribe", watched.clone()).result();
+    clients[3].request("resources/unsubscribe", watched).result();
+    assert!(!clients[0].call(Feature::Subscription.tool(), json!({})).is_error());
+    for n in [1, 2] {
+        let update = streams[n].next_within(Duration::from_secs(10));
+        let update = update.unwrap_or_else(|error| panic!("client {n} is told nothing: {error}")).unwrap();
+        assert_eq!(update["method"], "notifications/resources/updated", "{update}");
     }
 }
 
