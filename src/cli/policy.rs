@@ -76,8 +76,7 @@ pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
 
 fn arguments(text: &str) -> Result<RawJson, Failure> {
     let usage = |why: &dyn std::fmt::Display| Failure::new(USAGE, format!("--arguments: must be a JSON object: {why}"));
-    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| usage(&error))?;
-    let raw = RawJson::trusted(text.trim().to_owned());
+    let raw = RawJson::checked(text.trim().to_owned()).map_err(|error| usage(&error))?;
     RawObject::parse(&raw).map_err(|error| usage(&error))?;
     Ok(raw)
 }

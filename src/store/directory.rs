@@ -136,8 +136,7 @@ impl Store {
             })
             .ok()?;
         // A file that this program did not write whole is ignored, which costs a fresh listing.
-        serde_json::from_slice::<serde::de::IgnoredAny>(&text).ok()?;
-        let (inventory, revision) = Inventory::from_json(&RawJson::trusted(text))?;
+        let (inventory, revision) = Inventory::from_json(&RawJson::checked(text).ok()?)?;
         let age = written.elapsed().ok()?;
         let legacy = revision.era() == Era::Legacy && age < VERDICT_LIFE;
         Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })

@@ -410,7 +410,7 @@ impl<P: CallPort> Peer<P> {
 
     /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
     fn handle_malformed(&mut self, frame: &Frame) {
-        let object = RawObject::parse(&RawJson::trusted(frame.bytes().clone())).ok();
+        let object = RawJson::checked(frame.bytes().clone()).and_then(|text| RawObject::parse(&text)).ok();
         let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
         let Some(id) = id else { return self.fault(Fault::Garbage) };
         self.fault(Fault::MalformedReply);

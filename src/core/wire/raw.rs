@@ -1,16 +1,23 @@
 //! JSON text that stays text: a validated slice of a frame, and a one-level view of an object that can be edited.
 //!
-//! `serde_json` splits objects and arrays here, because it checks their grammar as it goes: some texts, such as those on disk,
-//! were not checked before.
+//! Objects are split by the scanner, since the grammar of a [`RawJson`] was checked when its message was parsed; text that nobody
+//! has checked comes by [`RawJson::checked`]. `serde_json` splits arrays, and objects that are plain text.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use memchr::memchr;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::wire::tokens::{unescaped, unquoted};
+use crate::wire::tokens::{Kind, Token, Tokens, unescaped, unquoted};
+
+/// So many keys compare fastest as they are.
+const FEW: usize = 8;
+/// Members that most objects have room for, one or two of them set later.
+const MEMBERS: usize = 6;
 
 /// One valid JSON value as the bytes it was received or written in.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,6 +30,16 @@ impl RawJson {
     /// Wraps text that this program wrote itself and that is JSON by construction.
     pub fn trusted(text: impl Into<Bytes>) -> Self {
         Self(text.into())
+    }
+
+    /// Takes text that this program may not have written.
+    ///
+    /// # Errors
+    /// When it is not one JSON value.
+    pub fn checked(text: impl Into<Bytes>) -> Result<Self, serde_json::Error> {
+        let text = text.into();
+        serde_json::from_slice::<&RawValue>(&text)?;
+        Ok(Self(text))
     }
 
     /// The part of `frame` that `raw` borrows from it, without a copy.
@@ -115,7 +132,14 @@ struct Member {
 
 impl Member {
     fn is(&self, name: &str) -> bool {
-        unquoted(&self.key).is_some_and(|key| *key == *name.as_bytes())
+        // An escape is longer than what it stands for.
+        match self.key.len().cmp(&(name.len() + 2)) {
+            Ordering::Less => false,
+            Ordering::Equal => self.key.get(1..=name.len()) == Some(name.as_bytes()) && !name.contains('\\'),
+            Ordering::Greater => {
+                memchr(b'\\', &self.key).is_some() && unquoted(&self.key).is_some_and(|key| *key == *name.as_bytes())
+            }
+        }
     }
 }
 
@@ -138,15 +162,39 @@ impl RawObject {
     /// # Errors
     /// When `raw` is no object or a key stands twice, also when one of them is spelt with escapes.
     pub fn parse(raw: &RawJson) -> Result<Self, serde_json::Error> {
-        let Pairs(pairs) = raw.parse()?;
-        if has_twins(&pairs)? {
+        let mut tokens = Tokens::of(&raw.0);
+        if tokens.next().map(|token| token.kind) != Some(Kind::Object) {
+            return Err(serde::de::Error::custom("not an object"));
+        }
+        let mut members: Vec<Member> = Vec::with_capacity(MEMBERS);
+        // Escaped keys are compared by what they spell.
+        let mut escaped = false;
+        loop {
+            let key = match tokens.next() {
+                Some(key @ Token { kind: Kind::Key, .. }) => key,
+                Some(Token { kind: Kind::ObjectEnd, .. }) if members.is_empty() => break,
+                Some(_) | None => return Err(broken()),
+            };
+            escaped |= key.escaped;
+            if !matches!(tokens.peek(), Some(first) if !matches!(first, b'}' | b']' | b',')) {
+                return Err(broken());
+            }
+            let start = tokens.at();
+            tokens.skip_value();
+            let value = RawJson(raw.0.slice(start..tokens.at()));
+            members.push(Member { key: raw.0.slice(key.start..key.end), value });
+            match tokens.next().map(|token| token.kind) {
+                Some(Kind::Comma) => {}
+                Some(Kind::ObjectEnd) => break,
+                Some(_) | None => return Err(broken()),
+            }
+        }
+        if tokens.peek().is_some() {
+            return Err(broken());
+        }
+        if has_twins(&members, escaped)? {
             return Err(serde::de::Error::custom("duplicate key"));
         }
-        let mut members = Vec::with_capacity(pairs.len() + 2);
-        members.extend(pairs.into_iter().map(|(key, value)| Member {
-            key: raw.0.slice_ref(key.get().as_bytes()),
-            value: RawJson::slice_of(&raw.0, value),
-        }));
         Ok(Self { members })
     }
 
@@ -285,6 +333,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
+/// Text that is no JSON, or has an end missing.
+fn broken() -> serde_json::Error {
+    serde::de::Error::custom("not JSON")
+}
+
 pub(super) fn no_text() -> serde_json::Error {
     serde::de::Error::custom("a key is no text")
 }
@@ -300,10 +353,14 @@ pub(super) fn members(object: &str) -> Result<Vec<(Cow<'_, str>, &str)>, serde_j
 }
 
 /// Whether a key stands twice, also when one of them is spelt with escapes.
-fn has_twins(pairs: &[(&RawValue, &RawValue)]) -> Result<bool, serde_json::Error> {
-    let mut keys = Vec::with_capacity(pairs.len());
-    for (key, _) in pairs {
-        keys.push(unquoted(key.get().as_bytes()).ok_or_else(no_text)?);
+fn has_twins(members: &[Member], escaped: bool) -> Result<bool, serde_json::Error> {
+    if !escaped && members.len() <= FEW {
+        let mut before = members.iter().enumerate();
+        return Ok(before.any(|(n, member)| members.iter().take(n).any(|other| other.key == member.key)));
+    }
+    let mut keys = Vec::with_capacity(members.len());
+    for member in members {
+        keys.push(unquoted(&member.key).ok_or_else(no_text)?);
     }
     Ok(twins(&mut keys))
 }
@@ -311,7 +368,7 @@ fn has_twins(pairs: &[(&RawValue, &RawValue)]) -> Result<bool, serde_json::Error
 /// Whether two of these are equal. Few are the rule and compare fastest as they are; many must not cost the square of their
 /// number.
 pub(super) fn twins<T: Ord>(keys: &mut [T]) -> bool {
-    if keys.len() <= 8 {
+    if keys.len() <= FEW {
         return keys.iter().enumerate().any(|(n, key)| keys.iter().take(n).any(|other| other == key));
     }
     keys.sort_unstable();
@@ -343,6 +400,66 @@ mod tests {
         assert_eq!(o.encode().text(), r#"{"z":12345678901234567890123,"name":"b","\u0078":[1, 2.50],"new":true}"#);
         assert_eq!(o.get("x").unwrap().text(), "[1, 2.50]");
         assert_eq!(o.remove("x").unwrap().text(), "[1, 2.50]");
+    }
+
+    #[test]
+    fn an_object_is_split_where_the_library_splits_it() {
+        for text in [
+            "{}",
+            " { } ",
+            r#"{"a":1}"#,
+            "{\t\"a\" :\r[1,{\"b\":2}] , \"c\":{\"d\":\"},\"}\n}",
+            r#"{"a":"\"","b":"\\","\u0063":null,"d":-1.5e3}"#,
+            r#"{"a":{},"b":[],"c":""}"#,
+            r#"{"\ud800":1}"#,
+            r#"{"a":1,"\ud800":1}"#,
+            "[]",
+            "\"a\"",
+            "1",
+            "null",
+            "",
+            "{",
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            r#"{"a":1,}"#,
+            r#"{,"a":1}"#,
+            r#"{"a":1 "b":2}"#,
+            r#"{"a":1}}"#,
+            r#"{"a":1} 2"#,
+            r#"{"a":[}"#,
+            r#"{"a":"#,
+            r#"{"a":"b"#,
+            "{1:2}",
+        ] {
+            let want = members(text).ok().map(|members| {
+                let own = |(key, value): (Cow<'_, str>, &str)| (key.into_owned(), value.to_owned());
+                members.into_iter().map(own).collect::<Vec<_>>()
+            });
+            let split = object(text).ok().map(|object| {
+                let own =
+                    |member: &Member| (unescaped(&member.key).unwrap().into_owned(), member.value.text().into_owned());
+                object.members.iter().map(own).collect::<Vec<_>>()
+            });
+            assert_eq!(split, want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_found_however_its_key_is_written() {
+        let object = object(r#"{"a\u0062":1,"a\\b":2,"ab\"":3,"abc":4}"#).unwrap();
+        for (name, value) in [("ab", Some("1")), (r"a\b", Some("2")), ("ab\"", Some("3")), ("abc", Some("4"))] {
+            assert_eq!(object.get(name).map(RawJson::text).as_deref(), value, "{name}");
+        }
+        for name in ["", "a", "abd", "abcd", r"a\\b", r"a\u0062", r#"ab\""#] {
+            assert_eq!(object.get(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_one_value_is_not_taken() {
+        for (text, is_json) in [("{}", true), (" [1] ", true), ("{}{}", false), (r#"{"a":x}"#, false), ("", false)] {
+            assert_eq!(RawJson::checked(text).is_ok(), is_json, "{text}");
+        }
     }
 
     #[test]

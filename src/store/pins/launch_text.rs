@@ -30,10 +30,15 @@ fn text(object: &RawObject) -> String {
     canonical.unwrap_or_else(|| encoded.text().into_owned())
 }
 
+/// The text of a launch as it is stored.
+fn read(launch: &str) -> Option<RawObject> {
+    RawObject::parse(&RawJson::checked(launch.to_owned()).ok()?).ok()
+}
+
 /// The part of a launch's text that the configuration says.
 pub(super) fn words(launch: &str) -> String {
-    RawObject::parse(&RawJson::trusted(launch.to_owned())).map_or_else(
-        |_| launch.to_owned(),
+    read(launch).map_or_else(
+        || launch.to_owned(),
         |mut object| {
             object.remove("program");
             text(&object)
@@ -43,6 +48,6 @@ pub(super) fn words(launch: &str) -> String {
 
 /// Whether a launch's text is kept sealed: the query of a URL may hold a secret.
 pub(crate) fn is_private(launch: &str) -> bool {
-    let url = RawObject::parse(&RawJson::trusted(launch.to_owned())).ok().and_then(|object| object.string("url"));
+    let url = read(launch).and_then(|object| object.string("url"));
     url.is_some_and(|url| url.contains('?'))
 }
