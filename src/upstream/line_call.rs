@@ -39,6 +39,13 @@ pub(crate) struct Port {
     requests: Option<mpsc::Sender<ExchangeEvent>>,
 }
 
+impl Port {
+    /// The call's holder has gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.outcome.is_closed()
+    }
+}
+
 impl CallPort for Port {
     fn key(&self) -> u64 {
         self.key
@@ -153,6 +160,8 @@ pub(crate) fn lost() -> Outcome {
 impl Drop for StdioExchange {
     fn drop(&mut self) {
         if !self.finished {
+            // Before the cancellation, which may be read before the call is.
+            self.outcome.close();
             // A task that has ended has nothing to cancel.
             let _gone = self.signals.send(Signal::Cancel(self.key));
         }

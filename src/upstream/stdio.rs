@@ -195,6 +195,10 @@ pub(crate) async fn run(
 
 impl Connection<'_> {
     fn call(&mut self, command: Command) {
+        // Its cancellation may have come before it, by the other channel.
+        if command.port.is_closed() {
+            return;
+        }
         self.peer.handle_call(&command.outgoing, command.port);
     }
 
@@ -327,3 +331,6 @@ impl Connection<'_> {
         ControlFlow::Break(())
     }
 }
+
+#[cfg(test)]
+mod tests;

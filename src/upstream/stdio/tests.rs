@@ -1,0 +1,70 @@
+//! The task of a connection, over pipes in memory.
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::*;
+use crate::base::budget::Budget;
+use crate::catalog::inventory::ListBounds;
+use crate::engine::ask::Declared;
+use crate::engine::event::ExchangeEvent;
+use crate::engine::peer::PeerTimes;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::voice::Ear;
+use crate::telemetry::metrics::Metrics;
+use crate::wire::frame::Bounds;
+use crate::wire::raw::RawJson;
+
+fn options() -> StdioOptions {
+    let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(5) };
+    let ear = Ear::new("fx", Bounds::CLIENT, |bytes| bytes);
+    let (hint, bounds) = (EraHint::Legacy, ListBounds::default());
+    let peer = PeerOptions { ear, hint, times, bounds, declared: Declared::default(), lists: false };
+    StdioOptions {
+        peer,
+        intake: Intake { budget: Budget::new(1 << 20), max_message_bytes: 1 << 20, bounds: Bounds::CLIENT },
+    }
+}
+
+fn call(name: &str) -> Outgoing {
+    let mut outgoing = Outgoing::own(Method::ToolsCall, Meta::default());
+    outgoing.body.set("name", RawJson::string(name));
+    outgoing
+}
+
+#[tokio::test]
+async fn a_call_that_was_cancelled_before_the_task_took_it_is_not_sent() {
+    let (gateway, server) = tokio::io::duplex(64 * 1024);
+    let (stdout, stdin) = tokio::io::split(gateway);
+    let (said, mut says) = tokio::io::split(server);
+    let mut said = BufReader::new(said).lines();
+    let (tell, mut told) = mpsc::channel(8);
+    let mut news = move |news| drop(tell.try_send(news));
+    let metrics = Metrics::new().unwrap().upstream("fx");
+    let stop = CancellationToken::new();
+    let talk = async {
+        let mut hear = async || serde_json::from_str::<Value>(&said.next_line().await.unwrap().unwrap()).unwrap();
+        let greeting = hear().await;
+        let result =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
+        let answer = json!({"jsonrpc": "2.0", "id": greeting["id"], "result": result});
+        says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        let Some(StdioNews::Ready(link)) = told.recv().await else { panic!("not ready") };
+        assert_eq!(hear().await["method"], "notifications/initialized");
+        // Which of the two channels the task reads first is left to chance.
+        for n in 0..20 {
+            drop(link.call(call("cancelled")));
+            let mut kept = link.call(call("kept"));
+            let got = hear().await;
+            assert_eq!(got["params"]["name"], "kept", "{n}: {got}");
+            let answer = json!({"jsonrpc": "2.0", "id": got["id"], "result": {}});
+            says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            assert!(matches!(kept.next().await, ExchangeEvent::Done(Outcome::Result { .. })), "{n}");
+        }
+    };
+    tokio::select! {
+        ended = run(stdin, stdout, options(), &metrics, &stop, &mut news) => panic!("{ended:?}"),
+        () = talk => {}
+    }
+}
