@@ -37,6 +37,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::engine::call::{Executed, Failure, Reason};
+use crate::wire::frame::on_one_line;
 
 /// Smaller messages, in bytes, are bounded by their number instead.
 pub(crate) const COUNTED_FROM: usize = 16 * 1024;
@@ -308,12 +309,14 @@ impl Room {
         self.bytes = bytes;
     }
 
-    /// Moves room into these bytes, for as long as a slice of them lives.
+    /// Moves room into these bytes, for as long as a slice of them lives. They are brought to one line before: as a part of a frame
+    /// they would be copied for that, and the copy would take no room.
     pub(crate) fn keep(&mut self, bytes: Bytes) -> Bytes {
         let length = bytes.len();
         if length < COUNTED_FROM {
             return bytes;
         }
+        let bytes = on_one_line(bytes);
         if self.bytes < length {
             self.set(length);
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::wire::frame::Frame;
 
 const KIB: usize = 1024;
 
@@ -59,6 +60,22 @@ async fn a_message_waits_for_room_and_not_for_ever() {
     assert_eq!(start.elapsed(), PATIENCE);
     assert_eq!(Room::new(&budget).grow_to(65 * KIB).await, Err(NoRoom), "there will never be so much");
     assert_eq!(start.elapsed(), PATIENCE);
+}
+
+#[test]
+fn a_message_that_is_printed_over_many_lines_takes_room_as_a_frame_too() {
+    let budget = Budget::new(64 * KIB);
+    let pretty = format!("{{\n{}}}", "\"a\": [\n\r\n1],\n".repeat(3 * KIB) + "\"b\": 2\n");
+    for is_shared in [false, true] {
+        let whole = Bytes::from(pretty.clone());
+        let bytes = if is_shared { whole.slice(..) } else { whole };
+        let length = bytes.len();
+        let frame = Frame::from_upstream(budget.try_count(bytes).unwrap()).unwrap();
+        assert_eq!(budget.used(), length, "{is_shared}");
+        assert!(!frame.bytes().contains(&b'\n') && !frame.bytes().contains(&b'\r'));
+        drop(frame);
+        assert_eq!(budget.used(), 0, "{is_shared}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,8 +138,8 @@ fn strip_bom(mut bytes: Bytes) -> Bytes {
     bytes
 }
 
-/// Line breaks can only stand between tokens of valid JSON, where a space means the same.
-fn on_one_line(bytes: Bytes) -> Bytes {
+/// Line breaks can only stand between tokens of valid JSON, where a space means the same. Bytes that are shared are copied.
+pub fn on_one_line(bytes: Bytes) -> Bytes {
     if memchr::memchr2(b'\n', b'\r', &bytes).is_none() {
         return bytes;
     }
