@@ -11,6 +11,9 @@ use crate::store::approvals::beside;
 use crate::store::audit::Journal;
 use crate::wire::raw::{RawJson, RawObject};
 
+/// Digits of a grant's id.
+const ID_LEN: usize = 16;
+
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct GrantsArgs {
     #[command(subcommand)]
@@ -42,8 +45,8 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
         What::List if args.json => print_json("grants", &rows),
         What::List => list(&rows),
         What::Revoke { id, all } => {
-            let id = id.map(|start| one(&rows, &start, "grant").map(|row| row.string("id").unwrap_or_default()));
-            let count = revoke(common, &mut place, id.transpose()?.as_deref())?;
+            let id = id.map(|start| named(&rows, start)).transpose()?;
+            let count = revoke(common, &mut place, id.as_deref())?;
             if args.json {
                 print(&format!("{{\"revoked\":{count}}}\n"))?;
             } else {
@@ -51,6 +54,16 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
             }
             Ok(if count == 0 && !all { NO } else { OK })
         }
+    }
+}
+
+/// The id of the grant with that id or start of one. A whole id may be of a grant that cannot be read, and so is not listed.
+fn named(rows: &[RawObject], start: String) -> Result<String, Failure> {
+    let is_whole = start.len() == ID_LEN && start.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match one(rows, &start, "grant") {
+        Ok(row) => Ok(row.string("id").unwrap_or_default()),
+        Err(_) if is_whole => Ok(start.to_ascii_lowercase()),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -36,7 +36,7 @@ mod kept;
 mod time;
 mod wish;
 
-pub(crate) use self::kept::{Answered, PromptRow, Used};
+pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
 pub(crate) use self::wish::Wish;
 
 use self::closed_by::By;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::journal::ended;
-use super::kept::Answered;
+use super::kept::{Answered, Revoked};
 use super::{Approvals, PromptRow, Wish};
 use crate::base::clock;
-use crate::policy::consent::{CannotAnswer, Closed, GrantRow, PromptId};
+use crate::policy::consent::{CannotAnswer, Closed, PromptId};
 use crate::policy::{Entry, Evidence};
 use crate::store::db::{Db, DbError};
 
@@ -82,7 +82,10 @@ pub(crate) async fn answer(db: &Db, id: &str, wish: Wish, by: &str) -> Result<St
 pub(crate) fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, DbError> {
     let revoked = db.revoke_grants(id.map(str::to_owned), clock::unix_seconds()).run_now()?;
     let by: Arc<str> = Arc::from(by);
-    let told = |row: &GrantRow| Entry { by: Some(Arc::clone(&by)), ..ended(&row.asked, &row.id, "revoked") };
+    let told = |revoked: &Revoked| {
+        let asked = revoked.row.as_ref().map(|row| &row.asked);
+        Entry { by: Some(Arc::clone(&by)), ..ended(asked, &revoked.id, "revoked") }
+    };
     Ok(revoked.iter().map(told).collect())
 }
 

@@ -29,7 +29,12 @@ impl Inner {
 
     /// A grant is no more, for another reason than its use.
     pub(super) fn took_back(&self, grant: &Grant, why: &'static str) {
-        self.record(ended(grant.asked(), grant.id(), why));
+        self.record(ended(Some(grant.asked()), grant.id(), why));
+    }
+
+    /// A grant was revoked that this process could not read.
+    pub(super) fn took_back_unread(&self, grant: &Arc<str>) {
+        self.record(ended(None, grant, "revoked"));
     }
 
     fn record(&self, entry: Entry) {
@@ -40,13 +45,13 @@ impl Inner {
     }
 }
 
-/// The record of a grant that is no more.
-pub(super) fn ended(asked: &Asked, grant: &Arc<str>, why: &'static str) -> Entry {
+/// The record of a grant that is no more; it was about nothing that is known where its row cannot be read.
+pub(super) fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) -> Entry {
     Entry {
-        caller: Some(Arc::clone(&asked.caller)),
-        upstream: Some(Arc::clone(&asked.upstream)),
-        kind: Some(asked.kind),
-        item: Some(Arc::clone(&asked.item)),
+        caller: asked.map(|asked| Arc::clone(&asked.caller)),
+        upstream: asked.map(|asked| Arc::clone(&asked.upstream)),
+        kind: asked.map(|asked| asked.kind),
+        item: asked.map(|asked| Arc::clone(&asked.item)),
         grant: Some(Arc::clone(grant)),
         result: why,
         ..Entry::new(Event::Revoke)

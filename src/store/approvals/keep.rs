@@ -68,6 +68,8 @@ impl Approvals {
         let inner = Arc::clone(&self.inner);
         let revoked = db.revoke_grants(id, now).run_with(move |outcome| {
             inner.drop_grants(|grant| hit(grant.id()));
+            let unread = outcome.iter().flatten().filter(|revoked| revoked.row.is_none());
+            unread.for_each(|revoked| inner.took_back_unread(&revoked.id));
             outcome
         });
         Ok(revoked.await??.len())

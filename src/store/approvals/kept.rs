@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::policy::consent::{Prompt, Wall};
+use crate::policy::consent::{GrantRow, Prompt, Wall};
 
 /// A prompt as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,4 +61,12 @@ pub(crate) struct Used {
     pub(crate) id: Arc<str>,
     pub(crate) more: u64,
     pub(crate) last_used: Wall,
+}
+
+/// A grant that was revoked.
+#[derive(Debug)]
+pub(crate) struct Revoked {
+    pub(crate) id: Arc<str>,
+    /// `None` where it could not be read.
+    pub(crate) row: Option<GrantRow>,
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row, named_params, params};
 use super::{Db, Operation, Work, meta, signed, unsigned};
 use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime, ONCE_LIFE, Wall, askable};
 use crate::policy::{Digest, Evidence};
-use crate::store::approvals::Used;
+use crate::store::approvals::{Revoked, Used};
 
 /// How long ended grants are kept for inspection, in seconds.
 const KEPT: Wall = 90 * 24 * 3600;
@@ -31,16 +31,18 @@ impl Db {
         })
     }
 
-    /// Ends live grants: that one, or all. Returns those.
-    pub(crate) fn revoke_grants(&self, id: Option<String>, now: Wall) -> Operation<'_, impl Work<Out = Vec<GrantRow>>> {
+    /// Ends live grants: that one, or all. Returns those, whether or not they can be read.
+    pub(crate) fn revoke_grants(&self, id: Option<String>, now: Wall) -> Operation<'_, impl Work<Out = Vec<Revoked>>> {
         self.write(move |connection| {
-            let mut revoked = live(connection)?;
-            revoked.retain(|row| id.as_deref().is_none_or(|id| *id == *row.id));
             let now = signed(meta::not_before(connection, now)?);
-            let sql =
-                "UPDATE grants SET state = 'revoked', ended_at = ?2 WHERE state = 'live' AND (?1 IS NULL OR id = ?1)";
-            connection.execute(sql, params![id, now])?;
-            Ok(revoked)
+            let sql = format!(
+                "UPDATE grants SET state = 'revoked', ended_at = ?2 WHERE state = 'live' AND (?1 IS NULL OR id = ?1) \
+                 RETURNING {COLUMNS}"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows =
+                statement.query_map(params![id, now], |row| Ok(Revoked { id: id_of(row)?, row: readable(row)? }))?;
+            rows.collect()
         })
     }
 
@@ -76,8 +78,23 @@ pub(super) fn insert(connection: &Connection, row: &GrantRow) -> rusqlite::Resul
 pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<GrantRow>> {
     let sql = format!("SELECT {COLUMNS} FROM grants WHERE state = 'live' ORDER BY granted_at, id");
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([], read)?;
+    let rows = statement.query_map([], readable)?;
     rows.filter_map(Result::transpose).collect()
+}
+
+/// The id of a grant, also of one that is no text.
+fn id_of(row: &Row<'_>) -> rusqlite::Result<Arc<str>> {
+    let id = row.get_ref("id")?;
+    Ok(Arc::from(String::from_utf8_lossy(id.as_bytes_or_null().ok().flatten().unwrap_or_default())))
+}
+
+/// A grant, unless its row holds something that this program did not write. Such a one covers nothing, and the others hold.
+fn readable(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
+    let read = read(row).unwrap_or(None);
+    if read.is_none() {
+        tracing::warn!(grant = %id_of(row)?, "a grant cannot be read and covers nothing");
+    }
+    Ok(read)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
@@ -113,10 +130,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
         Lifetime::parse(&text("lifetime")?, until).filter(|lifetime| *lifetime != Lifetime::Session),
         Evidence::parse(&text("evidence")?),
     );
-    let (Some(asked), Some(arguments), Some(lifetime), Some(evidence)) = parts else {
-        tracing::warn!(grant = %id, "a grant cannot be read and covers nothing");
-        return Ok(None);
-    };
+    let (Some(asked), Some(arguments), Some(lifetime), Some(evidence)) = parts else { return Ok(None) };
     Ok(Some(GrantRow {
         id: Arc::from(id),
         asked,

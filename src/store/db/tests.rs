@@ -1,7 +1,10 @@
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime};
+use crate::policy::{Action, Evidence};
 
 mod version_1;
 
@@ -74,6 +77,49 @@ fn jobs_that_wait_share_one_transaction_and_fail_alone() {
         assert_eq!((n, outside), (at, (n % 10 != 0).then_some(1)), "in order, and nothing before everything");
     }
     assert_eq!(count(&db), 91);
+}
+
+fn grant(id: &str) -> GrantRow {
+    let asked = Asked::new(&Action::stand_in("ci", "fx", "fx__echo"), &Arc::from("ask-all"), Evidence::Client);
+    GrantRow {
+        id: Arc::from(id),
+        asked,
+        arguments: Arguments::Any,
+        lifetime: Lifetime::UntilChanged,
+        evidence: Evidence::Operator,
+        by: Arc::from("uid:1"),
+        granted_at: 1,
+        last_used: 1,
+        uses: 0,
+    }
+}
+
+#[test]
+fn grants_that_cannot_be_read_cover_nothing_and_can_be_revoked() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    for id in ["aaaa", "bbbb", "cccc", "dddd"] {
+        db.keep_grant(grant(id), "prompt".to_owned()).run_now().unwrap();
+    }
+    db.write(|connection| {
+        connection.execute("UPDATE grants SET caller = CAST(x'ff' AS TEXT) WHERE id IN ('bbbb', 'cccc')", [])?;
+        connection.execute("UPDATE grants SET kind = 'other' WHERE id = 'dddd'", [])
+    })
+    .run_now()
+    .unwrap();
+    let live =
+        |db: &Db| -> Vec<String> { db.grants().run_now().unwrap().iter().map(|row| row.id.to_string()).collect() };
+    assert_eq!(live(&db), ["aaaa"], "the others hold");
+    let revoke = |id: Option<&str>| -> Vec<(String, bool)> {
+        let revoked = db.revoke_grants(id.map(str::to_owned), 2).run_now().unwrap();
+        revoked.iter().map(|one| (one.id.to_string(), one.row.is_some())).collect()
+    };
+    assert_eq!(revoke(Some("bbbb")), [("bbbb".to_owned(), false)]);
+    assert_eq!(revoke(Some("bbbb")), []);
+    let mut rest = revoke(None);
+    rest.sort();
+    assert_eq!(rest, [("aaaa".to_owned(), true), ("cccc".to_owned(), false), ("dddd".to_owned(), false)]);
+    assert_eq!(live(&db), Vec::<String>::new());
 }
 
 #[test]
