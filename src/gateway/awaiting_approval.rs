@@ -31,6 +31,9 @@ use crate::wire::raw::{RawJson, RawObject};
 /// How long the repeated request of a modern client waits for what happens on the page, before it is asked again.
 const PAGE_WAIT: Duration = Duration::from_secs(20);
 
+/// Why a question is taken back whose time is over.
+const LATE: &str = "no answer in time";
+
 /// The outcome of a request.
 pub(crate) enum Handled {
     Answer(Answer),
@@ -126,6 +129,8 @@ pub(crate) struct Asking {
     answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
     settled: Option<BoxFuture<'static, Closed>>,
     concluded: Option<Closed>,
+    /// The refusal that is told behind the withdrawal of the question.
+    refused: Option<ClientEvent>,
     /// The caller's place among its calls, and that among all that wait for a person. Given back before the call is decided.
     places: Option<(Place, OwnedSemaphorePermit)>,
     /// The page's question, whose end a client of 2025-11-25 is told.
@@ -158,12 +163,16 @@ impl Asking {
             answering: None,
             settled: Some(settled),
             concluded: None,
+            refused: None,
             places: Some(places),
         }
     }
 
     async fn next(&mut self) -> Step {
         loop {
+            if let Some(refused) = self.refused.take() {
+                return Step::Event(refused);
+            }
             if !self.asked {
                 self.asked = true;
                 if let Some(event) = self.ask() {
@@ -171,7 +180,8 @@ impl Asking {
                 }
             }
             if let Some(closed) = self.concluded {
-                if let Some(notice) = self.withdrawal() {
+                let is_late = closed == Closed::TimedOut;
+                if let Some(notice) = self.withdrawal(if is_late { LATE } else { "answered elsewhere" }) {
                     return Step::Event(ClientEvent::Notice(notice));
                 }
                 return self.conclude(closed).await;
@@ -203,9 +213,13 @@ impl Asking {
                 biased;
                 closed = settled => { self.concluded = Some(closed); self.settled = None; }
                 answer = question => self.answered(answer),
-                () = clock::sleep_until(Some(self.until)) => return Step::Event(self.late()),
+                () = clock::sleep_until(Some(self.until)) => {
+                    let late = self.late();
+                    return Step::Event(self.last(late, LATE));
+                }
                 () = self.service.giving_up.cancelled() => {
-                    return Step::Event(self.refuse(Reason::ShuttingDown, "The gateway is shutting down."));
+                    let refused = self.refuse(Reason::ShuttingDown, "The gateway is shutting down.");
+                    return Step::Event(self.last(refused, "the gateway is shutting down"));
                 }
             }
         }
@@ -252,10 +266,21 @@ impl Asking {
             Some(Box::pin(async move { approvals.answer(&prompt, answer, Evidence::Client, "client").await }));
     }
 
+    /// The next of the last events: a question that is open is withdrawn first.
+    fn last(&mut self, refused: ClientEvent, why: &str) -> ClientEvent {
+        match self.withdrawal(why) {
+            Some(notice) => {
+                self.refused = Some(refused);
+                ClientEvent::Notice(notice)
+            }
+            None => refused,
+        }
+    }
+
     /// Withdraws a question that needs no answer any more.
-    fn withdrawal(&mut self) -> Option<Bytes> {
+    fn withdrawal(&mut self, why: &str) -> Option<Bytes> {
         if let Some(question) = self.question.take() {
-            return Some(question.withdrawal("answered elsewhere"));
+            return Some(question.withdrawal(why));
         }
         let knows_it = self.has_page() && self.request.client.revision.features().elicitation_ids;
         if !knows_it || self.page_id.is_empty() {

@@ -45,6 +45,9 @@ fn no_answer_in_time_is_a_no() {
     let mut client = stage.client(Era::LEGACY, forms());
     let mut open = call(&mut client, "fx__echo", &json!({"text": "x"}));
     let asked = question(&mut open);
+    let withdrawn = open.next().unwrap();
+    assert_eq!(withdrawn["method"], "notifications/cancelled", "{withdrawn}");
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"], "{withdrawn}");
     let response = open.response();
     assert_eq!(response["result"]["isError"], true, "{response}");
     assert!(response["result"]["content"][0]["text"].as_str().unwrap().contains("in time"), "{response}");
