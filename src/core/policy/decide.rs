@@ -106,12 +106,17 @@ pub fn decide_again(policy: &Policy, item: &ItemRules, action: &Action) -> Decis
     }
 }
 
-/// Whether a call that was allowed and not sent yet would be allowed now. `consented` says that it has a consent that lives.
-/// Nothing is charged.
-pub fn still_allowed(policy: &Policy, item: &ItemRules, action: &Action, consented: bool) -> bool {
+/// Whether a call that was allowed and not sent yet would be allowed now. `consented` says whether its consent covers what that rule
+/// asks about, with that evidence. Nothing is charged.
+pub fn still_allowed(
+    policy: &Policy,
+    item: &ItemRules,
+    action: &Action,
+    consented: &dyn Fn(&Arc<str>, Evidence) -> bool,
+) -> bool {
     match judge(policy, item, action) {
         Verdict::Deny { .. } => false,
-        Verdict::Ask { .. } => consented,
+        Verdict::Ask { rule, need } => consented(rule, need),
         Verdict::Allow(_) => true,
     }
 }

@@ -1,8 +1,11 @@
 //! The last check before a call is sent: the item and the deny rules of the newest snapshot.
 
+use std::sync::Arc;
+
 use crate::catalog::merge::Entry;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::gateway::call::Call;
+use crate::policy::consent::Asked;
 use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};
 
 impl Call {
@@ -37,7 +40,11 @@ impl Call {
         let allowed = if goes_on {
             matches!(decide_again(&snapshot.policy, &rules, &action), Decision::Allow(_))
         } else {
-            still_allowed(&snapshot.policy, &rules, &action, self.permit.grant().is_some())
+            // The rules may ask for more by now than the approval gave: another rule, or more evidence.
+            let consented = |rule: &Arc<str>, need| {
+                self.permit.grant().is_some_and(|grant| grant.covers(&Asked::new(&action, rule, need)))
+            };
+            still_allowed(&snapshot.policy, &rules, &action, &consented)
         };
         if allowed { Ok(()) } else { refused("The policy does not allow this call any more.") }
     }

@@ -19,7 +19,7 @@ impl Service {
         let (rule, need) = may_ask(policy, found.rules, action)?;
         let passes = found.handle.spec.load().completions == Completions::Pass;
         let rules = policy.item_rules(action.kind, &action.upstream, &action.canonical);
-        if passes || !still_allowed(policy, &rules, action, true) {
+        if passes || !still_allowed(policy, &rules, action, &|_, _| true) {
             return None;
         }
         let asked = Asked { kind: Kind::from(found.entry.list), ..Asked::new(action, rule, need) };

@@ -85,6 +85,50 @@ fn a_lasting_approval_outlives_a_restart_and_a_used_one_does_not() {
     assert_eq!(reason(&client.call("fx__echo", json!({"text": "once"}))), "awaiting_approval");
 }
 
+/// An ask rule about `fx__echo` with these further lines; everything else of the server is allowed.
+fn asks_about_echo(more: &str) -> String {
+    format!("[[policy.rules]]\nid = \"echo-asks\"\neffect = \"ask\"\ntools = [\"fx__echo\"]\n{more}")
+}
+
+fn gateway_with(upstream: &str, tables: &str) -> Gateway {
+    let place = format!("[upstreams.fx]\ncommand = {}\n{upstream}", Fake::stdio("legacy").command());
+    let setup = Setup::new().policy("default = \"allow\"").toml(&format!("{place}\n{tables}"));
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    gateway
+}
+
+#[test]
+fn an_approval_that_no_longer_suffices_when_the_call_is_sent_does_not_count() {
+    let gateway = gateway_with("max-in-flight = 1", &asks_about_echo(""));
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", forms());
+    let call = |client: &mut Mcp| client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}));
+    let mut first = call(&mut client);
+    let question = first.next().unwrap();
+    client.respond(&question["id"], allow("session"));
+    assert_eq!(first.response()["result"]["content"][0]["text"], "x");
+    let before = std::fs::read_to_string(&gateway.config).unwrap();
+    let stricter = before.replace("id = \"echo-asks\"", "id = \"echo-asks\"\nmin-evidence = \"L3\"");
+    let renamed = before.replace("id = \"echo-asks\"", "id = \"another\"");
+    for (label, text, allowed) in
+        [("more evidence", &stricter, false), ("another rule", &renamed, false), ("as it was", &before, true)]
+    {
+        gateway.reload(&before);
+        let mut slow = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1000}}));
+        eventually("the slow call has the one slot", || {
+            gateway.scrape().contains("headend_calls_in_flight{upstream=\"fx\"} 1")
+        });
+        let mut waiting = call(&mut client);
+        std::thread::sleep(Duration::from_millis(200));
+        let reloaded = gateway.reload(text);
+        assert!(reloaded.status.success(), "{label}: {}", String::from_utf8_lossy(&reloaded.stderr));
+        let response = waiting.response();
+        let denied = response["result"]["_meta"]["headend/refusal"]["reason"] == "denied";
+        assert_eq!(!denied, allowed, "{label}: {response}");
+        slow.response();
+    }
+}
+
 #[test]
 fn prompts_and_resources_are_asked_about_as_well() {
     let stage = Stage::new();

@@ -220,7 +220,8 @@ impl Grant {
         !self.is_once() && self.is_like(action)
     }
 
-    fn covers(&self, action: &Asked) -> bool {
+    /// Whether it was given for this action, its evidence included. Says nothing about its state.
+    pub fn covers(&self, action: &Asked) -> bool {
         let given = &self.row.asked;
         let exact = self.row.arguments == Arguments::Exact;
         // The client's user did not agree to a destructive tool in general; the tool became one since.
