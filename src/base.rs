@@ -1,8 +1,9 @@
-//! Time, tasks, queues and the byte budget, for every layer of the shell.
+//! Time, tasks, queues, the byte budget and the steps of the end, for every layer of the shell.
 
 pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod queue;
 pub(crate) mod repoll;
+pub(crate) mod stop;
 pub(crate) mod tally;
 pub(crate) mod task_group;

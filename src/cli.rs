@@ -11,6 +11,7 @@ mod call;
 mod check;
 mod console;
 mod daemon;
+mod ends;
 mod exit;
 mod grants;
 pub(crate) mod import;

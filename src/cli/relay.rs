@@ -1,186 +1,230 @@
 //! `headend stdio` attached to a daemon: passes lines both ways and remembers the handshake.
 //!
-//! When the daemon goes away, headend answers the calls in flight with an error, connects again and repeats the
-//! handshake. The host notices nothing but failed calls.
+//! When the daemon goes away, headend answers the calls in flight with an error, looks for the daemon and repeats the
+//! handshake. Until then the host's requests wait, though not for long; the host notices nothing but failed calls.
+//!
+//! One loop, which never waits for one side alone: a daemon that is busy, or a host that reads nothing, keeps it neither
+//! from the other side nor from its end.
 
-use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Stdout};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::Instant;
 
-use super::daemon;
-use super::exit::{OK, SOFTWARE};
+use super::daemon::{self, Daemon};
+use super::ends::Ends;
+use super::exit::{OK, SOFTWARE, UNAVAILABLE};
 use super::options::Common;
 use super::output::Failure;
-use crate::wire::code;
-use crate::wire::frame::Frame;
-use crate::wire::id::{ClientId, IdKey};
-use crate::wire::lines::{Line, LineDecoder};
-use crate::wire::message::{self, Message};
+use crate::daemon::gateway::StopTimes;
+use crate::wire::lines::LineDecoder;
+
+mod talk;
+
+use self::talk::Talk;
 
 /// Longest line in either direction, in bytes.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// How long to look for a daemon that went away, and how often.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes that wait for one side before the other is read no further.
+const HIGH_WATER: usize = 1 << 20;
+/// How often to look for a daemon that went away.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// Unanswered requests to remember; requests beyond that get no answer when the daemon goes away.
-const MAX_OPEN: usize = 4096;
+/// How long a request waits for it. Hosts give a request up after a minute or so.
+const GAP: Duration = Duration::from_secs(25);
 
-struct Relay<'a> {
-    common: &'a Common,
-    profile: Option<&'a str>,
-    stdout: Stdout,
-    /// The client's `initialize` and `initialized`, to be repeated to a new daemon.
-    initialize: Option<Bytes>,
-    initialized: Option<Bytes>,
-    open: HashMap<IdKey, ClientId>,
-    /// Id of a repeated `initialize`, whose answer the client must not see.
-    swallow: Option<IdKey>,
+/// Where the daemon is, and which one it has to be.
+#[derive(Clone, Debug)]
+pub(super) struct Door {
+    pub(super) common: Common,
+    pub(super) profile: Option<String>,
+    /// The configuration file that it must serve.
+    pub(super) config: PathBuf,
 }
 
-/// Relays until stdin ends.
+/// Why no daemon is attached to.
+#[derive(Debug)]
+pub(super) enum Closed {
+    Away(Failure),
+    /// It has another configuration file.
+    Other,
+}
+
+impl Door {
+    /// Connects to the daemon. Blocks.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub(super) fn knock(&self) -> Result<Daemon, Closed> {
+        let daemon = daemon::connect(&self.common, "mcp", self.profile.as_deref()).map_err(Closed::Away)?;
+        let same = daemon.hello.config.as_deref() == Some(&*self.config.display().to_string());
+        if same { Ok(daemon) } else { Err(Closed::Other) }
+    }
+
+    /// Knocks until the daemon is back.
+    async fn wait(self, until: Instant) -> Result<Link, Failure> {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            let door = self.clone();
+            let knocked = tokio::task::spawn_blocking(move || door.knock()).await;
+            let failure = match knocked {
+                Ok(Ok(daemon)) => return Link::open(daemon),
+                Ok(Err(Closed::Away(failure))) => failure,
+                Ok(Err(Closed::Other)) => {
+                    let text = "the daemon that answers now serves another configuration file";
+                    Failure::new(UNAVAILABLE, text)
+                }
+                Err(error) => Failure::new(SOFTWARE, format!("look for the daemon: {error}")),
+            };
+            if Instant::now() >= until {
+                let text = format!("the daemon went away and did not come back in time: {}", failure.text);
+                return Err(Failure::new(failure.code, text));
+            }
+        }
+    }
+}
+
+/// A connection to the daemon.
+struct Link {
+    read: OwnedReadHalf,
+    write: OwnedWriteHalf,
+    lines: LineDecoder,
+}
+
+impl Link {
+    fn open(daemon: Daemon) -> Result<Self, Failure> {
+        let failed = |error: io::Error| Failure::new(SOFTWARE, format!("the admin socket: {error}"));
+        daemon.stream.set_nonblocking(true).map_err(failed)?;
+        let (read, write) = UnixStream::from_std(daemon.stream).map_err(failed)?.into_split();
+        Ok(Self { read, write, lines: LineDecoder::new(MAX_LINE_BYTES) })
+    }
+}
+
+/// The daemon is away.
+struct Away {
+    back: Pin<Box<dyn Future<Output = Result<Link, Failure>> + Send>>,
+    /// When the requests that wait are answered; `None` once that is done.
+    gap_ends: Option<Instant>,
+}
+
+enum Event {
+    FromClient(io::Result<usize>),
+    ToClient(io::Result<()>),
+    FromDaemon(io::Result<usize>),
+    ToDaemon(io::Result<usize>),
+    Back(Result<Link, Failure>),
+    GapOver,
+    End,
+}
+
+/// Relays until stdin ends, the host closes stdout, a signal comes, or the daemon stays away for longer than `patience`.
 ///
 /// # Errors
 /// 70 when the socket cannot be used, 69 when the daemon stays away.
-pub(super) async fn run(common: &Common, daemon: daemon::Daemon, profile: Option<&str>) -> Result<u8, Failure> {
-    let mut relay = Relay {
-        common,
-        profile,
-        stdout: tokio::io::stdout(),
-        initialize: None,
-        initialized: None,
-        open: HashMap::new(),
-        swallow: None,
-    };
-    let mut stdin = tokio::io::stdin();
+pub(super) async fn run(door: Door, daemon: Daemon, patience: Duration, times: StopTimes) -> Result<u8, Failure> {
+    let mut ends = Ends::watch()?;
+    let (mut stdin, mut stdout) = (tokio::io::stdin(), tokio::io::stdout());
     let mut from_client = LineDecoder::new(MAX_LINE_BYTES);
-    let (mut read, mut write) = halves(daemon.stream)?;
-    let mut from_daemon = LineDecoder::new(MAX_LINE_BYTES);
-    loop {
-        let alive = tokio::select! {
-            got = stdin.read_buf(from_client.buffer()) => {
-                if !matches!(got, Ok(n) if n > 0) {
-                    return Ok(OK);
-                }
-                relay.upstream(&mut from_client, &mut write).await
-            }
-            got = read.read_buf(from_daemon.buffer()) => {
-                matches!(got, Ok(n) if n > 0) && relay.downstream(&mut from_daemon).await
-            }
+    let mut talk = Talk::default();
+    let (mut to_daemon, mut to_client) = (BytesMut::new(), BytesMut::new());
+    // Until everything in `to_client` has gone, and stdout says so.
+    let mut unwritten = false;
+    let mut link = Some(Link::open(daemon)?);
+    let mut away: Option<Away> = None;
+    let outcome = loop {
+        unwritten |= !to_client.is_empty();
+        let (unsent, unread) = (to_daemon.len(), to_client.len());
+        let may_hear = talk.waiting() + unsent < HIGH_WATER;
+        let (reading, writing) = match &mut link {
+            Some(Link { read, write, lines }) => (Some((read, lines)), Some(write)),
+            None => (None, None),
         };
-        if !alive {
-            relay.fail_open().await;
-            (read, write) = relay.reconnect().await?;
-            from_daemon = LineDecoder::new(MAX_LINE_BYTES);
+        let gap_ends = away.as_ref().and_then(|away| away.gap_ends);
+        let event = tokio::select! {
+            () = ends.wait() => Event::End,
+            got = stdin.read_buf(from_client.buffer()), if may_hear => Event::FromClient(got),
+            done = write_out(&mut stdout, &mut to_client), if unwritten => Event::ToClient(done),
+            got = read_some(reading), if unread < HIGH_WATER => Event::FromDaemon(got),
+            done = write_some(writing, &mut to_daemon), if unsent > 0 => Event::ToDaemon(done),
+            found = come_back(&mut away) => Event::Back(found),
+            () = until(gap_ends) => Event::GapOver,
+        };
+        match event {
+            Event::End => break Ok(OK),
+            Event::FromClient(Ok(1..)) => talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client),
+            // A client that ends its input, or reads no more, has no use for answers.
+            Event::FromClient(_) | Event::ToClient(Err(_)) => return Ok(OK),
+            Event::ToClient(Ok(())) => unwritten = false,
+            Event::FromDaemon(Ok(1..)) => {
+                if let Some(link) = &mut link {
+                    talk.hear_daemon(&mut link.lines, &mut to_client);
+                }
+            }
+            Event::ToDaemon(Ok(1..)) => {}
+            Event::FromDaemon(_) | Event::ToDaemon(_) => {
+                tracing::warn!("the daemon went away; looking for it");
+                link = None;
+                to_daemon.clear();
+                talk.lost(&mut to_client);
+                let now = Instant::now();
+                let back = Box::pin(door.clone().wait(now + patience));
+                away = Some(Away { back, gap_ends: Some(now + GAP.min(patience)) });
+            }
+            Event::Back(Ok(found)) => {
+                tracing::info!("the daemon is back");
+                (link, away) = (Some(found), None);
+                talk.found(&mut to_daemon);
+            }
+            Event::Back(Err(failure)) => break Err(failure),
+            Event::GapOver => {
+                talk.give_up_waiting(&mut to_client);
+                away.iter_mut().for_each(|away| away.gap_ends = None);
+            }
         }
+    };
+    talk.end(&mut to_client);
+    // A host that reads nothing loses its last answers.
+    drop(tokio::time::timeout(times.answers, write_out(&mut stdout, &mut to_client)).await);
+    outcome
+}
+
+/// Writes all of it. Cancel-safe: bytes that were not written stay.
+async fn write_out(stdout: &mut Stdout, bytes: &mut BytesMut) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stdout.write_buf(bytes).await?;
+    }
+    stdout.flush().await
+}
+
+async fn read_some(link: Option<(&mut OwnedReadHalf, &mut LineDecoder)>) -> io::Result<usize> {
+    match link {
+        Some((read, lines)) => read.read_buf(lines.buffer()).await,
+        None => std::future::pending().await,
     }
 }
 
-fn halves(stream: std::os::unix::net::UnixStream) -> Result<(OwnedReadHalf, OwnedWriteHalf), Failure> {
-    let failed = |error: std::io::Error| Failure::new(SOFTWARE, format!("the admin socket: {error}"));
-    stream.set_nonblocking(true).map_err(failed)?;
-    Ok(UnixStream::from_std(stream).map_err(failed)?.into_split())
-}
-
-impl Relay<'_> {
-    /// Passes the client's lines on. `false` when the daemon went away.
-    async fn upstream(&mut self, lines: &mut LineDecoder, write: &mut OwnedWriteHalf) -> bool {
-        let mut out = BytesMut::new();
-        while let Some(line) = lines.next_line() {
-            let Line::Full(line) = line else { continue };
-            self.remember(&line);
-            out.extend_from_slice(&line);
-            out.extend_from_slice(b"\n");
-        }
-        write.write_all(&out).await.is_ok()
-    }
-
-    fn remember(&mut self, line: &Bytes) {
-        let Ok(frame) = Frame::from_upstream(line.clone()) else { return };
-        match Message::parse(&frame) {
-            Ok(Message::Request(request)) => {
-                if request.method == "initialize" {
-                    self.initialize = Some(line.clone());
-                }
-                if self.open.len() < MAX_OPEN {
-                    self.open.insert(request.id.key(), request.id);
-                }
-            }
-            Ok(Message::Notification(notice)) if notice.method == "notifications/initialized" => {
-                self.initialized = Some(line.clone());
-            }
-            Ok(Message::Notification(_) | Message::Response(_)) | Err(_) => {}
-        }
-    }
-
-    /// Passes the daemon's lines on. `false` when the client closed stdout.
-    async fn downstream(&mut self, lines: &mut LineDecoder) -> bool {
-        let mut out = BytesMut::new();
-        while let Some(line) = lines.next_line() {
-            let Line::Full(line) = line else { continue };
-            let answered = Frame::from_upstream(line.clone()).ok().and_then(|frame| match Message::parse(&frame) {
-                Ok(Message::Response(response)) => ClientId::from_raw(response.id?).map(|id| id.key()),
-                Ok(Message::Request(_) | Message::Notification(_)) | Err(_) => None,
-            });
-            if let Some(key) = answered {
-                self.open.remove(&key);
-                if self.swallow.as_ref() == Some(&key) {
-                    self.swallow = None;
-                    continue;
-                }
-            }
-            out.extend_from_slice(&line);
-            out.extend_from_slice(b"\n");
-        }
-        self.stdout.write_all(&out).await.is_ok() && self.stdout.flush().await.is_ok()
-    }
-
-    /// Answers every open request with an error; the daemon may have executed it.
-    async fn fail_open(&mut self) {
-        let data =
-            crate::wire::raw::RawJson::trusted(r#"{"reason":"shutting_down","executed":"unknown","retryable":false}"#);
-        let text =
-            "The gateway went away during the call. The call may have been executed; check before you repeat it.";
-        let error = message::error_object(code::INTERNAL, text, Some(&data));
-        for (_, id) in std::mem::take(&mut self.open) {
-            let mut line = message::encode_error(Some(id.raw()), &error).to_vec();
-            line.push(b'\n');
-            // A client that no longer reads closes stdin, which ends the loop.
-            drop(self.stdout.write_all(&line).await);
-        }
-        drop(self.stdout.flush().await);
-    }
-
-    async fn reconnect(&mut self) -> Result<(OwnedReadHalf, OwnedWriteHalf), Failure> {
-        let until = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
-            match daemon::connect(self.common, "mcp", self.profile) {
-                Ok(daemon) => {
-                    let (read, mut write) = halves(daemon.stream)?;
-                    let mut out = BytesMut::new();
-                    for line in [&self.initialize, &self.initialized].into_iter().flatten() {
-                        out.extend_from_slice(line);
-                        out.extend_from_slice(b"\n");
-                    }
-                    self.swallow = self.initialize.as_ref().and_then(initialize_key);
-                    if write.write_all(&out).await.is_ok() {
-                        return Ok((read, write));
-                    }
-                }
-                Err(failure) if tokio::time::Instant::now() > until => return Err(failure),
-                Err(_) => {}
-            }
-        }
+async fn write_some(link: Option<&mut OwnedWriteHalf>, bytes: &mut BytesMut) -> io::Result<usize> {
+    match link {
+        Some(write) => write.write_buf(bytes).await,
+        None => std::future::pending().await,
     }
 }
 
-fn initialize_key(line: &Bytes) -> Option<IdKey> {
-    match Message::parse(&Frame::from_upstream(line.clone()).ok()?) {
-        Ok(Message::Request(request)) => Some(request.id.key()),
-        Ok(Message::Notification(_) | Message::Response(_)) | Err(_) => None,
+async fn come_back(away: &mut Option<Away>) -> Result<Link, Failure> {
+    match away {
+        Some(away) => away.back.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

@@ -15,7 +15,7 @@ use super::source::{self, Loaded};
 use crate::config::{self, Auth};
 use crate::daemon::admin::{self, Access};
 use crate::daemon::file_watch::{FileWatch, QUIET};
-use crate::daemon::gateway::{Gateway, StartError};
+use crate::daemon::gateway::{Gateway, StartError, StopTimes};
 use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
 use crate::store::audit::MAIN;
@@ -31,8 +31,7 @@ pub(super) struct ServeArgs {
 pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
     let loaded = source::load(common, &args.upstreams)?;
     let _guard = start_logs(common, &loaded.config.log)?;
-    let runtime = runtime()?;
-    runtime.block_on(serve(common, loaded, !args.upstreams.is_empty()))
+    block_on(StopTimes::DAEMON, serve(common, loaded, !args.upstreams.is_empty()))
 }
 
 /// Starts logging. The command line and the environment take precedence over the file.
@@ -49,13 +48,19 @@ pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<lo
     logs::init(&logs::LogOptions { format, filter }).map_err(|why| Failure::new(USAGE, why))
 }
 
+/// Runs a command to its end on a runtime of its own.
+///
 /// # Errors
-/// 70 when the system refuses threads.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Those of the command; 70 when the system refuses threads.
+pub(super) fn block_on(times: StopTimes, command: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(SOFTWARE, format!("start the runtime: {error}")))
+        .map_err(|error| Failure::new(SOFTWARE, format!("start the runtime: {error}")))?;
+    let outcome = runtime.block_on(command);
+    // A thread that reads stdin, or asks for the address of a host, may never return.
+    runtime.shutdown_timeout(times.threads);
+    outcome
 }
 
 /// Logs the warnings of `check` and the meaning of a missing policy.
@@ -81,7 +86,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let _lock = store.lock().map_err(|error| Failure::new(CONFIG, error))?;
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart.
     let config = loaded.config;
-    let gateway = Gateway::build(config, loaded.source, Some(store), MAIN).map_err(start_failure)?;
+    let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
     let addresses = gateway.listen().await.map_err(start_failure)?;
     if let Some(path) = socket {

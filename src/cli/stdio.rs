@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
-use super::exit::{CONFIG, OK, SOFTWARE, USAGE};
+use super::ends::Ends;
+use super::exit::{CONFIG, OK, USAGE};
 use super::options::Common;
 use super::output::Failure;
 use super::source::{self, Loaded};
-use super::{daemon, relay, serve};
+use super::{relay, serve};
 use crate::config::{Filter, Profile};
-use crate::daemon::gateway::Gateway;
+use crate::daemon::gateway::{Gateway, StopTimes};
 use crate::policy::LOCAL;
 use crate::serve::lines;
 use crate::store::audit::chain_of_its_own;
@@ -39,27 +40,23 @@ pub(super) struct StdioArgs {
 pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     let mut loaded = source::load(common, &args.upstreams)?;
     let _guard = serve::start_logs(common, &loaded.config.log)?;
-    let runtime = serve::runtime()?;
-    if args.upstreams.is_empty()
-        && !args.no_daemon
-        && !loaded.embedded
-        && let Some(daemon) = same_daemon(common, &loaded, args.profile.as_deref())
-    {
-        return runtime.block_on(relay::run(common, daemon, args.profile.as_deref()));
+    let times = StopTimes::PIPE;
+    let path = loaded.source.path.as_ref().filter(|_| args.upstreams.is_empty() && !args.no_daemon && !loaded.embedded);
+    if let Some(path) = path {
+        let door = relay::Door { common: common.clone(), profile: args.profile.clone(), config: path.clone() };
+        match door.knock() {
+            Ok(daemon) => {
+                let patience = loaded.config.stdio.reconnect_timeout;
+                return serve::block_on(times, relay::run(door, daemon, patience, times));
+            }
+            Err(relay::Closed::Other) => {
+                tracing::info!("the running daemon has another configuration; serving alone");
+            }
+            Err(relay::Closed::Away(_)) => {}
+        }
     }
     let profile = if args.transparent { Some(transparent(&mut loaded)?) } else { args.profile.clone() };
-    runtime.block_on(alone(loaded, profile, !args.upstreams.is_empty()))
-}
-
-/// The running daemon, if it serves the same configuration file.
-fn same_daemon(common: &Common, loaded: &Loaded, profile: Option<&str>) -> Option<daemon::Daemon> {
-    let own = loaded.source.path.as_ref()?.display().to_string();
-    let daemon = daemon::connect(common, "mcp", profile).ok()?;
-    let same = daemon.hello.config.as_deref() == Some(own.as_str());
-    if !same {
-        tracing::info!("the running daemon has another configuration; serving alone");
-    }
-    same.then_some(daemon)
+    serve::block_on(times, alone(loaded, profile, !args.upstreams.is_empty(), times))
 }
 
 fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
@@ -81,7 +78,7 @@ fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
 }
 
 /// Runs the whole gateway in this process, without a port or socket.
-async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<u8, Failure> {
+async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: StopTimes) -> Result<u8, Failure> {
     serve::warn(&loaded, inline);
     if let Some(name) = profile.as_ref().filter(|name| !loaded.config.profiles.iter().any(|p| p.name == **name)) {
         return Err(Failure::new(CONFIG, format!("there is no profile {name:?}")));
@@ -89,31 +86,34 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool) -> Result<
     // Upstreams of the command line keep nothing on disk. Those of a file need an audit log, so without a state
     // directory headend serves nothing.
     let store = if inline { None } else { Some(source::store(&loaded.config)?) };
-    let gateway =
-        Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own()).map_err(serve::start_failure)?;
+    let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
+        .map_err(serve::start_failure)?;
     let client = gateway.line_client(Arc::from(LOCAL), profile.map(Arc::from));
-    let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
-    let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
-    let draining = gateway.service.draining.clone();
-    let (stdin, stdout) = stdio()?;
-    let serving = lines::serve(client, stdin, stdout, draining.clone());
-    tokio::pin!(serving);
+    let mut ends = Ends::watch()?;
+    let (input_ended, ended) = (CancellationToken::new(), CancellationToken::new());
+    let tell = input_ended.clone();
+    let stdin = InspectReader::new(tokio::io::stdin(), move |bytes: &[u8]| {
+        if bytes.is_empty() {
+            tell.cancel();
+        }
+    });
+    let serving = async {
+        lines::serve(client, stdin, tokio::io::stdout(), gateway.service.draining.clone()).await;
+        ended.cancel();
+    };
+    let shutting_down = async {
+        tokio::select! {
+            () = ended.cancelled() => {}
+            // Answers are on their way, if the host reads them.
+            () = input_ended.cancelled() => drop(tokio::time::timeout(times.answers, ended.cancelled()).await),
+            () = ends.wait() => {}
+        }
+        gateway.shut_down(&CancellationToken::new()).await;
+    };
+    // A host that reads nothing keeps its client open, but not this process.
     tokio::select! {
-        () = &mut serving => {}
-        _ = terminate.recv() => draining.cancel(),
-        _ = interrupt.recv() => draining.cancel(),
-    }
-    let hurry = CancellationToken::new();
-    if draining.is_cancelled() {
-        tokio::join!(serving, gateway.shut_down(&hurry));
-    } else {
-        gateway.shut_down(&hurry).await;
+        () = async { serving.await; std::future::pending().await } => {}
+        () = shutting_down => {}
     }
     Ok(OK)
-}
-
-/// Stdin and stdout of this process.
-pub(super) fn stdio()
--> Result<(impl tokio::io::AsyncRead + Unpin, impl tokio::io::AsyncWrite + Unpin + Send + 'static), Failure> {
-    Ok((tokio::io::stdin(), tokio::io::stdout()))
 }

@@ -13,7 +13,7 @@ use super::audit::Audit;
 use super::consent::Consent;
 use super::file::{Node, Table};
 use super::limits::Limits;
-use super::model::{Admin, Auth, Config, Console, Log, LogFormat, Naming, Secrets, Server, Uris};
+use super::model::{Admin, Auth, Config, Console, Log, LogFormat, Naming, Secrets, Server, Stdio, Uris};
 use super::secret::{self, Secret};
 use super::{profile, rules, upstream};
 
@@ -30,12 +30,15 @@ const CONSOLE: &str = "127.0.0.1:8628";
 const ENDPOINT: &str = "/mcp";
 /// Default of `[server] drain-timeout`: with the stop of the children below systemd's 45 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
+/// Default of `[stdio] reconnect-timeout`: an update of the machine restarts the daemon within that.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Default of `[log] filter`: operator-visible changes, nothing per call.
 const LOG: &str = "info";
 
 /// Longest `max-length`: what the protocol allows for a name.
 const MAX_LENGTH: RangeInclusive<usize> = MIN_MAX_LENGTH..=128;
 const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+const RECONNECT_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
 
 /// Shorter tokens can be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
@@ -50,6 +53,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let metrics = metrics(root.table("metrics"), &server.listen);
     let console = console(root.table("console"), &server.listen, metrics);
     let admin = admin(root.table("admin"));
+    let stdio = stdio(root.table("stdio"));
     let naming = naming(root.table("naming"));
     let upstreams = upstream::all(root.table("upstreams"), naming.max_length);
     let names: Vec<_> = upstreams.iter().map(|upstream| upstream.name.clone()).collect();
@@ -77,6 +81,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         metrics,
         console,
         admin,
+        stdio,
         naming,
         upstreams,
         policy,
@@ -322,6 +327,14 @@ fn admin(table: Option<Table<'_>>) -> Admin {
     }
     table.finish();
     admin
+}
+
+fn stdio(table: Option<Table<'_>>) -> Stdio {
+    let mut stdio = Stdio { reconnect_timeout: RECONNECT_TIMEOUT };
+    let Some(mut table) = table else { return stdio };
+    stdio.reconnect_timeout = table.duration("reconnect-timeout", &RECONNECT_RANGE).unwrap_or(stdio.reconnect_timeout);
+    table.finish();
+    stdio
 }
 
 fn naming(table: Option<Table<'_>>) -> Naming {

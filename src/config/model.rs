@@ -27,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) console: Console,
     pub(crate) admin: Admin,
+    pub(crate) stdio: Stdio,
     pub(crate) naming: Naming,
     /// In the order of the file, which is the order of all lists.
     pub(crate) upstreams: Vec<Upstream>,
@@ -108,6 +109,13 @@ pub(crate) struct Admin {
     pub(crate) group: Option<String>,
     /// User names or uids that may connect, in addition to our own and root.
     pub(crate) users: Vec<String>,
+}
+
+/// The `[stdio]` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stdio {
+    /// How long `headend stdio` looks for a daemon that went away.
+    pub(crate) reconnect_timeout: Duration,
 }
 
 /// The `[naming]` table.

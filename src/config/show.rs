@@ -25,6 +25,8 @@ pub(crate) fn render(config: &Config) -> String {
     out.table("console");
     out.string("listen", &config.console.listen.map(|address| address.to_string()).unwrap_or_default());
     admin(&mut out, &config.admin);
+    out.table("stdio");
+    out.string("reconnect-timeout", &units::duration(config.stdio.reconnect_timeout));
     out.table("naming");
     out.string("uris", config.naming.uris.into_str());
     out.raw("max-length", &config.naming.max_length.to_string());

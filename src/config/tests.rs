@@ -199,6 +199,8 @@ listen = ""
 socket = "/run/x.sock"
 group = "staff"
 users = ["alice"]
+[stdio]
+reconnect-timeout = "7m"
 [naming]
 uris = "prefix"
 max-length = 64

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
 use crate::base::clock;
+pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::config::{Auth, Config, Warning};
 use crate::console::Console;
@@ -36,9 +37,6 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
-
-/// Time after the drain for cancelled calls to send their last message.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Source of the configuration, and the way to read it again.
 pub(crate) struct ConfigSource {
@@ -96,11 +94,12 @@ pub(crate) struct Gateway {
     pub(super) store: Option<Store>,
     reloading: Mutex<()>,
     drain_timeout: Duration,
+    times: StopTimes,
 }
 
 impl Gateway {
     /// Starts the upstreams; no listener is open yet. `chain` names the chain in the audit log, [`audit::MAIN`] for the
-    /// daemon.
+    /// daemon. `times` is how long each step of the end may take.
     ///
     /// # Errors
     /// [`StartError`].
@@ -109,6 +108,7 @@ impl Gateway {
         source: ConfigSource,
         store: Option<Store>,
         chain: &str,
+        times: StopTimes,
     ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
         let db = store.as_ref().map(Store::db).transpose()?;
@@ -145,6 +145,7 @@ impl Gateway {
             },
             pins: pins.clone(),
             leases: leases.clone(),
+            times,
         };
         let approvals = match db {
             Some(db) => Approvals::open(db, &config.consent)?,
@@ -193,6 +194,7 @@ impl Gateway {
             store,
             reloading: Mutex::new(()),
             drain_timeout,
+            times,
         })
     }
 
@@ -248,26 +250,40 @@ impl Gateway {
 
     /// Shuts everything down in order; every step has its own time limit. A second signal (`hurry`) skips the waiting.
     pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
-        systemd::stopping();
+        let times = self.times;
+        systemd::stopping(times.total(self.drain_timeout));
         self.service.draining.cancel();
         tokio::select! {
             () = self.service.tasks.join() => {}
-            () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("calls in flight are cancelled"),
+            () = tokio::time::sleep(times.drain.min(self.drain_timeout)) => {
+                tracing::warn!("calls in flight are cancelled");
+            }
             () = hurry.cancelled() => {}
         }
         self.service.giving_up.cancel();
         self.service.tasks.stop();
         // Bounded: a client that does not read its answer in time loses it.
-        drop(tokio::time::timeout(LAST_WORDS, self.service.tasks.join()).await);
-        self.service.leases.keep(&self.service.snapshots.load_full().limiter).await;
+        drop(tokio::time::timeout(times.answers, self.service.tasks.join()).await);
+        let limiter = Arc::clone(&self.service.snapshots.load_full().limiter);
+        if tokio::time::timeout(times.records, self.service.leases.keep(&limiter)).await.is_err() {
+            tracing::warn!("limits are kept with their reserved amounts, not with the used ones: the disk is too slow");
+        }
         self.supervised.stop.cancel();
         tokio::select! {
             () = self.supervised.tasks.join() => {}
+            () = tokio::time::sleep(times.upstreams()) => {
+                tracing::error!("an upstream did not end in time; headend ends without it");
+            }
             () = hurry.cancelled() => {}
         }
-        // The audit log reports its own failures.
-        drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
-        self.service.audit.flush().await;
+        let closed = async {
+            // The audit log reports its own failures.
+            drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
+            self.service.audit.flush().await;
+        };
+        if tokio::time::timeout(times.records, closed).await.is_err() {
+            tracing::error!("the audit log did not take its last records in time");
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Notifications to the service manager: readiness, reload, stop. Source: `sd_notify(3)`.
 
+use std::time::Duration;
+
 use sd_notify::NotifyState;
 
 /// The daemon is ready.
@@ -16,9 +18,10 @@ pub(crate) fn reloading() {
     }
 }
 
-/// The daemon shuts down.
-pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+/// The daemon shuts down, within that time. A `drain-timeout` longer than the unit's `TimeoutStopSec` allows is announced in time.
+pub(crate) fn stopping(within: Duration) {
+    let within = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
+    tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
 }
 
 fn tell(state: &[NotifyState<'_>]) {

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::stop::StopTimes;
 use crate::base::tally::Tally;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::filter::Filter;
@@ -66,6 +67,7 @@ pub(crate) struct Parts {
     pub(crate) intake: Intake,
     pub(crate) leases: Leases,
     pub(crate) pins: Pins,
+    pub(crate) times: StopTimes,
 }
 
 /// The supervisor's ends that others hold.
@@ -219,6 +221,7 @@ impl Supervisor {
             intake: self.parts.intake.clone(),
             many_callers: self.config.has_many_callers(),
             starts: Arc::clone(&self.starts),
+            times: self.parts.times,
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
         };
         // Before its remembered items are shown; the actor asks again and says why where it may not start.

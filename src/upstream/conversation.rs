@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::stop;
 use crate::catalog::inventory::ListBounds;
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
@@ -24,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Starts a child and speaks with it until it ends.
 pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let handle = &context.handle;
-    let Spawner { stop, tasks, .. } = &context.spawner;
+    let Spawner { stop, tasks, times, .. } = &context.spawner;
     let process = match Process::start(&launch) {
         Ok(process) => process,
         Err(error) => {
@@ -39,8 +41,14 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let words = LastWords::of(&launch.env);
     let (draining, drained) = oneshot::channel::<()>();
     let drain = drain_stderr(handle.name.to_string(), stderr, words.clone());
+    // A process that the child leaves behind may keep its stderr open for ever.
+    let over = CancellationToken::new();
+    let _over = over.clone().drop_guard();
     tasks.spawn("stderr", async move {
-        drain.await;
+        tokio::select! {
+            () = drain => {}
+            () = over.cancelled() => {}
+        }
         drop(draining);
     });
     let (begun, start) = (clock::now(), handle.start_limit());
@@ -48,15 +56,15 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     if served.is_none() && clock::now().duration_since(begun) >= start {
         handle.health.ran_out();
     }
-    let early = tokio::time::timeout(Duration::from_millis(50), reaper.exited()).await.ok().flatten();
-    let status = if early.is_some() { early } else { reaper.stop().await };
+    let early = tokio::time::timeout(stop::ENDED, reaper.exited()).await.ok().flatten();
+    let status = if early.is_some() { early } else { reaper.stop(times).await };
     let mut why = ended.why;
     if let Some(status) = status.filter(|status| !status.success()) {
         // A signal after that was ours.
         let is_ours = early.is_none() && status.signal().is_some();
         why = if is_ours { format!("{why}; headend ended the program") } else { format!("{why} ({status})") };
     }
-    // It may have said why a moment before it ended. A process that it leaves behind may keep its stderr open.
+    // It may have said why a moment before it ended.
     if !stop.is_cancelled() {
         drop(tokio::time::timeout(LAST_WORDS, drained).await);
     }

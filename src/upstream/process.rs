@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use crate::base::clock;
+use crate::base::stop::StopTimes;
 use crate::config::Confinement;
 use crate::config::secret::Secret;
 use crate::upstream::last_words::LastWords;
@@ -42,9 +43,6 @@ const CACHES: [&str; 11] = [
     "GOCACHE",
     "GOMODCACHE",
 ];
-/// How long a child may take to end after its stdin closed, and after SIGTERM.
-const POLITE: Duration = Duration::from_secs(2);
-const FIRM: Duration = Duration::from_secs(3);
 const STDERR_LINE_BYTES: usize = 4096;
 /// Log lines of one child in a second; further lines are counted.
 const STDERR_LINES_PER_SECOND: u32 = 50;
@@ -230,16 +228,16 @@ impl Reaper {
     }
 
     /// Ends the whole group: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by the sum of the waits.
-    pub(crate) async fn stop(mut self) -> Option<ExitStatus> {
-        let mut status = tokio::time::timeout(POLITE, self.child.wait()).await.ok().and_then(Result::ok);
+    pub(crate) async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
+        let mut status = tokio::time::timeout(times.polite, self.child.wait()).await.ok().and_then(Result::ok);
         if status.is_none() {
             self.signal(Signal::TERM);
-            status = tokio::time::timeout(FIRM, self.child.wait()).await.ok().and_then(Result::ok);
+            status = tokio::time::timeout(times.firm, self.child.wait()).await.ok().and_then(Result::ok);
         }
         // Also after a polite exit: a wrapper may have left the real server behind in the group.
         self.signal(Signal::KILL);
         if status.is_none() {
-            status = self.child.wait().await.ok();
+            status = tokio::time::timeout(times.killed, self.child.wait()).await.ok().and_then(Result::ok);
         }
         self.group = None;
         status

@@ -6,6 +6,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
+use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
 use crate::config::{Instance, Target, Upstream};
@@ -44,6 +45,8 @@ pub(crate) struct Spawner {
     pub(crate) intake: Intake,
     /// Whether others than the local user can call.
     pub(crate) many_callers: bool,
+    /// How long the end of a process may take.
+    pub(crate) times: StopTimes,
     /// Stands before each start.
     pub(crate) gate: Arc<LaunchGate>,
     /// Places for programs that start.

@@ -31,6 +31,7 @@ mod console;
 mod corpus;
 mod demo;
 mod door;
+mod ends;
 mod faces;
 mod failures;
 mod faults;

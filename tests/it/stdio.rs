@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::harness::{World, headend};
 use crate::http::Head;
 use crate::mcp::Answer;
-use crate::process::{Lines, wait};
+use crate::process::{Lines, pid_of, wait};
 
 /// A running `headend stdio`.
 #[derive(Debug)]
@@ -79,6 +80,15 @@ impl Pipe {
     /// Ends its input and waits for its end.
     pub(crate) fn close(&mut self, patience: Duration) -> Option<ExitStatus> {
         self.stdin = None;
+        wait(&mut self.child, patience)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(pid_of(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end, with its input open.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         wait(&mut self.child, patience)
     }
 

@@ -1,6 +1,7 @@
 //! The shipped files: example configurations and systemd units.
 
 use super::*;
+use crate::base::stop::StopTimes;
 
 fn shipped(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -61,14 +62,13 @@ fn the_annotated_file_teaches_every_key() {
 }
 
 #[test]
-fn systemd_waits_longer_than_the_drain_takes() {
-    // Time for upstreams to stop and for last messages, after the drain.
-    let rest = Duration::from_secs(6 + 5);
+fn systemd_waits_longer_than_the_end_takes() {
+    let needed = StopTimes::DAEMON.total(good("").0.server.drain_timeout);
     for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
         let text = shipped(unit);
         let seconds = text.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
         let stop = Duration::from_secs(seconds.parse().unwrap());
-        assert!(good("").0.server.drain_timeout + rest < stop, "{unit}");
+        assert!(needed < stop, "{unit}: {needed:?}");
         assert!(text.contains("Type=notify\n") && text.contains("RestartPreventExitStatus=78\n"), "{unit}");
         assert!(
             text.lines().any(|line| line.starts_with("ExecReload=") && line.ends_with("/headend reload")),

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::base::budget::Budget;
+use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
@@ -32,6 +33,7 @@ fn context(lines: &str) -> Context {
         http: HttpClient::new(),
         intake: Intake { budget: Budget::new(1 << 20), max_message_bytes: 1 << 20, bounds: Bounds::CLIENT },
         many_callers: false,
+        times: StopTimes::DAEMON,
         gate: Arc::new(LaunchGate::new(Pins::memory(), &spec, None)),
         starts: Arc::new(tokio::sync::Semaphore::new(1)),
     };

@@ -6,7 +6,7 @@ use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
 use crate::config;
-use crate::daemon::gateway::{ConfigSource, Gateway};
+use crate::daemon::gateway::{ConfigSource, Gateway, StopTimes};
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
 use crate::gateway::snapshot::{Snapshot, View};
@@ -23,7 +23,7 @@ fn gateway() -> Gateway {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let (config, _) = config::parse("", "test.toml", &nothing, &no_file).unwrap_or_else(|why| panic!("{why}"));
     let source = ConfigSource { path: None, load: Box::new(|| Err(String::new())), remembers: false };
-    let gateway = Gateway::build(config, source, None, "test").unwrap();
+    let gateway = Gateway::build(config, source, None, "test", StopTimes::DAEMON).unwrap();
     let mut inventory = Inventory::default();
     let tools = [r#"{"name":"open"}"#, r#"{"name":"hidden"}"#]
         .map(|text| Definition::read(List::Tools, &RawJson::trusted(text)).unwrap());

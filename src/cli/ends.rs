@@ -1,0 +1,64 @@
+//! Why `headend stdio` ends although its stdin is open: a signal, or a host that has closed the other end of stdout.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::exit::SOFTWARE;
+use super::output::Failure;
+
+/// Waits for the reasons.
+pub(super) struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+    unread: oneshot::Receiver<()>,
+}
+
+impl Ends {
+    /// Watches from now on: these signals no longer end the process by themselves.
+    ///
+    /// # Errors
+    /// 70 when the system refuses it.
+    pub(super) fn watch() -> Result<Self, Failure> {
+        let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
+        let (tell, unread) = oneshot::channel();
+        let watching = std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
+            if until_unread() {
+                // The process may be about to end anyway.
+                let _ended = tell.send(());
+            }
+        });
+        if let Err(error) = watching {
+            tracing::warn!(error = %error, "stdout is not watched: a host that closes it is noticed at the next answer");
+        }
+        Ok(Self { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())?, unread })
+    }
+
+    /// Waits for the first of the reasons.
+    pub(super) async fn wait(&mut self) {
+        let unread = async {
+            if (&mut self.unread).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => tracing::info!("SIGTERM: shutting down"),
+            _ = self.interrupt.recv() => tracing::info!("SIGINT: shutting down"),
+            () = unread => tracing::info!("the host has closed stdout: shutting down"),
+        }
+    }
+}
+
+/// Blocks until stdout has no reader any more; a file and `/dev/null` have none to lose. `false` if that cannot be seen.
+fn until_unread() -> bool {
+    let stdout = std::io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    loop {
+        match poll(&mut watched, None) {
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}

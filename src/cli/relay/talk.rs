@@ -1,0 +1,308 @@
+//! The conversation that the relay passes on, as far as it has to know it: open requests, the handshake, and the lines that
+//! wait for a daemon. A value without I/O.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::wire::code;
+use crate::wire::frame::Frame;
+use crate::wire::id::{ClientId, IdKey};
+use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::message::{self, Message};
+use crate::wire::raw::RawJson;
+
+/// Requests to remember in each direction. The client's beyond that get no answer when the daemon goes away.
+const MAX_OPEN: usize = 4096;
+
+/// What the client learns about its open requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The daemon had them.
+    Unknown,
+    /// They waited for it.
+    NotMade,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Daemon {
+    #[default]
+    Here,
+    /// Lines wait for it.
+    Away,
+    /// It is away for so long that requests are refused.
+    Lost,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Talk {
+    daemon: Daemon,
+    /// The client's `initialize` and `initialized`, to be repeated to a new daemon.
+    initialize: Option<Bytes>,
+    initialized: Option<Bytes>,
+    open: HashMap<IdKey, ClientId>,
+    /// Id of a repeated `initialize`, whose answer the client must not see.
+    swallow: Option<IdKey>,
+    /// Ids of this daemon's own requests. An answer to another daemon's question could hit an equal id.
+    asked: HashSet<IdKey>,
+    waiting: Vec<Bytes>,
+}
+
+impl Talk {
+    /// Bytes that wait for the daemon to come back.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.iter().map(Bytes::len).sum()
+    }
+
+    /// Takes the client's lines.
+    pub(super) fn hear_client(&mut self, lines: &mut LineDecoder, to_daemon: &mut BytesMut, to_client: &mut BytesMut) {
+        while let Some(line) = lines.next_line() {
+            let Line::Full(line) = line else { continue };
+            match parsed(&line) {
+                Some(Message::Request(request)) if self.daemon == Daemon::Lost => {
+                    refuse(&request.id, Fate::NotMade, to_client);
+                    continue;
+                }
+                Some(Message::Request(request)) => {
+                    if request.method == "initialize" {
+                        self.initialize = Some(line.clone());
+                    }
+                    if self.open.len() < MAX_OPEN {
+                        self.open.insert(request.id.key(), request.id);
+                    }
+                }
+                Some(Message::Response(response)) => {
+                    let key = response.id.and_then(ClientId::from_raw).map(|id| id.key());
+                    if !key.is_some_and(|key| self.asked.remove(&key)) {
+                        continue;
+                    }
+                }
+                Some(Message::Notification(notice)) if notice.method == "notifications/initialized" => {
+                    self.initialized = Some(line.clone());
+                }
+                // A batch, or a line that the daemon complains about.
+                Some(Message::Notification(_)) | None => {}
+            }
+            match self.daemon {
+                Daemon::Here => push(to_daemon, &line),
+                Daemon::Away => self.waiting.push(line),
+                Daemon::Lost => {}
+            }
+        }
+    }
+
+    /// Takes the daemon's lines.
+    pub(super) fn hear_daemon(&mut self, lines: &mut LineDecoder, to_client: &mut BytesMut) {
+        while let Some(line) = lines.next_line() {
+            let Line::Full(line) = line else { continue };
+            match parsed(&line) {
+                Some(Message::Response(response)) => {
+                    let key = response.id.and_then(ClientId::from_raw).map(|id| id.key());
+                    if let Some(key) = key {
+                        self.open.remove(&key);
+                        if self.swallow.as_ref() == Some(&key) {
+                            self.swallow = None;
+                            continue;
+                        }
+                    }
+                }
+                Some(Message::Request(request)) if self.asked.len() < MAX_OPEN => {
+                    self.asked.insert(request.id.key());
+                }
+                Some(Message::Request(_) | Message::Notification(_)) | None => {}
+            }
+            push(to_client, &line);
+        }
+    }
+
+    /// The daemon went away. It may have executed the open requests.
+    pub(super) fn lost(&mut self, to_client: &mut BytesMut) {
+        self.refuse_open(Fate::Unknown, to_client);
+        (self.daemon, self.swallow) = (Daemon::Away, None);
+        self.asked.clear();
+    }
+
+    /// It did not come back soon.
+    pub(super) fn give_up_waiting(&mut self, to_client: &mut BytesMut) {
+        self.refuse_open(Fate::NotMade, to_client);
+        self.waiting.clear();
+        self.daemon = Daemon::Lost;
+    }
+
+    /// Another one is there.
+    pub(super) fn found(&mut self, to_daemon: &mut BytesMut) {
+        self.daemon = Daemon::Here;
+        let waiting = std::mem::take(&mut self.waiting);
+        let is_told = |line: &&Bytes| !waiting.contains(line);
+        let initialize = self.initialize.as_ref().filter(is_told);
+        self.swallow = initialize.and_then(|line| match parsed(line) {
+            Some(Message::Request(request)) => Some(request.id.key()),
+            Some(Message::Notification(_) | Message::Response(_)) | None => None,
+        });
+        for line in initialize.into_iter().chain(self.initialized.as_ref().filter(is_told)).chain(&waiting) {
+            push(to_daemon, line);
+        }
+    }
+
+    /// The relay ends.
+    pub(super) fn end(&mut self, to_client: &mut BytesMut) {
+        let fate = if self.daemon == Daemon::Here { Fate::Unknown } else { Fate::NotMade };
+        self.refuse_open(fate, to_client);
+    }
+
+    fn refuse_open(&mut self, fate: Fate, to_client: &mut BytesMut) {
+        for (key, id) in std::mem::take(&mut self.open) {
+            refuse(&id, fate, to_client);
+            let is_it =
+                |line: &Bytes| matches!(parsed(line), Some(Message::Request(request)) if request.id.key() == key);
+            if self.initialize.as_ref().is_some_and(is_it) {
+                // The client takes the handshake for failed.
+                (self.initialize, self.initialized) = (None, None);
+            }
+        }
+    }
+}
+
+fn parsed(line: &Bytes) -> Option<Message> {
+    Message::parse(&Frame::from_upstream(line.clone()).ok()?).ok()
+}
+
+fn push(out: &mut BytesMut, line: &[u8]) {
+    out.extend_from_slice(line);
+    out.extend_from_slice(b"\n");
+}
+
+fn refuse(id: &ClientId, fate: Fate, to_client: &mut BytesMut) {
+    let (data, text) = match fate {
+        Fate::Unknown => (
+            r#"{"reason":"shutting_down","executed":"unknown","retryable":false}"#,
+            "The gateway went away during the call. The call may have been executed; check before you repeat it.",
+        ),
+        Fate::NotMade => (
+            r#"{"reason":"shutting_down","executed":"no","retryable":true}"#,
+            "The gateway is away, so the call was not made. Try again later.",
+        ),
+    };
+    let error = message::error_object(code::INTERNAL, text, Some(&RawJson::trusted(data)));
+    push(to_client, &message::encode_error(Some(id.raw()), &error));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}"#;
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+    const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+    /// A conversation and the bytes that it has for both sides.
+    #[derive(Default)]
+    struct Both {
+        talk: Talk,
+        daemon: BytesMut,
+        client: BytesMut,
+    }
+
+    impl Both {
+        fn client_says(&mut self, line: &str) {
+            let mut lines = LineDecoder::new(1024);
+            push(lines.buffer(), line.as_bytes());
+            self.talk.hear_client(&mut lines, &mut self.daemon, &mut self.client);
+        }
+
+        fn daemon_says(&mut self, line: &str) {
+            let mut lines = LineDecoder::new(1024);
+            push(lines.buffer(), line.as_bytes());
+            self.talk.hear_daemon(&mut lines, &mut self.client);
+        }
+
+        fn take(bytes: &mut BytesMut) -> Vec<String> {
+            String::from_utf8_lossy(&bytes.split()).lines().map(str::to_owned).collect()
+        }
+
+        fn at_daemon(&mut self) -> Vec<String> {
+            Self::take(&mut self.daemon)
+        }
+
+        fn at_client(&mut self) -> Vec<String> {
+            Self::take(&mut self.client)
+        }
+
+        fn greeted() -> Self {
+            let mut both = Self::default();
+            both.client_says(INITIALIZE);
+            both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+            both.client_says(INITIALIZED);
+            both.at_client();
+            both.at_daemon();
+            both
+        }
+    }
+
+    #[test]
+    fn a_call_in_flight_is_answered_and_one_that_waits_is_made_after_the_handshake() {
+        let mut both = Both::greeted();
+        both.client_says(CALL);
+        assert_eq!(both.at_daemon(), [CALL]);
+        both.talk.lost(&mut both.client);
+        let told = both.at_client();
+        assert!(told.len() == 1 && told[0].contains(r#""id":7"#) && told[0].contains(r#""executed":"unknown""#));
+        both.client_says(CALL);
+        assert!(both.at_daemon().is_empty() && both.talk.waiting() > 0);
+        both.talk.found(&mut both.daemon);
+        assert_eq!(both.at_daemon(), [INITIALIZE, INITIALIZED, CALL]);
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{"again":true}}"#);
+        assert!(both.at_client().is_empty(), "the client has had its answer");
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        assert_eq!(both.at_client().len(), 1);
+        both.talk.end(&mut both.client);
+        assert!(both.at_client().is_empty(), "nothing is open");
+    }
+
+    #[test]
+    fn requests_that_waited_for_too_long_and_all_after_them_are_refused_as_not_made() {
+        let mut both = Both::greeted();
+        both.talk.lost(&mut both.client);
+        both.client_says(CALL);
+        both.talk.give_up_waiting(&mut both.client);
+        both.client_says(&CALL.replace('7', "8"));
+        let told = both.at_client();
+        assert_eq!(told.len(), 2, "{told:?}");
+        for (line, id) in told.iter().zip([7, 8]) {
+            assert!(line.contains(&format!(r#""id":{id}"#)) && line.contains(r#""executed":"no""#), "{line}");
+        }
+        both.talk.found(&mut both.daemon);
+        assert_eq!(both.at_daemon(), [INITIALIZE, INITIALIZED]);
+    }
+
+    #[test]
+    fn a_handshake_that_waited_is_said_once_and_one_that_failed_is_not_repeated() {
+        let mut both = Both::default();
+        both.talk.lost(&mut both.client);
+        both.client_says(INITIALIZE);
+        both.talk.found(&mut both.daemon);
+        assert_eq!(both.at_daemon(), [INITIALIZE]);
+        both.talk.lost(&mut both.client);
+        assert!(both.at_client()[0].contains(r#""id":1"#));
+        both.talk.found(&mut both.daemon);
+        assert!(both.at_daemon().is_empty());
+    }
+
+    #[test]
+    fn an_answer_reaches_only_the_daemon_that_asked() {
+        let mut both = Both::greeted();
+        let (question, answer) =
+            (r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#, r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
+        both.daemon_says(question);
+        both.talk.lost(&mut both.client);
+        both.talk.found(&mut both.daemon);
+        both.at_daemon();
+        both.client_says(answer);
+        assert!(both.at_daemon().is_empty());
+        both.daemon_says(question);
+        both.client_says(answer);
+        both.client_says(answer);
+        assert_eq!(both.at_daemon(), [answer]);
+    }
+}
