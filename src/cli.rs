@@ -28,13 +28,14 @@ mod status;
 mod stdio;
 mod tools;
 
-use self::exit::{OK, SOFTWARE, USAGE};
+use self::exit::{OK, USAGE};
 use self::options::Common;
 use self::output::{Failure, print};
 use self::serve::ServeArgs;
 use self::stdio::StdioArgs;
 
-use crate::upstream::process;
+#[cfg(target_os = "linux")]
+use crate::upstream::guard;
 
 /// One MCP server in front of many.
 ///
@@ -158,9 +159,15 @@ struct JsonArgs {
 
 /// Parses the command line and runs the command.
 pub(crate) fn run() -> ExitCode {
-    if let Some(why) = process::become_asked(std::env::args_os()) {
-        output::complain(&why);
-        return ExitCode::from(SOFTWARE);
+    #[cfg(target_os = "linux")]
+    if let Some(done) = guard::watch::asked(std::env::args_os()) {
+        return done.map_or_else(
+            |why| {
+                output::complain(&why);
+                ExitCode::from(USAGE)
+            },
+            |()| ExitCode::SUCCESS,
+        );
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -12,6 +12,7 @@ mod audit;
 mod build;
 mod canonical;
 mod consent;
+mod container;
 mod doubts;
 mod file;
 mod filter;
@@ -34,6 +35,7 @@ mod upstream;
 
 pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::consent::Consent;
+pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::model::{

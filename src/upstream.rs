@@ -5,10 +5,14 @@
 
 pub(crate) mod actor;
 pub(crate) mod answer;
+#[cfg(target_os = "linux")]
+mod cgroup;
 pub(crate) mod client;
 pub(crate) mod context;
 pub(crate) mod conversation;
 pub(crate) mod exchange;
+#[cfg_attr(not(target_os = "linux"), path = "upstream/unguarded.rs")]
+pub(crate) mod guard;
 pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod http;
@@ -16,12 +20,17 @@ pub(crate) mod http_actor;
 pub(crate) mod http_parts;
 pub(crate) mod initialize;
 pub(crate) mod last_words;
+pub(crate) mod launch;
 pub(crate) mod line_call;
 pub(crate) mod lines;
 pub(crate) mod link;
+#[cfg_attr(not(target_os = "linux"), path = "upstream/unmarked.rs")]
+pub(crate) mod owner;
 pub(crate) mod parked;
 pub(crate) mod parks;
 pub(crate) mod process;
+#[cfg(target_os = "linux")]
+mod procfs;
 pub(crate) mod remote;
 pub(crate) mod resume;
 mod retry;

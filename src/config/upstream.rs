@@ -12,6 +12,7 @@ use crate::mcp::elicitation::{Elicit, HostPattern};
 use crate::mcp::input::Roots;
 use crate::policy::{Annotator, OnChange, Trust};
 
+use super::container::ContainerRun;
 use super::file::{Node, Table};
 use super::filter::filter;
 use super::hints::hints;
@@ -317,6 +318,13 @@ fn command(node: &Node<'_>) -> Option<Vec<String>> {
     let places = secret::in_arguments(&words);
     for (item, _) in items.iter().zip(places).filter(|(_, place)| place.is_some()) {
         item.warning("looks like a secret, and every user of this machine can read a command line; pass it in `env`");
+    }
+    let missing = ContainerRun::of(&words).map(ContainerRun::missing).unwrap_or_default();
+    if !missing.is_empty() {
+        let missing = missing.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(" and ");
+        node.warning(format!(
+            "runs a container without {missing}: --rm removes it when it ends, --init lets it end on a signal; write both behind `run`"
+        ));
     }
     if let Some(package) = unpinned(&words) {
         node.warning(format!(

@@ -34,6 +34,7 @@ use crate::store::pins::{PinChange, PinKind, Pins};
 use crate::store::recent::Recent;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::client::HttpClient;
+use crate::upstream::owner::Marks;
 use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
@@ -146,6 +147,7 @@ impl Gateway {
             pins: pins.clone(),
             leases: leases.clone(),
             times,
+            marks: Marks::claim(store.as_ref().map(Store::dir)),
         };
         let approvals = match db {
             Some(db) => Approvals::open(db, &config.consent)?,

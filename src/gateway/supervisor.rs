@@ -31,6 +31,7 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::context::{Context, News, Report};
 use crate::upstream::handle::Handle;
 use crate::upstream::link::LinkState;
+use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
 
 mod pinned;
@@ -68,6 +69,7 @@ pub(crate) struct Parts {
     pub(crate) leases: Leases,
     pub(crate) pins: Pins,
     pub(crate) times: StopTimes,
+    pub(crate) marks: Marks,
 }
 
 /// The supervisor's ends that others hold.
@@ -222,6 +224,7 @@ impl Supervisor {
             many_callers: self.config.has_many_callers(),
             starts: Arc::clone(&self.starts),
             times: self.parts.times,
+            marks: self.parts.marks.clone(),
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
         };
         // Before its remembered items are shown; the actor asks again and says why where it may not start.

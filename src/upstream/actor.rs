@@ -20,8 +20,8 @@ use crate::upstream::context::{Context, News, Run};
 use crate::upstream::conversation::serve_process;
 use crate::upstream::handle::Handle;
 use crate::upstream::http_actor;
+use crate::upstream::launch::Launch;
 use crate::upstream::link::LinkState;
-use crate::upstream::process::Launch;
 use crate::upstream::remote::Remote;
 use crate::upstream::retry::{Woken, forget, pause};
 use crate::upstream::session::Lane;
@@ -69,8 +69,9 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
     match spec.target.clone() {
         Target::Stdio { command, env, cwd } => {
             let caches = spec.trust != Trust::Untrusted;
-            let launch = Launch { command, program, env, cwd, confinement: spec.confinement, caches };
-            serve_process(context, launch, hint).await
+            let mark = context.spawner.marks.next();
+            let launch = Launch { command, program, env, cwd, confinement: spec.confinement, caches, mark };
+            Box::pin(serve_process(context, launch, hint)).await
         }
         Target::Http { transport, .. } => match Remote::of(&spec, &context.spawner.http, &context.handle.health) {
             Ok(remote) if transport == Transport::Sse => {

@@ -14,8 +14,9 @@ use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::upstream::context::{Context, Run, open, ready};
 use crate::upstream::last_words::LastWords;
+use crate::upstream::launch::Launch;
 use crate::upstream::link::{Link, LinkState};
-use crate::upstream::process::{Launch, Process, drain_stderr};
+use crate::upstream::process::{Process, drain_stderr};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
 use crate::wire::foreign;
@@ -27,14 +28,19 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let handle = &context.handle;
     let Spawner { stop, tasks, times, .. } = &context.spawner;
-    let process = match Process::start(&launch) {
+    let started = tokio::select! {
+        started = Process::start(handle.name.as_str(), &launch) => started.map_err(Some),
+        () = stop.cancelled() => Err(None),
+    };
+    let process = match started {
         Ok(process) => process,
-        Err(error) => {
+        Err(Some(error)) => {
             if let Some(remedy) = error.remedy() {
                 handle.health.lasts(remedy);
             }
             return Run { why: error.to_string(), next: None, served: None };
         }
+        Err(None) => return Run { why: "stopped".to_owned(), next: None, served: None },
     };
     let _running = handle.metrics.process();
     let (stdin, stdout, stderr, mut reaper) = process.split();
@@ -52,13 +58,27 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         drop(draining);
     });
     let (begun, start) = (clock::now(), handle.start_limit());
-    let (ended, served) = converse(context, (hint, start), stdin, stdout).await;
+    let context =
+        Context { spawner: Spawner { stop: stop.child_token(), ..context.spawner.clone() }, ..context.clone() };
+    let talk = converse(&context, (hint, start), stdin, stdout);
+    tokio::pin!(talk);
+    let mut lost = None;
+    let (ended, served) = tokio::select! {
+        ended = &mut talk => ended,
+        () = reaper.lost() => {
+            lost = Some("the process that guards it was ended");
+            context.spawner.stop.cancel();
+            talk.await
+        }
+    };
     if served.is_none() && clock::now().duration_since(begun) >= start {
         handle.health.ran_out();
     }
+    // One that has ended has a status of its own, which is not that of its end.
     let early = tokio::time::timeout(stop::ENDED, reaper.exited()).await.ok().flatten();
-    let status = if early.is_some() { early } else { reaper.stop(times).await };
-    let mut why = ended.why;
+    let status = reaper.stop(times).await;
+    let status = early.or(status);
+    let mut why = lost.map_or(ended.why, str::to_owned);
     if let Some(status) = status.filter(|status| !status.success()) {
         // A signal after that was ours.
         let is_ours = early.is_none() && status.signal().is_some();

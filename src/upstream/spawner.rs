@@ -15,6 +15,7 @@ use crate::mcp::input::Kinds;
 use crate::mcp::voice::Ear;
 use crate::store::pins::LaunchGate;
 use crate::upstream::client::HttpClient;
+use crate::upstream::owner::Marks;
 use crate::wire::frame::Bounds;
 
 /// How much is taken from upstreams.
@@ -47,6 +48,8 @@ pub(crate) struct Spawner {
     pub(crate) many_callers: bool,
     /// How long the end of a process may take.
     pub(crate) times: StopTimes,
+    /// Who starts processes.
+    pub(crate) marks: Marks,
     /// Stands before each start.
     pub(crate) gate: Arc<LaunchGate>,
     /// Places for programs that start.

@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use crate::harness::{Gateway, Setup, World, headend};
+use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Era, Mcp};
 use crate::process::{alive, descendants, eventually, said};
 use crate::stdio::Pipe;
-use crate::upstream::Fake;
+use crate::upstream::{Fake, toml_array};
 
 /// A line of the system's status of a process.
 fn status(pid: u32, name: &str) -> String {
@@ -121,17 +121,53 @@ fn a_program_that_is_not_there_is_named_with_a_umask_too() {
 
 #[test]
 fn arguments_and_variables_of_a_child_are_not_taken_for_ours() {
-    let world = World::new();
-    let script = "printf '%s|' \"$0\" \"$@\" \"$HEADEND_LOG_FORMAT\"; umask";
-    let words = ["become-child", "027", "/bin/sh", "--config", "-c", script, "--version", "--help", "-x"];
-    let mut command = world.command(headend());
-    command.args(words).env("HEADEND_LOG_FORMAT", "nonsense");
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text.trim(), "--version|--help|-x|nonsense|0027", "{}", said(&output));
-    let missing = Command::new(headend()).args(["become-child", "027", "/no/such", "x"]).output().unwrap();
-    assert!(!missing.status.success());
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("start `x`: No such file"), "{}", said(&missing));
+    let setup = Setup::new();
+    let file = setup.world.path("work/said");
+    let script = format!("{{ printf '%s|' \"$0\" \"$@\" \"$HEADEND_LOG_FORMAT\"; umask; }} > {}", file.display());
+    let command = toml_array(["/bin/sh", "-c", &script, "--version", "--help", "-x", "guard"]);
+    let keys = "env = { HEADEND_LOG_FORMAT = \"nonsense\" }\numask = \"027\"";
+    let _gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}\n{keys}")).start();
+    let read = || fs::read_to_string(&file).unwrap_or_default();
+    eventually("it is written", || read().ends_with('\n'));
+    assert_eq!(read().trim(), "--version|--help|-x|guard|nonsense|0027");
+}
+
+#[test]
+fn a_guard_that_headend_did_not_start_says_so_and_does_nothing() {
+    let mut command = Command::new(headend());
+    let output = command.args(["guard", "fx"]).stdin(std::process::Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(64), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is for headend's own use"), "{}", said(&output));
+}
+
+#[test]
+fn how_a_child_ended_is_told_as_the_system_tells_it() {
+    let row =
+        |name: &str, script: &str| format!("[upstreams.{name}]\ncommand = {}\n", toml_array(["sh", "-c", script]));
+    let text = row("code", "exit 3") + &row("signal", "kill -USR1 $$") + &row("wrapped", "sh -c 'exit 7'");
+    let gateway = Setup::new().toml(&text).start();
+    for (name, how) in [("code", "exit status: 3"), ("signal", "signal: 10"), ("wrapped", "exit status: 7")] {
+        let told = || gateway.stderr.all().iter().any(|line| line.contains(name) && line.contains(how));
+        eventually(&format!("{name}: {how}"), told);
+    }
+}
+
+#[test]
+fn the_guard_holds_no_pipe_of_its_child() {
+    let gateway = Setup::new().toml(&(fake("plain", "") + &fake("open", "umask = \"002\""))).start();
+    gateway.wait_for_tools(&["plain__echo", "open__echo"]);
+    for name in ["plain", "open"] {
+        let pid = upstream(gateway.pid(), name);
+        let kind = |n: u32| fs::read_link(format!("/proc/{pid}/fd/{n}")).unwrap().display().to_string();
+        let kinds: Vec<String> = (0..3).map(kind).collect();
+        assert!(kinds.iter().all(|kind| kind.starts_with("pipe:")), "{name}: {kinds:?}");
+        let guard = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let guard: u32 = guard.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+        for file in fs::read_dir(format!("/proc/{guard}/fd")).unwrap().flatten() {
+            let kind = fs::read_link(file.path()).unwrap().display().to_string();
+            assert!(!kinds.contains(&kind), "{name}: the guard holds a pipe of the child");
+        }
+    }
 }
 
 /// The environment of a process when it was started.
@@ -142,9 +178,11 @@ fn environment(pid: u32) -> Vec<String> {
 
 #[test]
 fn the_package_caches_of_the_unit_reach_children_that_are_not_untrusted() {
-    let unit = fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/headend.service")).unwrap();
+    let unit =
+        fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/headend.service")).unwrap();
     let words = unit.lines().filter_map(|line| line.strip_prefix("Environment=")).flat_map(str::split_whitespace);
-    let caches: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).filter(|(name, _)| *name != "HOME").collect();
+    let caches: Vec<(&str, &str)> =
+        words.filter_map(|word| word.split_once('=')).filter(|(name, _)| *name != "HOME").collect();
     assert_eq!(caches.len(), 2, "{caches:?}");
     let text = fake("plain", "") + &fake("masked", "umask = \"022\"") + &fake("stranger", "trust = \"untrusted\"");
     let text = text + &fake("own", "env = { UV_CACHE_DIR = \"/its/own\" }");
@@ -155,7 +193,11 @@ fn the_package_caches_of_the_unit_reach_children_that_are_not_untrusted() {
         let environment = environment(upstream(gateway.pid(), name));
         assert!(!environment.is_empty() && !environment.iter().any(|entry| entry.contains("canary-4711")), "{name}");
         for (variable, value) in &caches {
-            assert_eq!(environment.contains(&format!("{variable}={value}")), wanted, "{variable} of {name}: {environment:?}");
+            assert_eq!(
+                environment.contains(&format!("{variable}={value}")),
+                wanted,
+                "{variable} of {name}: {environment:?}"
+            );
         }
     }
     let own = environment(upstream(gateway.pid(), "own"));

@@ -193,10 +193,189 @@ fn a_stdio_server_whose_daemon_stays_away_answers_what_it_gives_up() {
 fn a_process_that_holds_stderr_does_not_keep_the_daemon() {
     let setup = Setup::new();
     let file = setup.world.path("work/left");
-    let mut gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {}", leaving(&Fake::stdio("both"), &file))).start();
+    let mut gateway =
+        setup.toml(&format!("[upstreams.fx]\ncommand = {}", leaving(&Fake::stdio("both"), &file))).start();
     gateway.wait_for_tools(&["fx__echo"]);
     pid_in(&file);
     gateway.signal(Signal::TERM);
     let status = gateway.wait(Duration::from_secs(15));
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", gateway.story());
+}
+
+/// A script of the test's own that stands for a program such as `npx`: a shell that waits for another shell, which waits for the
+/// server.
+fn stand_in(world: &World, name: &str, fake: &Fake) -> String {
+    let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
+    let script = format!("#!/bin/sh\nsh -c '{}; true'\ntrue\n", words.join(" "));
+    let path = world.write(name, &script);
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    toml_array([path.to_str().unwrap(), "-y", "server@1.2.3"])
+}
+
+/// Upstreams of every kind that is hard to end, and what one of them leaves behind.
+fn hard_to_end() -> (Setup, PathBuf) {
+    let setup = Setup::new();
+    let left = setup.world.path("work/left");
+    let fake = Fake::stdio("both");
+    let rows = [
+        ("npx", stand_in(&setup.world, "npx", &fake)),
+        ("uvx", stand_in(&setup.world, "uvx", &fake)),
+        ("deaf", stubborn(&fake)),
+        ("leaving", leaving(&fake, &left)),
+    ];
+    let text: String =
+        rows.iter().map(|(name, command)| format!("[upstreams.{name}]\ncommand = {command}\n")).collect();
+    (setup.toml(&text), left)
+}
+
+const HARD_TOOLS: [&str; 4] = ["npx__echo", "uvx__echo", "deaf__echo", "leaving__echo"];
+
+#[test]
+fn nothing_outlives_a_daemon_that_is_killed() {
+    let (setup, left) = hard_to_end();
+    let mut gateway = setup.start();
+    gateway.wait_for_tools(&HARD_TOOLS);
+    let left = pid_in(&left);
+    let started = descendants(gateway.pid());
+    // A guard, two shells and the server; the same; a guard, a shell and the server; a guard, the server and what it leaves.
+    assert!(started.len() >= 14 && started.contains(&left), "{started:?}");
+    gateway.signal(Signal::KILL);
+    gateway.wait(STDIO);
+    assert_gone(&started);
+}
+
+#[test]
+fn nothing_outlives_a_daemon_that_ends_and_a_reload_that_removes_upstreams() {
+    let (setup, left) = hard_to_end();
+    let mut gateway = setup.start();
+    gateway.wait_for_tools(&HARD_TOOLS);
+    let left = pid_in(&left);
+    let before = descendants(gateway.pid());
+    assert!(before.contains(&left));
+    let text = fs::read_to_string(&gateway.config).unwrap();
+    let (kept, _) = text.split_once("[upstreams.leaving]").unwrap();
+    let reloaded = gateway.reload(kept);
+    assert!(reloaded.status.success());
+    within(STDIO, "what a removed upstream left is gone", || !alive(left));
+    let started = descendants(gateway.pid());
+    assert!(started.len() < before.len() && started.len() >= 11, "{started:?}");
+    gateway.signal(Signal::TERM);
+    let status = gateway.wait(Duration::from_secs(15));
+    assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", gateway.story());
+    assert_gone(&started);
+}
+
+#[test]
+fn a_child_whose_guard_is_killed_ends_and_is_started_again_with_another() {
+    let setup = Setup::new();
+    let left = setup.world.path("work/left");
+    let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {}", leaving(&Fake::stdio("both"), &left))).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let left = pid_in(&left);
+    let started = descendants(gateway.pid());
+    kill(started[0]);
+    assert_gone(&[left]);
+    assert_gone(&started);
+    answers(&gateway);
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+}
+
+#[test]
+fn the_next_start_ends_what_a_dead_owner_left_and_nothing_of_one_that_lives() {
+    let setup = Setup::new();
+    let left = setup.world.path("work/left");
+    let (world, config) =
+        setup.toml(&format!("[upstreams.fx]\ncommand = {}", leaving(&Fake::stdio("both"), &left))).write();
+    let start = || {
+        drop(fs::remove_file(&left));
+        let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY);
+        eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+        let left = pid_in(&left);
+        (client, left)
+    };
+    let (mut first, of_first) = start();
+    let (mut second, of_second) = start();
+    assert!(alive(of_first) && alive(of_second));
+    // The guard is ended before it can do anything, and headend before it can notice.
+    let guard = descendants(first.pipe().pid())[0];
+    first.pipe().signal(Signal::STOP);
+    kill(guard);
+    first.pipe().signal(Signal::KILL);
+    first.pipe().wait(STDIO);
+    assert!(alive(of_first), "the test needs a process that is left");
+    let (mut third, of_third) = start();
+    assert!(!alive(of_first), "{}", third.pipe().story());
+    assert!(third.pipe().story().contains("of an earlier run"), "{}", third.pipe().story());
+    assert!(alive(of_second) && alive(of_third));
+    assert_eq!(second.call("fx__echo", json!({"text": "here"})).text(), "here");
+    drop((first, second, third));
+    assert_gone(&[of_second, of_third]);
+}
+
+/// A stand-in for `docker`: `run` keeps the container's label in a file of the folder `containers` and is the server itself, `ps` and
+/// `kill` work on these files. A container goes with its client only if that ends by itself.
+fn docker(world: &World, fake: &Fake) -> PathBuf {
+    let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
+    let folder = world.path("containers");
+    fs::create_dir_all(&folder).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncd {}\n[ \"$1\" = --context ] && shift 2\necho \"$*\" >> ../asked\ncase \"$1\" in\n\
+         run) echo \"$3\" > \"$(printf '%x' $$)\"\nexec {} ;;\n\
+         ps) for id in *; do [ -f \"$id\" ] || continue\n\
+         if [ \"$2\" = --quiet ]; then [ \"label=$(cat \"$id\")\" = \"$5\" ] && echo \"$id\"\n\
+         else echo \"$id $(sed s/^[^=]*=// \"$id\")\"; fi; done; true ;;\n\
+         kill) shift; for id in \"$@\"; do mv \"$id\" \"../killed-$id\"; done ;;\nesac\n",
+        folder.display(),
+        words.join(" ")
+    );
+    let path = world.write("docker", &script);
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    path
+}
+
+/// Lists are remembered, so only an answer shows that the upstream runs.
+fn answers(gateway: &Gateway) {
+    eventually("it answers", || gateway.modern().call("fx__echo", json!({"text": "here"})).text() == "here");
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn a_container_ends_with_its_upstream_and_one_of_a_dead_owner_with_the_next_start() {
+    let setup = Setup::new();
+    let program = docker(&setup.world, &Fake::stdio("both"));
+    let command = toml_array([program.to_str().unwrap(), "--context", "x", "run", "-i", "--rm", "--init", "mcp/x"]);
+    let mut gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let (world, config) = (gateway.world.clone(), gateway.config.clone());
+    let running = || files(&world.path("containers"));
+    let [container] = running().try_into().unwrap();
+    let label = fs::read_to_string(&container).unwrap();
+    assert!(label.starts_with("headend.owner="), "{label}");
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait(STDIO).is_some());
+    within(STDIO, "the container is killed", || running().is_empty());
+
+    let mut gateway = Gateway::start(world.clone(), Some(config.clone()), &["serve"], &[]);
+    answers(&gateway);
+    gateway.signal(Signal::KILL);
+    gateway.wait(STDIO);
+    within(STDIO, "the container is killed by the guard", || running().is_empty());
+
+    // As if the guard had been killed too.
+    fs::write(&container, &label).unwrap();
+    let theirs = world.path("containers/abc");
+    fs::write(&theirs, "headend.owner=of-somebody-else\n").unwrap();
+    let gateway = Gateway::start(world.clone(), Some(config), &["serve"], &[]);
+    answers(&gateway);
+    let left = running();
+    assert!(left.len() == 2 && left.contains(&theirs) && !left.contains(&container), "{left:?}");
+    let asked = fs::read_to_string(world.path("asked")).unwrap();
+    assert!(asked.contains("ps --no-trunc --filter label=headend.owner"), "{asked}");
 }

@@ -521,6 +521,11 @@ fn what_is_risky_but_possible_is_warned_of() {
         ),
         ("unpinned uvx", "[upstreams.x]\ncommand=[\"uvx\",\"foo\"]\n", "write `foo==1.2.3`"),
         (
+            "a container that stays",
+            "[upstreams.x]\ncommand=[\"docker\",\"run\",\"-i\",\"mcp/time\"]\n",
+            "upstreams.x.command: runs a container without `--rm` and `--init`: --rm removes it",
+        ),
+        (
             "a secret argument",
             "[upstreams.x]\ncommand=[\"/x\",\"--token=abc\"]\n",
             "upstreams.x.command[1]: looks like a secret",
@@ -561,7 +566,7 @@ fn what_is_risky_but_possible_is_warned_of() {
         assert!(found.iter().any(|warning| warning.contains(wanted)), "{label}: {wanted:?} is not in {found:?}");
     }
     let quiet = format!(
-        "{BASE}[policy]\ndefault=\"allow\"\n[upstreams.y]\ncommand=[\"npx\",\"-y\",\"@a/foo@1\"]\nenv={{NODE_ENV=\"x\"}}\n"
+        "{BASE}[policy]\ndefault=\"allow\"\n[upstreams.y]\ncommand=[\"npx\",\"-y\",\"@a/foo@1\"]\nenv={{NODE_ENV=\"x\"}}\n[upstreams.z]\ncommand=[\"docker\",\"run\",\"-i\",\"--rm\",\"--init\",\"mcp/time\"]\n"
     );
     assert_eq!(good(&quiet).1, [], "nothing to warn of");
 }

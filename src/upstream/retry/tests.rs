@@ -13,6 +13,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
 use crate::upstream::client::HttpClient;
 use crate::upstream::handle::Handle;
+use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
 use crate::wire::frame::Bounds;
 
@@ -34,6 +35,7 @@ fn context(lines: &str) -> Context {
         intake: Intake { budget: Budget::new(1 << 20), max_message_bytes: 1 << 20, bounds: Bounds::CLIENT },
         many_callers: false,
         times: StopTimes::DAEMON,
+        marks: Marks::claim(None),
         gate: Arc::new(LaunchGate::new(Pins::memory(), &spec, None)),
         starts: Arc::new(tokio::sync::Semaphore::new(1)),
     };

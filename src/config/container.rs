@@ -1,0 +1,95 @@
+//! Commands that run a container: `docker run` and its like. The program that headend starts is then a client only; the
+//! container is the child of a daemon, and outlives that client.
+
+/// Programs with the command line of `docker`.
+const PROGRAMS: [&str; 3] = ["docker", "podman", "nerdctl"];
+/// Options before the command whose value is the next word.
+const VALUED: [&str; 17] = [
+    "--config",
+    "-c",
+    "--context",
+    "-H",
+    "--host",
+    "-l",
+    "--log-level",
+    "--tlscacert",
+    "--tlscert",
+    "--tlskey",
+    "--url",
+    "--connection",
+    "--identity",
+    "--root",
+    "--runroot",
+    "-n",
+    "--namespace",
+];
+
+/// The words of a command that runs a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContainerRun<'a> {
+    /// Between the program and its command, such as `--context x`.
+    pub(crate) global: &'a [String],
+    /// `run`, or `container run`.
+    pub(crate) command: &'a [String],
+    /// Options, image and arguments.
+    pub(crate) rest: &'a [String],
+}
+
+impl<'a> ContainerRun<'a> {
+    /// Reads a command; `None` if it runs no container, as far as can be seen.
+    pub(crate) fn of(words: &'a [String]) -> Option<Self> {
+        let (program, words) = words.split_first()?;
+        PROGRAMS.contains(&program.rsplit('/').next()?).then_some(())?;
+        let mut at = 0;
+        while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
+            at += if VALUED.contains(&word.as_str()) { 2 } else { 1 };
+        }
+        let (global, words) = words.split_at_checked(at)?;
+        let length = match words.first()?.as_str() {
+            "run" => 1,
+            "container" if words.get(1)? == "run" => 2,
+            _ => return None,
+        };
+        let (command, rest) = words.split_at_checked(length)?;
+        Some(Self { global, command, rest })
+    }
+
+    /// Which of the options are missing that a server needs to end as it should.
+    pub(super) fn missing(self) -> Vec<&'static str> {
+        let has = |option: &str| {
+            let is_it = |word: &String| word == option || word.strip_prefix(option) == Some("=true");
+            self.rest.iter().any(is_it)
+        };
+        ["--rm", "--init"].into_iter().filter(|option| !has(option)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn commands_that_run_a_container_are_told_from_others() {
+        for (line, want) in [
+            ("docker run -i --rm --init mcp/time", Some((0, 1, vec![]))),
+            ("/usr/bin/podman run --rm=true mcp/time", Some((0, 1, vec!["--init"]))),
+            ("docker --context x -D container run -i mcp/time", Some((3, 2, vec!["--rm", "--init"]))),
+            ("docker --host=tcp://x run mcp/time --rm", Some((1, 1, vec!["--init"]))),
+            ("docker", None),
+            ("docker --context", None),
+            ("docker exec -i x server", None),
+            ("docker container exec x run", None),
+            ("docker-compose run x", None),
+            ("npx run", None),
+            ("sh -c docker run", None),
+        ] {
+            let line = words(line);
+            let got = ContainerRun::of(&line).map(|run| (run.global.len(), run.command.len(), run.missing()));
+            assert_eq!(got, want, "{line:?}");
+        }
+    }
+}

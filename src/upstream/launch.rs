@@ -1,0 +1,130 @@
+//! What is started for an upstream, and why it could not be.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::config::Confinement;
+use crate::config::secret::Secret;
+
+/// Variables that a child inherits from us; every other must be named in the configuration.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+/// Folders of package caches, which a child inherits too unless its upstream is untrusted: `npx`, `uvx` and their like keep
+/// there what they fetch, and in a hardened service nothing else may be writable.
+const CACHES: [&str; 11] = [
+    "XDG_CACHE_HOME",
+    "npm_config_cache",
+    "NPM_CONFIG_CACHE",
+    "UV_CACHE_DIR",
+    "PIP_CACHE_DIR",
+    "YARN_CACHE_FOLDER",
+    "BUN_INSTALL_CACHE_DIR",
+    "DENO_DIR",
+    "COREPACK_HOME",
+    "GOCACHE",
+    "GOMODCACHE",
+];
+
+/// The variable that says who started a child, see `owner`.
+pub(super) const MARK: &str = "HEADEND_OWNER";
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpawnError {
+    #[error("the command is empty")]
+    Empty,
+    #[error("`{}` is not there", .path.display())]
+    NotThere { path: PathBuf },
+    #[error("the working directory `{}` is not there", .path.display())]
+    NoDirectory { path: PathBuf },
+    #[error("start `{program}`: the interpreter that its first line names is not there")]
+    NoInterpreter { program: String },
+    #[error("start `{program}`: {source}")]
+    Start {
+        program: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the pipes of `{program}` are missing")]
+    Pipes { program: String },
+}
+
+impl SpawnError {
+    /// How to mend it; `None` for what may pass by itself, such as a machine with too many processes.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Empty => Some("write the program and its arguments in `command`"),
+            Self::NotThere { .. } => Some("install the program, or correct `command`"),
+            Self::NoDirectory { .. } => Some("create the directory, or correct `cwd`"),
+            Self::NoInterpreter { .. } => Some("install the interpreter, or correct the program's first line"),
+            Self::Start { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("make the program executable for the user that runs headend")
+            }
+            Self::Start { source, .. } if source.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+                Some("name a program of this machine, or the interpreter of the script, in `command`")
+            }
+            Self::Start { .. } | Self::Pipes { .. } => None,
+        }
+    }
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) command: Vec<String>,
+    /// The file that the first word leads to, where that is settled.
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) env: Vec<(String, Secret)>,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) confinement: Confinement,
+    /// Whether it may use our package caches.
+    pub(crate) caches: bool,
+    /// Who starts it, for the case that nothing else is left to end it.
+    pub(crate) mark: Option<String>,
+}
+
+impl Launch {
+    /// The first word and the others.
+    ///
+    /// # Errors
+    /// [`SpawnError::Empty`].
+    pub(super) fn words(&self) -> Result<(&str, &[String]), SpawnError> {
+        self.command.split_first().map(|(program, rest)| (program.as_str(), rest)).ok_or(SpawnError::Empty)
+    }
+
+    /// The file to execute, or the word to look up.
+    pub(super) fn file(&self) -> &Path {
+        let word = || Path::new(self.command.first().map_or("", String::as_str));
+        self.program.as_deref().unwrap_or_else(word)
+    }
+
+    /// The child's whole environment; later ones replace earlier ones.
+    pub(super) fn environment(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        let caches = CACHES.iter().filter(|_| self.caches);
+        let inherited = INHERITED.iter().chain(caches).filter_map(|key| Some(((*key).into(), std::env::var_os(key)?)));
+        let own = |(key, value): &(String, Secret)| (OsStr::new(key).to_owned(), OsStr::new(value.expose()).to_owned());
+        let mark = self.mark.as_ref().map(|mark| (MARK.into(), mark.into()));
+        inherited.chain(self.env.iter().map(own)).chain(mark)
+    }
+
+    /// What the system's refusal means, where [`Self::look`] has found nothing missing.
+    pub(super) fn refused(&self, source: io::Error) -> SpawnError {
+        let program = self.command.first().cloned().unwrap_or_default();
+        if source.kind() == io::ErrorKind::NotFound {
+            SpawnError::NoInterpreter { program }
+        } else {
+            SpawnError::Start { program, source }
+        }
+    }
+
+    /// Looks for the files without which no start succeeds, since the system's error names none of them.
+    pub(super) fn look(&self) -> Result<(), SpawnError> {
+        match (&self.program, &self.cwd) {
+            (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: path.clone() }),
+            (_, Some(path)) if !path.is_dir() => Err(SpawnError::NoDirectory { path: path.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
