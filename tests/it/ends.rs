@@ -379,3 +379,50 @@ fn a_container_ends_with_its_upstream_and_one_of_a_dead_owner_with_the_next_star
     let asked = fs::read_to_string(world.path("asked")).unwrap();
     assert!(asked.contains("ps --no-trunc --filter label=headend.owner"), "{asked}");
 }
+
+/// Open files, tasks and processes of a daemon.
+fn resources(gateway: &Gateway) -> (usize, usize, usize) {
+    let files = fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap().count();
+    let page = gateway.scrape();
+    let tasks = page.lines().find_map(|line| line.strip_prefix("headend_tasks ")?.parse().ok()).unwrap();
+    (files, tasks, descendants(gateway.pid()).len())
+}
+
+#[test]
+fn descriptors_tasks_and_processes_return_after_a_hundred_additions_and_removals() {
+    let server = Fake::http("both").spawn();
+    let gateway = Setup::new().fake("kept", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["kept__echo"]);
+    let bare = fs::read_to_string(&gateway.config).unwrap();
+    let mut full = bare.clone();
+    for n in 0..13 {
+        full.push_str(&format!(
+            "\n[upstreams.s{n}]\ncommand = {}\n",
+            Fake::stdio("both").with("--name", format!("s{n}")).command()
+        ));
+        full.push_str(&format!("\n[upstreams.h{n}]\nurl = \"{}\"\nheaders = {{ X-N = \"{n}\" }}\n", server.url));
+    }
+    let round = || {
+        assert!(gateway.reload(&full).status.success());
+        gateway.wait_for_tools(&["s12__echo", "h12__echo"]);
+        assert!(gateway.reload(&bare).status.success());
+    };
+    // The first round opens what stays, such as the pool of connections.
+    round();
+    within(Duration::from_secs(10), "the first round is over", || resources(&gateway).2 == 2);
+    std::thread::sleep(Duration::from_millis(300));
+    let before = resources(&gateway);
+    for _ in 0..4 {
+        round();
+    }
+    let mut last = before;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
+        last = resources(&gateway);
+        if last.0 <= before.0 && last.1 <= before.1 && last.2 <= before.2 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("files, tasks and processes: {before:?} before, {last:?} after");
+}
