@@ -177,7 +177,10 @@ impl Call {
                     match self.start().await {
                         Ok(None) => {}
                         Ok(Some(notice)) => return notice,
-                        Err(failure) => return self.fail(&failure),
+                        Err(failure) => {
+                            self.give_back();
+                            return self.fail(&failure);
+                        }
                     }
                 }
                 self.listen().await

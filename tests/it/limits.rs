@@ -68,6 +68,26 @@ fn what_was_used_stays_used_over_a_stop_and_a_kill() {
 }
 
 #[test]
+fn a_call_that_finds_its_server_busy_uses_no_limit_up() {
+    let place = format!(
+        "[upstreams.fx]\ncommand = {}\nmax-in-flight = 1\nqueue-timeout = \"1s\"",
+        Fake::stdio("both").command()
+    );
+    let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__echo\"]\nrate = \"1/h\"\nper-day = 1";
+    let gateway = Setup::new().toml(&format!("{place}\n{limit}")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let (mut client, mut other) = (gateway.modern(), gateway.legacy());
+    let mut slow = other.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 2500}}));
+    eventually("the slow call runs", || gateway.scrape().contains("headend_calls_in_flight{upstream=\"fx\"} 1"));
+    for n in 0..2 {
+        let busy = client.call("fx__echo", json!({"text": "x"}));
+        assert_eq!(busy.result()["_meta"]["headend/refusal"]["reason"], "busy", "{n}: {}", busy.raw);
+    }
+    slow.response();
+    assert_eq!(use_up(&mut client, 3), 1);
+}
+
+#[test]
 fn a_reload_refills_nothing() {
     let (gateway, record) = limited("[[policy.limits]]\nid = \"few\"\nrate = \"4/h\"\nper-day = 4");
     assert_eq!(use_up(&mut gateway.modern(), 3), 3);

@@ -35,7 +35,7 @@ mod withdrawal;
 pub use self::buckets::{RowId, Used};
 pub use self::lease::Lease;
 pub use self::limiter::{CallerLimiter, Limiter};
-pub(in crate::policy) use self::limiter::{Held, Limited, Taken};
+pub(in crate::policy) use self::limiter::{Drawn, Held, Limited, Taken};
 use self::meter::{Meter, MeterError};
 pub use self::meter::{Stored, day_of};
 pub use self::rate::{Per, Rate};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::consent::Grant;
-use super::limit::{Held, Lease, Taken};
-use super::{Annotations, Evidence};
+use super::limit::{Drawn, Held, Lease, Limiter, Taken};
+use super::{Action, Annotations, Evidence, ItemRules, Policy};
 
 /// Leave to send one call upstream.
 ///
@@ -19,12 +19,14 @@ pub struct Permit {
     need: Option<Evidence>,
     held: Option<Arc<Held>>,
     lease: Option<Lease>,
+    /// What it drew from limits, until that is given back.
+    drawn: Option<Drawn>,
 }
 
 impl Permit {
     /// For [`decide`](super::decide::decide) alone.
     pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<Grant>>) -> Self {
-        Self { rule, grant, need: None, held: None, lease: None }
+        Self { rule, grant, need: None, held: None, lease: None, drawn: None }
     }
 
     /// For [`decide`](super::decide::decide) alone: by a consent to what a rule asks about.
@@ -34,7 +36,7 @@ impl Permit {
 
     /// With what the call took from its limits.
     pub(in crate::policy) fn with(self, taken: Taken) -> Self {
-        Self { held: taken.held.map(Arc::new), lease: taken.lease, ..self }
+        Self { held: taken.held.map(Arc::new), lease: taken.lease, drawn: taken.drawn, ..self }
     }
 
     /// Leave for the further requests of the same call, which its server wants made. The call keeps its place among the calls
@@ -46,12 +48,23 @@ impl Permit {
             need: self.need,
             held: self.held.clone(),
             lease: None,
+            drawn: None,
         }
     }
 
     /// The lease that has to be durable before the call is sent, if there is one.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// The call is refused before it is sent: what it drew goes back, once. `limiter`, `policy` and `item` are those of now; after a
+    /// reload only a lease goes back, since the limits of before are not known.
+    pub fn give_back(&mut self, limiter: &Limiter, policy: &Policy, item: &ItemRules, action: &Action) {
+        let Some(drawn) = self.drawn.take() else { return };
+        match &self.lease {
+            Some(lease) => lease.give_back(),
+            None => limiter.give_back(item, action, policy, &drawn),
+        }
     }
 
     /// The call has ended, or never was one: its place among the calls under way is free.

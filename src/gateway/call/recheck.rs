@@ -9,6 +9,14 @@ use crate::policy::consent::Asked;
 use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};
 
 impl Call {
+    /// The call was refused before it was sent, so it uses no limit up.
+    pub(super) fn give_back(&mut self) {
+        let snapshot = self.service.snapshots.load_full();
+        let Action { kind, upstream, canonical, .. } = &self.action;
+        let rules = snapshot.policy.item_rules(*kind, upstream, canonical);
+        self.permit.give_back(&snapshot.limiter, &snapshot.policy, &rules, &self.action);
+    }
+
     /// Refuses a call that waited while its item was withdrawn or changed, or while a rule came that denies it.
     pub(super) fn recheck(&self) -> Result<(), Failure> {
         let Action { kind, upstream, canonical, definition, .. } = &self.action;

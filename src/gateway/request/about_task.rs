@@ -99,8 +99,9 @@ impl Service {
             input: Some(input),
             share,
         };
+        let Some(place) = self.admission.enter() else { return Handled::Overloaded };
         match self.decide(&prepared.found, &prepared.action, &prepared.going_on, labels.call) {
-            Ok(permit) => self.permitted(prepared, permit),
+            Ok(permit) => self.permitted(prepared, permit, place),
             Err(refusal) => {
                 let told = |failure| refused(&failure, &labels, client.revision);
                 Handled::Answer(refusal.failure().map_or_else(unknown, told))

@@ -8,6 +8,7 @@ use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::question::approval;
 use crate::engine::route::{Resume, RouteError, Routed};
 use crate::engine::state::{Carried, StateId, StateScope};
+use crate::gateway::admission::InFlight;
 use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
 use crate::gateway::awaiting_approval::{ClientCall, Handled};
 use crate::gateway::call::Call;
@@ -44,8 +45,10 @@ impl Service {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
+        // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
+        let Some(place) = self.admission.enter() else { return Handled::Overloaded };
         match self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call) {
-            Ok(permit) => self.permitted(prepared, permit),
+            Ok(permit) => self.permitted(prepared, permit, place),
             Err(Refusal::Ask { rule, need }) => self.ask(params, prepared, &rule, need),
             Err(Refusal::Told(failure)) => {
                 let is_limited = failure.reason == Reason::Limited;
@@ -59,9 +62,13 @@ impl Service {
         }
     }
 
-    /// The call on its way, as soon as there is a place for it or a turn to get one.
-    pub(super) fn permitted(self: &Arc<Self>, prepared: Prepared<'_>, permit: (Permit, Option<Gate>)) -> Handled {
-        let Some(place) = self.admission.enter() else { return Handled::Overloaded };
+    /// The call on its way.
+    pub(super) fn permitted(
+        self: &Arc<Self>,
+        prepared: Prepared<'_>,
+        permit: (Permit, Option<Gate>),
+        place: InFlight,
+    ) -> Handled {
         Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permit, place))))
     }
 

@@ -99,6 +99,28 @@ fn gateway_with(upstream: &str, tables: &str) -> Gateway {
 }
 
 #[test]
+fn an_approved_call_that_finds_the_gateway_full_uses_no_limit_up() {
+    let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__echo\"]\nper-day = 1\nrate = \"1/h\"";
+    let full = "[server.limits]\nmax-in-flight = 1\nqueue = 0";
+    let gateway = gateway_with("", &format!("{full}\n{}\n{limit}", asks_about_echo("")));
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", forms());
+    let mut asked = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}));
+    let question = asked.next().unwrap();
+    let mut other = gateway.legacy();
+    let mut slow = other.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1500}}));
+    eventually("the slow call has the one place", || {
+        gateway.scrape().contains("headend_calls_in_flight{upstream=\"fx\"} 1")
+    });
+    client.respond(&question["id"], allow("session"));
+    let refused = asked.response();
+    assert_eq!(refused["result"]["_meta"]["headend/refusal"]["reason"], "busy", "{refused}");
+    slow.response();
+    let answer = client.call("fx__echo", json!({"text": "x"}));
+    assert_eq!(answer.text(), "x", "the refused call took nothing from the limit: {}", answer.raw);
+    assert_eq!(reason(&client.call("fx__echo", json!({"text": "x"}))), "limited");
+}
+
+#[test]
 fn an_approval_that_no_longer_suffices_when_the_call_is_sent_does_not_count() {
     let gateway = gateway_with("max-in-flight = 1", &asks_about_echo(""));
     let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", forms());

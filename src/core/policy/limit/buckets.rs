@@ -205,6 +205,14 @@ impl Shard {
         self.buckets.insert(key, bucket);
     }
 
+    /// A call that drew at that time will not be made. A bucket that has been full since holds nothing of it.
+    pub(super) fn give_back(&mut self, parts: [&str; 3], meter: Meter, drawn_at: u64) {
+        let parts: &dyn Parts = &parts;
+        if let Some(bucket) = self.buckets.get_mut(parts).filter(|bucket| bucket.full_at <= drawn_at) {
+            bucket.state = bucket.state.saturating_sub(meter.unit());
+        }
+    }
+
     /// A call ends that had a place.
     pub(super) fn leave(&mut self, key: &Key) {
         let Some(bucket) = self.buckets.get_mut(key) else { return };

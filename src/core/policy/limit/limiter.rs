@@ -37,6 +37,14 @@ pub(in crate::policy) struct Taken {
     pub(in crate::policy) held: Option<Held>,
     /// Bounds that have to be on disk before the call is sent.
     pub(in crate::policy) lease: Option<Lease>,
+    pub(in crate::policy) drawn: Option<Drawn>,
+}
+
+/// When a call drew from the limits of a policy.
+#[derive(Clone, Debug)]
+pub(in crate::policy) struct Drawn {
+    at: Duration,
+    stamp: Stamp,
 }
 
 /// Why nothing was taken.
@@ -94,7 +102,25 @@ impl Limiter {
                 draws.extend(tables.iter().zip(&limit.parts).map(|(table, part)| Draw::new(table, part.meter, bucket)));
             }
         }
-        if draws.is_empty() { Ok(Taken::default()) } else { take_all(draws, nanos(now)) }
+        if draws.is_empty() {
+            return Ok(Taken::default());
+        }
+        let drawn = Some(Drawn { at: now, stamp: self.stamp.clone() });
+        Ok(Taken { drawn, ..take_all(draws, nanos(now))? })
+    }
+
+    /// A call that drew here will not be made. Where policy or rules are not those that it was decided by, nothing goes back.
+    pub(in crate::policy) fn give_back(&self, item: &ItemRules, action: &Action, policy: &Policy, drawn: &Drawn) {
+        if ![&self.stamp, &policy.stamp, &item.stamp].iter().all(|stamp| stamp.is(&drawn.stamp)) {
+            return;
+        }
+        for (index, limit) in item.limits.iter().filter(|(_, limit)| limit.target.covers(&action.caller)) {
+            let bucket = limit.bucket(action);
+            let tables = self.tables.get(*index).into_iter().flatten().zip(&limit.parts);
+            for (table, part) in tables.filter(|(_, part)| !part.meter.is_concurrent()) {
+                table.lock(bucket).give_back(bucket, part.meter, nanos(drawn.at));
+            }
+        }
     }
 
     /// Every bucket that is on disk, for a clean stop.
@@ -192,7 +218,7 @@ fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
         });
         Lease::new(claims)
     });
-    Ok(Taken { held, lease })
+    Ok(Taken { held, lease, drawn: None })
 }
 
 #[cfg(test)]

@@ -39,6 +39,40 @@ fn calls_share_a_bucket_where_the_key_says_so() {
 }
 
 #[test]
+fn a_call_that_is_refused_before_it_is_sent_gives_back_what_it_took_and_no_more() {
+    let day = LimitSpec { rate: None, per_day: Some(3), ..limit("d", 3) };
+    let policy = limited(vec![limit("r", 3), day]);
+    let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
+    for is_durable in [false, true] {
+        let limiter = if is_durable { Limiter::durable(&policy, &HashMap::new()) } else { Limiter::new(&policy) };
+        let take = |now| match decide(&policy, &item, &TOOL, &nobody, &limiter, now) {
+            Decision::Allow(permit) => Some(permit),
+            Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. } => None,
+        };
+        let mut permits: Vec<Permit> = (0..3).filter_map(|_| take(SECOND)).collect();
+        assert!(permits.len() == 3 && take(SECOND).is_none());
+        for _ in 0..2 {
+            permits[0].give_back(&limiter, &policy, &item, &TOOL);
+        }
+        assert!(take(SECOND).is_some() && take(SECOND).is_none(), "once");
+        // Another policy has other limits, even where they read the same.
+        let other = limited(vec![limit("r", 3), LimitSpec { rate: None, per_day: Some(3), ..limit("d", 3) }]);
+        let (carried, others) =
+            (limiter.carry_over(&other), other.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical));
+        if !is_durable {
+            permits[1].give_back(&carried, &other, &others, &TOOL);
+            assert!(take(SECOND).is_none());
+        }
+        // What was refilled since is not given back.
+        let later = SECOND + Duration::from_secs(3 * 24 * 3600);
+        let fresh: Vec<Permit> = (0..3).filter_map(|_| take(later)).collect();
+        assert_eq!(fresh.len(), 3);
+        permits[2].give_back(&limiter, &policy, &item, &TOOL);
+        assert!(take(later).is_none(), "durable: {is_durable}");
+    }
+}
+
+#[test]
 fn made_up_uris_get_no_buckets_of_their_own() {
     let policy = limited(vec![LimitSpec { key: vec![KeyPart::Tool], ..limit("l", 1) }]);
     let limiter = Limiter::new(&policy);
