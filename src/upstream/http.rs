@@ -20,12 +20,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
-use crate::base::clock;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, declined, unable};
 use crate::engine::call::{Executed, Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, EraHint};
+use crate::engine::handshake::Agreed;
 use crate::engine::unasked::{Asked, Stream, Told, asked, told};
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
@@ -33,7 +32,6 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
 use crate::upstream::http_parts::{LinkParts, SESSION};
-use crate::upstream::initialize;
 use crate::upstream::resume::Resumption;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::id::WireId;
@@ -41,6 +39,7 @@ use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
 
 mod desk;
+mod renew;
 
 use self::desk::Desk;
 
@@ -111,6 +110,11 @@ impl HttpLink {
     pub(crate) async fn enter(&self, session: Option<HeaderValue>) {
         self.session.store(session.map(Arc::new));
         self.tell(message::encode_notification("notifications/initialized", None)).await;
+    }
+
+    /// Whether this is the session at present.
+    fn is_in(&self, session: Option<&HeaderValue>) -> bool {
+        self.session.load().as_deref() == session
     }
 
     fn is_modern(&self) -> bool {
@@ -297,12 +301,25 @@ impl HttpLink {
         method: Method,
         params: Option<&RawJson>,
     ) -> Result<Result<RawJson, RawJson>, HttpError> {
+        self.ask_within(method, params, true).await
+    }
+
+    /// The same; one that does not renew a lost session fails there with [`StatusCode::NOT_FOUND`].
+    async fn ask_within(
+        self: &Arc<Self>,
+        method: Method,
+        params: Option<&RawJson>,
+        renews: bool,
+    ) -> Result<Result<RawJson, RawJson>, HttpError> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let raw_id = RawJson::trusted(id.to_string());
         let bytes = message::encode_request(&raw_id, method.as_str(), params);
         let request = self.request(HttpMethod::POST, bytes.clone(), Some((method, None)));
         let mut post = Post::start(Arc::clone(self), id, bytes, request);
         post.quiet = true;
+        if !renews {
+            post.renewal = Renewal::Never;
+        }
         loop {
             match post.step().await {
                 Step::Event(_) => {}
@@ -318,47 +335,6 @@ impl HttpLink {
         drop(self.send(self.request(HttpMethod::POST, bytes, None)).await);
     }
 
-    /// Opens a new session after the upstream forgot the old one; at most one caller does it, the others wait.
-    async fn renew(self: Arc<Self>, lost: HeaderValue) -> Result<(), HttpError> {
-        let _turn = self.renewing.lock().await;
-        let current = self.session.load_full();
-        if current.as_deref() != Some(&lost) {
-            return Ok(());
-        }
-        let opened = initialize::open(&self.parts, EraHint::Legacy).await;
-        let (agreed, session) = opened.map_err(|unopened| HttpError::Connect(unopened.why()))?;
-        if agreed.revision != self.agreed.revision {
-            return Err(HttpError::Connect("the new session speaks another revision".to_owned()));
-        }
-        self.logs.forget();
-        self.enter(session).await;
-        self.renewed.notify_one();
-        let remote = &self.parts.remote;
-        if let Some(count) = remote.health.lines.renewed.count(clock::uptime()) {
-            tracing::info!(upstream.url = %remote.uri, count, "upstream session opened anew");
-        }
-        self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe());
-        Ok(())
-    }
-
-    /// A new session knows none of the old one's subscriptions.
-    fn resubscribe(self: Arc<Self>) -> BoxFuture<'static, ()> {
-        let again = async move {
-            let updates = &self.parts.news.updates;
-            for uri in updates.uris() {
-                let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
-                let lost = self.ask(Method::ResourcesSubscribe, Some(&params)).await.is_err();
-                let lines = &self.parts.remote.health.lines;
-                if let Some(count) = lost.then(|| lines.subscriptions.count(clock::uptime())).flatten() {
-                    tracing::warn!(upstream.name = %self.parts.upstream, count, "a resource subscription was lost in the new session");
-                }
-                updates.updated(&uri);
-            }
-        };
-        // A request may open a session, which comes here.
-        Box::pin(again)
-    }
-
     /// Ends the session, politely and within a second.
     pub(crate) async fn close(&self) {
         if self.session.load().is_some() {
@@ -366,6 +342,16 @@ impl HttpLink {
             drop(tokio::time::timeout(Duration::from_secs(1), self.send(request)).await);
         }
     }
+}
+
+/// What a request does about a session that its server has forgotten.
+#[derive(Clone, Copy, Debug)]
+enum Renewal {
+    /// A new session is opened for it, once.
+    Due,
+    Done,
+    /// It fails.
+    Never,
 }
 
 enum Stage {
@@ -409,7 +395,7 @@ struct Post {
     stage: Stage,
     /// The session that it was sent in.
     session: Option<HeaderValue>,
-    renewed: bool,
+    renewal: Renewal,
     /// Of its event stream.
     resumption: Resumption,
     /// The gateway's own requests are not cancelled by message.
@@ -489,7 +475,7 @@ impl Post {
             unsent: request,
             stage: Stage::Unsent,
             session,
-            renewed: false,
+            renewal: Renewal::Due,
             resumption: Resumption::default(),
             quiet: false,
             listens: false,
@@ -563,11 +549,18 @@ impl Post {
 
     fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
         let response = self.link.parts.remote.admitted(response).map_err(|error| Step::Failed(error, None))?;
-        let lost = self.session.clone().filter(|_| response.status() == StatusCode::NOT_FOUND && !self.renewed);
-        if let Some(lost) = lost {
-            self.renewed = true;
-            self.link.drain(response.into_body());
-            return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
+        let lost = self.session.clone().filter(|_| response.status() == StatusCode::NOT_FOUND);
+        match (lost, self.renewal) {
+            (Some(lost), Renewal::Due) => {
+                self.renewal = Renewal::Done;
+                self.link.drain(response.into_body());
+                return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
+            }
+            (Some(_), Renewal::Never) => {
+                self.link.drain(response.into_body());
+                return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
+            }
+            (Some(_), Renewal::Done) | (None, _) => {}
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
         Reader::of(response, &self.link.parts.gauge).map(|reader| Stage::Body(Box::new(reader))).map_err(

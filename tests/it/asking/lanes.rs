@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -116,6 +117,29 @@ fn a_session_that_everybody_shares_offers_nothing() {
         }
         assert_eq!(stage.declared(), [json!({})], "{way:?}");
     }
+}
+
+#[test]
+fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_each() {
+    let setup = crate::harness::Setup::new();
+    let greeting = r#"{"jsonrpc":"2.0","id":${ID},"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"x","version":"1"},"capabilities":{"tools":{},"resources":{"subscribe":true}}}}"#;
+    let done = r#"{"jsonrpc":"2.0","id":${ID},"result":{}}"#;
+    let script = json!({"initialize": [greeting], "resources/subscribe": [done]});
+    let script = setup.world.write("work/script.json", &script.to_string());
+    let fake = Way::Session.fake().with("--script", script.to_str().unwrap()).behaving("drop-session-after=4");
+    let stage = Stage::with(setup, fake, "");
+    let mut client = stage.client(Era::LEGACY, everything());
+    for n in 1..=6 {
+        // Whether it is confirmed or not: the session may be lost in the middle of it.
+        client.request("resources/subscribe", json!({"uri": format!("fx://doc/{n}")}));
+    }
+    let before = stage.declared().len();
+    for n in 0..10 {
+        client.call("fx__echo", json!({"text": n.to_string()}));
+    }
+    thread::sleep(Duration::from_millis(500));
+    let opened = stage.declared().len() - before;
+    assert!(opened <= 20, "{opened} sessions for ten calls");
 }
 
 #[test]
