@@ -5,6 +5,7 @@ pub mod ask;
 pub mod batch;
 pub mod call;
 pub mod client;
+pub mod doubt;
 pub mod event;
 pub mod fault;
 #[cfg(any(test, fuzzing, feature = "testing"))]

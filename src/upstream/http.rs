@@ -22,6 +22,7 @@ use tokio::time::Sleep;
 
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, ServerRequest, declined, unable};
 use crate::engine::call::{Executed, Outcome, Outgoing};
+use crate::engine::doubt::Doubt;
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::Agreed;
@@ -38,6 +39,7 @@ use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::RawJson;
 
+mod cancel;
 mod desk;
 mod renew;
 
@@ -109,6 +111,8 @@ impl HttpLink {
     /// Enters the legacy session that `initialize` has opened.
     pub(crate) async fn enter(&self, session: Option<HeaderValue>) {
         self.session.store(session.map(Arc::new));
+        // It knows no call of the session before.
+        self.desk().doubt = Doubt::default();
         self.tell(message::encode_notification("notifications/initialized", None)).await;
     }
 
@@ -254,20 +258,21 @@ impl HttpLink {
 
     /// Judges a request of the server; whatever is not for a client is answered here.
     fn asked(self: &Arc<Self>, request: &message::Request, stream: Stream) -> Option<(ServerRequest, u64)> {
-        let judged = {
+        let (judged, candidates) = {
             let mut desk = self.desk();
             let candidates = match stream {
                 Stream::Shared => desk.candidates(),
                 Stream::Call(id) | Stream::Listening(id) => Candidates::One(id.0),
                 Stream::Own => Candidates::None,
             };
-            asked(request, &self.parts.declared, candidates, &mut desk.asked)
+            (asked(request, &self.parts.declared, candidates, &mut desk.asked), candidates)
         };
         let (answer, fault) = match judged {
             Asked::Client(asked, call) => return Some((asked, call)),
             Asked::Answered(answer, fault) => (answer, fault),
         };
-        if fault == Some(Fault::AmbiguousRequest) {
+        // Turns would not end a doubt, which is about a call that has left.
+        if fault == Some(Fault::AmbiguousRequest) && candidates == Candidates::Several {
             self.parts.news.turns.begin(&self.parts.upstream);
         }
         fault.into_iter().for_each(|fault| self.gauge().metrics.fault(fault));
@@ -354,6 +359,14 @@ enum Renewal {
     Never,
 }
 
+/// Whether a call that failed so may still run: no answer to it was read, and no refusal.
+fn may_run(error: &HttpError) -> bool {
+    match error {
+        HttpError::Broken(_) | HttpError::Protocol(_) | HttpError::NoRoom(_) => true,
+        HttpError::Connect(_) | HttpError::Unauthorized(_) | HttpError::Status(_) => false,
+    }
+}
+
 enum Stage {
     /// It waits for its credentials.
     Unsent,
@@ -432,7 +445,7 @@ impl HttpExchange {
         };
         if !matches!(step, Step::Event(_)) {
             // The call's questions end here, however long its outcome is kept.
-            self.leave();
+            self.leave(matches!(step, Step::Answer(_)));
         }
         match step {
             Step::Event(event) => event,
@@ -441,16 +454,19 @@ impl HttpExchange {
         }
     }
 
-    /// Removes the call and its questions from the session.
-    fn leave(&mut self) {
+    /// Removes the call and its questions from the session. An answer may end a doubt.
+    fn leave(&mut self, answered: bool) {
         if self.side.take().is_none() {
             return;
         }
-        let open = {
+        let (open, in_doubt) = {
             let mut desk = self.post.link.desk();
             desk.calls.remove(&self.post.id);
-            desk.asked.of_call(self.post.id)
+            (desk.asked.of_call(self.post.id), desk.doubt.is_open())
         };
+        if answered && in_doubt {
+            self.post.link.clear_later(self.post.id);
+        }
         for request in open {
             self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
         }
@@ -543,8 +559,20 @@ impl Post {
     }
 
     fn end(&mut self, step: Step) -> Step {
+        if matches!(&step, Step::Failed(error, _) if may_run(error)) {
+            self.cancel();
+        }
         self.stage = Stage::Ended;
         step
+    }
+
+    /// Tells a legacy server by message that its answer is not waited for any more. For a modern one the end of the response is the
+    /// whole cancellation.
+    fn cancel(&self) {
+        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_) | Stage::Pause(..) | Stage::Resume(..));
+        if sent && !self.quiet && !self.link.is_modern() {
+            self.link.cancel_later(self.id);
+        }
     }
 
     fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
@@ -635,17 +663,15 @@ impl Post {
 
 impl Drop for HttpExchange {
     fn drop(&mut self) {
-        self.leave();
+        // The doubt begins before the call leaves: no message in between is tied to another.
+        self.post.cancel();
+        self.post.stage = Stage::Ended;
+        self.leave(false);
     }
 }
 
 impl Drop for Post {
     fn drop(&mut self) {
-        // Dropping the response is the whole cancellation of a modern upstream; a legacy one is told by message.
-        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_) | Stage::Pause(..) | Stage::Resume(..));
-        if sent && !self.quiet && !self.link.is_modern() {
-            let params = RawJson::trusted(format!(r#"{{"requestId":{},"reason":"cancelled by the client"}}"#, self.id));
-            self.link.tell_later(message::encode_notification("notifications/cancelled", Some(&params)));
-        }
+        self.cancel();
     }
 }

@@ -232,7 +232,7 @@ impl Connection<'_> {
             }
             Event::Signal(signal) => {
                 match signal {
-                    Signal::Cancel(key) => self.peer.handle_cancel(key),
+                    Signal::Cancel(key) => self.peer.handle_cancel(key, clock::now()),
                     Signal::Parked(key, turn) => {
                         self.peer.handle_parked(key);
                         drop(turn);

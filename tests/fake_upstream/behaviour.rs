@@ -42,6 +42,8 @@ pub(crate) enum Behaviour {
     SlowRefusal(u64),
     /// Closes the connection in the middle of an answer to `tools/call`; the stream, over HTTP+SSE.
     HttpCut,
+    /// Asks something on the session's own stream when a cancellation over HTTP arrives, and reads it so many milliseconds later.
+    LateCancel(u64),
     /// Answers a POST over HTTP+SSE when the request in it is handled.
     HoldPosts,
     /// Ends the stream of a call before its first message. A client gets the messages by resuming, two events at a time
@@ -91,6 +93,7 @@ impl Behaviour {
             "forbid-calls" => Self::ForbidCalls,
             "slow-refusal" => Self::SlowRefusal(number),
             "http-cut" => Self::HttpCut,
+            "late-cancel" => Self::LateCancel(number),
             "hold-posts" => Self::HoldPosts,
             "polled" => Self::Polled(number),
             "forget-events" => Self::ForgetEvents,

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::Answers;
 use crate::behaviour::Behaviour;
 use crate::polled::Polled;
-use crate::server::{MODERN, Request, Server};
+use crate::server::{MODERN, Request, Server, notification};
 
 struct Web {
     server: Arc<Server>,
@@ -121,6 +121,19 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
             let endless = stream::once(async { Ok::<_, Infallible>(Bytes::from("oops")) }).chain(stream::pending());
             let status = StatusCode::from_u16(u16::try_from(*code).unwrap()).unwrap();
             return (status, Body::from_stream(endless)).into_response();
+        }
+    }
+    for behaviour in &server.args.behaviours {
+        if let (Behaviour::LateCancel(ms), "notifications/cancelled", Some(aside)) =
+            (behaviour, request.method.as_str(), &request.aside)
+        {
+            let stray = json!({"jsonrpc": "2.0", "id": "stray", "method": "elicitation/create", "params": {
+                "message": "Of the call that was cancelled", "requestedSchema": {"type": "object", "properties": {}}
+            }});
+            aside.send(stray.to_string()).unwrap();
+            let log = json!({"level": "error", "data": "of the call that was cancelled"});
+            aside.send(notification("notifications/message", &log)).unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(*ms)).await;
         }
     }
     if request.method == "notifications/cancelled" {

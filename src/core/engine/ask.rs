@@ -6,6 +6,7 @@
 //! A parked call asks nothing while it waits for its client. After a request without a certain call, the calls on that
 //! connection pass one at a time. Servers learn roots only if the operator allows it.
 
+use crate::engine::doubt::Doubt;
 use crate::mcp::input::{Kinds, Roots, cancel, decline, roots_result};
 use crate::mcp::method::Method;
 use crate::wire::code;
@@ -52,6 +53,8 @@ pub enum Candidates {
     None,
     One(u64),
     Several,
+    /// One that is in flight, or one that was cancelled just now.
+    Doubtful,
 }
 
 impl Candidates {
@@ -107,6 +110,10 @@ pub fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> 
             code::INVALID_PARAMS,
             "several calls are in progress and nothing says which one this belongs to; ask again in the next call",
         )),
+        Candidates::Doubtful => Verdict::Ambiguous(error(
+            code::INVALID_PARAMS,
+            "a call was cancelled just now and nothing says whether this belongs to it; ask again in a moment",
+        )),
     }
 }
 
@@ -150,11 +157,12 @@ pub struct OpenRequests {
 impl OpenRequests {
     /// The calls that a request without a stream of its own may belong to. A parked call asks nothing more while it waits,
     /// so it is one of them only where no other call runs.
-    pub fn candidates(&self, calls: impl Iterator<Item = u64> + Clone) -> Candidates {
-        match Candidates::of(calls.clone().filter(|call| !self.parked.contains(call))) {
+    pub fn candidates(&self, calls: impl Iterator<Item = u64> + Clone, doubt: &Doubt) -> Candidates {
+        let candidates = match Candidates::of(calls.clone().filter(|call| !self.parked.contains(call))) {
             Candidates::None => Candidates::of(calls),
-            running @ (Candidates::One(_) | Candidates::Several) => running,
-        }
+            running @ (Candidates::One(_) | Candidates::Several | Candidates::Doubtful) => running,
+        };
+        if matches!(candidates, Candidates::One(_)) && doubt.is_open() { Candidates::Doubtful } else { candidates }
     }
 
     /// `false` when too many are open, or one of that id is.
@@ -220,6 +228,8 @@ mod tests {
             ("no call", "elicitation/create", &client, Candidates::None, "Refuse"),
             ("two calls", "elicitation/create", &client, Candidates::Several, "Ambiguous"),
             ("two calls", "sampling/createMessage", &client, Candidates::Several, "Ambiguous"),
+            ("a doubt", "elicitation/create", &client, Candidates::Doubtful, "Ambiguous"),
+            ("roots in doubt", "roots/list", &client, Candidates::Doubtful, "Ambiguous"),
             ("roots of the client", "roots/list", &client, one, "Tied"),
             ("roots, no call", "roots/list", &client, Candidates::None, "Answer"),
             ("roots, two calls", "roots/list", &client, Candidates::Several, "Ambiguous"),
@@ -234,10 +244,10 @@ mod tests {
 
     #[test]
     fn a_parked_call_is_asked_for_only_where_no_other_runs() {
-        let mut open = OpenRequests::default();
+        let (mut open, mut doubt) = (OpenRequests::default(), Doubt::default());
         let ask = ServerRequest { id: RawJson::trusted("1"), method: "roots/list".to_owned(), params: None };
         open.park(7);
-        assert_eq!(open.candidates([7, 8].into_iter()), Candidates::Several, "it has asked nothing");
+        assert_eq!(open.candidates([7, 8].into_iter(), &doubt), Candidates::Several, "it has asked nothing");
         assert!(open.enter(&ask, 7));
         open.park(7);
         for (label, calls, want) in [
@@ -246,10 +256,16 @@ mod tests {
             ("two run", vec![7, 8, 9], Candidates::Several),
             ("none", vec![], Candidates::None),
         ] {
-            assert_eq!(open.candidates(calls.into_iter()), want, "{label}");
+            assert_eq!(open.candidates(calls.into_iter(), &doubt), want, "{label}");
         }
         open.take(&ask.id);
-        assert_eq!(open.candidates([7, 8].into_iter()), Candidates::Several, "it runs again");
+        assert_eq!(open.candidates([7, 8].into_iter(), &doubt), Candidates::Several, "it runs again");
+        doubt.cancelled();
+        for (calls, want) in
+            [(vec![7, 8], Candidates::Several), (vec![7], Candidates::Doubtful), (vec![], Candidates::None)]
+        {
+            assert_eq!(open.candidates(calls.into_iter(), &doubt), want, "9 was cancelled");
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ pub fn peer(data: &[u8]) {
                 let outgoing = Outgoing::own(Method::ToolsCall, Meta::default());
                 peer.handle_call(&outgoing, Port { key: calls, gone: Rc::clone(&gone) });
             }
-            b"!cancel" => peer.handle_cancel(calls),
+            b"!cancel" => peer.handle_cancel(calls, now),
             b"!parked" => peer.handle_parked(calls),
             b"!wait" => {
                 now = peer.poll_timeout().unwrap_or(now);

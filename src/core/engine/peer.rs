@@ -15,6 +15,7 @@ use crate::catalog::inventory::{Inventory, ListBounds, Reading};
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, declined, unable};
 use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
+use crate::engine::doubt::Doubt;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
 use crate::engine::lists::{Lists, Page};
@@ -102,8 +103,8 @@ enum Waiting<P> {
     List(Box<Reading>, Instant),
     Listen,
     Call(P),
-    /// The answer to a ping: by then the server has read what was cancelled before.
-    Cancelled,
+    /// Its answer ends a doubt.
+    Ping,
 }
 
 #[derive(Debug)]
@@ -129,8 +130,7 @@ pub struct Peer<P> {
     reads_lists: bool,
     lists: Lists,
     asked: OpenRequests,
-    /// A call was cancelled after the ping that is under way.
-    cancelled_since: bool,
+    doubt: Doubt,
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
@@ -154,7 +154,7 @@ impl<P: CallPort> Peer<P> {
             reads_lists,
             lists: Lists::new(bounds),
             asked: OpenRequests::default(),
-            cancelled_since: false,
+            doubt: Doubt::default(),
             hop: HopMeta::bare(),
             state: State::Opening { handshake, until, deadline },
             pending: Pending::new(),
@@ -183,7 +183,10 @@ impl<P: CallPort> Peer<P> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Opening { until, .. } => Some(until),
-            State::Ready(_) => [self.list_deadline(), self.lists.refresh_at()].into_iter().flatten().min(),
+            State::Ready(_) => {
+                let due = [self.list_deadline(), self.lists.refresh_at(), self.doubt.ping_until()];
+                due.into_iter().flatten().min()
+            }
             State::Failed => None,
         }
     }
@@ -217,31 +220,31 @@ impl<P: CallPort> Peer<P> {
     }
 
     /// The caller has gone or run out of time; the upstream is told and a late answer is dropped.
-    pub fn handle_cancel(&mut self, key: u64) {
+    pub fn handle_cancel(&mut self, key: u64, now: Instant) {
         let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));
         if let Some(id) = found {
             self.pending.take(id);
             self.end_requests_of(key);
-            let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"cancelled by the client"}}"#));
-            let line = message::encode_notification("notifications/cancelled", Some(&params));
-            put_line(&mut self.out, &line);
-            self.mark_cancelled();
+            self.cancelled(id, "cancelled by the client", now);
         }
     }
 
-    /// What a legacy server asks may be about a call that was cancelled, until it has read so. One ping at a time tells.
-    fn mark_cancelled(&mut self) {
-        let may_ask = matches!(self.state, State::Ready(agreed) if agreed.revision.era() == Era::Legacy);
-        if self.is_in_doubt() {
-            self.cancelled_since = true;
-        } else if may_ask && self.declared.kinds.any() {
-            self.ask(Method::Ping, None, Waiting::Cancelled);
+    /// Tells the server that a call is not waited for any more. What a legacy one says may be about that call until it has read so.
+    fn cancelled(&mut self, id: WireId, why: &str, now: Instant) {
+        let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"{why}"}}"#));
+        put_line(&mut self.out, &message::encode_notification("notifications/cancelled", Some(&params)));
+        if matches!(self.state, State::Ready(agreed) if agreed.revision.era() == Era::Legacy) {
+            self.doubt.cancelled();
+            self.doubt.delivered(self.pending.next_number());
+            self.ping(now);
         }
     }
 
-    /// Whether what the server says may be about a call that is not in flight any more.
-    fn is_in_doubt(&self) -> bool {
-        self.pending.find(|waiting| matches!(waiting, Waiting::Cancelled)).is_some()
+    /// Asks for an answer that ends the doubt, where there is one.
+    fn ping(&mut self, now: Instant) {
+        if self.doubt.pings(now + self.times.start) {
+            self.ask(Method::Ping, None, Waiting::Ping);
+        }
     }
 
     /// The answer to a request of the server. One that was withdrawn or answered already is ignored.
@@ -288,7 +291,7 @@ impl<P: CallPort> Peer<P> {
 
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
         let Ok(Heard { message, broken, taken }) = self.ear.hear(frame) else {
-            return self.handle_malformed(frame);
+            return self.handle_malformed(frame, now);
         };
         self.taken += taken;
         if broken.is_some() {
@@ -330,6 +333,12 @@ impl<P: CallPort> Peer<P> {
                 self.opening(Reply::Silence, now);
             }
             State::Ready(_) => {
+                if self.doubt.ping_until().is_some_and(|until| now >= until) {
+                    self.doubt.ping_ended();
+                    if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Ping)) {
+                        self.pending.take(id);
+                    }
+                }
                 let late = self.pending.find(|w| matches!(w, Waiting::List(_, until) if now >= *until));
                 if let Some(Lookup::Found(Waiting::List(reading, _))) = late.map(|id| self.pending.take(id)) {
                     self.fault(Fault::BadList);
@@ -370,7 +379,11 @@ impl<P: CallPort> Peer<P> {
         let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
             return self.fault(Fault::UnknownReply);
         };
-        match self.pending.take(id) {
+        let found = self.pending.take(id);
+        if !matches!(found, Lookup::Unknown) {
+            self.doubt.answered(id.number());
+        }
+        match found {
             Lookup::Late => self.fault(Fault::LateReply),
             Lookup::Unknown => self.fault(Fault::UnknownReply),
             Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response),
@@ -382,10 +395,9 @@ impl<P: CallPort> Peer<P> {
                 self.read_lists(now);
             }
             Lookup::Found(Waiting::Listen) => {}
-            Lookup::Found(Waiting::Cancelled) => {
-                if std::mem::take(&mut self.cancelled_since) {
-                    self.mark_cancelled();
-                }
+            Lookup::Found(Waiting::Ping) => {
+                self.doubt.ping_ended();
+                self.ping(now);
             }
         }
     }
@@ -409,7 +421,7 @@ impl<P: CallPort> Peer<P> {
     }
 
     /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
-    fn handle_malformed(&mut self, frame: &Frame) {
+    fn handle_malformed(&mut self, frame: &Frame, now: Instant) {
         let object = RawJson::checked(frame.bytes().clone()).and_then(|text| RawObject::parse(&text)).ok();
         let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
         let Some(id) = id else { return self.fault(Fault::Garbage) };
@@ -418,6 +430,7 @@ impl<P: CallPort> Peer<P> {
             && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
         {
             self.end_call(port, Outcome::Failed(Failure::malformed()));
+            self.cancelled(id, "the answer cannot be read", now);
         }
     }
 
@@ -485,7 +498,7 @@ impl<P: CallPort> Peer<P> {
 
     fn handle_log(&mut self, notification: Notification) {
         // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-        let several = self.ports().nth(1).is_some() || self.is_in_doubt();
+        let several = self.ports().nth(1).is_some() || self.doubt.is_open();
         let Some(only) = self.ports().next().filter(|_| !several) else {
             return self.tell(PeerEvent::Unclaimed(notification));
         };
@@ -506,17 +519,14 @@ impl<P: CallPort> Peer<P> {
     fn ports(&mut self) -> impl Iterator<Item = &mut P> {
         self.pending.iter_mut().filter_map(|waiting| match waiting {
             Waiting::Call(port) => Some(port),
-            Waiting::Handshake | Waiting::List(..) | Waiting::Listen | Waiting::Cancelled => None,
+            Waiting::Handshake | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
         })
     }
 
     /// A request of a legacy server.
     fn handle_request(&mut self, request: &Request) {
         let calls: Vec<u64> = self.ports().map(|port| port.key()).collect();
-        let candidates = self.asked.candidates(calls.into_iter());
-        // Turns would not help: the doubt is about a call that has left.
-        let is_doubt = matches!(candidates, Candidates::One(_)) && self.is_in_doubt();
-        let candidates = if is_doubt { Candidates::Several } else { candidates };
+        let candidates = self.asked.candidates(calls.into_iter(), &self.doubt);
         let (answer, fault) = match asked(request, &self.declared, candidates, &mut self.asked) {
             Asked::Answered(answer, fault) => (answer, fault),
             Asked::Client(asked, call) => {
@@ -527,7 +537,8 @@ impl<P: CallPort> Peer<P> {
                 (unable(&request.method), Some(Fault::RefusedRequest))
             }
         };
-        if fault == Some(Fault::AmbiguousRequest) && !is_doubt {
+        // Turns would not end a doubt, which is about a call that has left.
+        if fault == Some(Fault::AmbiguousRequest) && candidates == Candidates::Several {
             self.events.push_back(PeerEvent::Ambiguous);
         }
         fault.into_iter().for_each(|fault| self.fault(fault));

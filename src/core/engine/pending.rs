@@ -37,6 +37,11 @@ impl<T> Pending<T> {
         Some(WireId::new(slot, self.uses))
     }
 
+    /// [`WireId::number`] of the next id.
+    pub fn next_number(&self) -> u64 {
+        self.uses + 1
+    }
+
     pub fn get_mut(&mut self, id: WireId) -> Option<&mut T> {
         let slot = id.slot();
         self.slots.get_mut(slot).filter(|(uses, _)| WireId::new(slot, *uses) == id).map(|(_, value)| value)

@@ -77,6 +77,11 @@ impl WireId {
         usize::try_from(self.0 % Self::MAX_SLOTS as u64).unwrap_or_default()
     }
 
+    /// Requests of one connection that are sent later have a higher one.
+    pub const fn number(self) -> u64 {
+        self.0 >> Self::SLOT_BITS
+    }
+
     /// Reads one of our ids back from a reply; anything else is not ours.
     pub fn from_raw(raw: &RawJson) -> Option<Self> {
         raw.parse::<u64>().ok().map(Self)

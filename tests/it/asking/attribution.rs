@@ -1,11 +1,13 @@
 //! Attribution of questions: several clients in front of one server that asks.
 
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{Stage, Way, accept, answered, converse, everything, form, going_on, inquire};
 use crate::mcp::{Era, Mcp};
+use crate::process::eventually;
 
 #[test]
 fn a_process_that_two_callers_share_may_ask_nothing() {
@@ -60,6 +62,32 @@ fn meet(clients: &mut [Mcp; 2]) {
         assert_eq!(asked.is_empty(), answers[0]["error"].is_object(), "{response}");
     }
     assert!(refused >= 1, "two calls were in progress");
+}
+
+#[test]
+fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other_client_of_the_session() {
+    let fake = Way::Session.fake().behaving("late-cancel=300");
+    let stage = Stage::with(crate::harness::Setup::new(), fake, "instance = \"per-caller\"");
+    let [mut one, mut two] = [(); 2].map(|()| stage.client(Era::LEGACY, everything()));
+    let waits = |tag: &str, door: &str| {
+        let mut arguments = Way::Session.asks(tag, json!([[form("Mine?")]]));
+        arguments["meet"] = json!(door);
+        arguments
+    };
+    let cancelled = inquire(&mut one, &waits("one", "never"));
+    let mut call = inquire(&mut two, &waits("two", "door"));
+    eventually("both run in one session", || stage.calls("one") + stage.calls("two") == 2);
+    assert_eq!(stage.declared().iter().filter(|declared| declared["elicitation"].is_object()).count(), 2);
+    one.notify("notifications/cancelled", json!({"requestId": cancelled.id}));
+    eventually("the stray question is refused", || stage.answers("stray").len() == 1);
+    assert_eq!(stage.answers("stray")[0]["error"]["code"], -32602);
+    eventually("the server has answered a ping since", || stage.log.count("ping") == 1);
+    thread::sleep(Duration::from_millis(300));
+    // The doubt is over, and the call asks on the session's stream like any other.
+    stage.client(Era::LEGACY, json!({})).call("fx__inquire", json!({"meet": "door"}));
+    let (asked, response) = converse(&mut two, &mut call, |_| accept("two"));
+    assert_eq!(asked.len(), 1, "its own question alone: {asked:?}");
+    assert_eq!(answered(&response)[0]["result"], accept("two"), "{response}");
 }
 
 /// A client that names itself in every answer.

@@ -18,23 +18,31 @@ impl<P: CallPort> Peer<P> {
         let ours = |id| std::str::from_utf8(id).ok()?.parse().ok().map(WireId);
         match start {
             Start::Request(_) | Start::Notifies | Start::Asks => {}
-            Start::Answer(id) if let Some(id) = ours(id) => self.give_up(id, failure, now),
+            // It was the answer, so that there is nothing to cancel.
+            Start::Answer(id) if let Some(id) = ours(id) => {
+                self.give_up(id, failure, now);
+            }
             Start::Answer(_) | Start::Unknown => {
                 // Those that are asked for again on the way are not given up a second time.
                 for id in self.pending.find_all(|waiting| matches!(waiting, Waiting::Call(_) | Waiting::List(..))) {
-                    self.give_up(id, failure, now);
+                    if self.give_up(id, failure, now) {
+                        self.cancelled(id, "a message of the server was too large to be read", now);
+                    }
                 }
             }
         }
     }
 
-    /// Ends a call or the reading of a list without its answer; other requests of our own go on waiting.
-    fn give_up(&mut self, id: WireId, failure: &Failure, now: Instant) {
+    /// Ends a call or the reading of a list without its answer; other requests of our own go on waiting. Whether it was a call.
+    fn give_up(&mut self, id: WireId, failure: &Failure, now: Instant) -> bool {
         if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
-            return;
+            return false;
         }
         match self.pending.take(id) {
-            Lookup::Found(Waiting::Call(port)) => self.end_call(port, Outcome::Failed(failure.clone())),
+            Lookup::Found(Waiting::Call(port)) => {
+                self.end_call(port, Outcome::Failed(failure.clone()));
+                return true;
+            }
             Lookup::Found(Waiting::List(reading, _)) if failure.reason == Reason::Busy => {
                 self.lists.no_room(reading.list);
                 self.read_lists(now);
@@ -46,5 +54,6 @@ impl<P: CallPort> Peer<P> {
             }
             Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
         }
+        false
     }
 }

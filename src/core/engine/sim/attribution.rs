@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Seen, World, echo};
+use super::{Declared, Peer, PeerOptions, Seen, TIMES, World, echo, options};
 use crate::engine::call::Failure;
+use crate::engine::handshake::EraHint;
 use crate::mcp::version::Revision;
 
 #[test]
@@ -58,13 +59,79 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other() {
     let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}});
     let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("y", &echo("a__t", 2)).unwrap());
     // The server has not read it when it asks.
-    world.upstreams[0].peer.handle_cancel(one);
+    let now = world.now;
+    world.upstreams[0].peer.handle_cancel(one, now);
     world.server_says(0, &ask("of one"));
     assert_eq!(world.seen(two), []);
     assert_eq!(world.reply_to(0, &json!("of one")).unwrap()["error"]["code"], -32602);
     world.server_says(0, &ask("of two"));
     assert_eq!(world.seen(two), [Seen::Asked(json!("of two"))], "by now it has");
     assert!(!world.upstreams[0].in_turns, "one doubt does not make calls wait for each other");
+}
+
+/// A server that does not answer pings keeps the doubt until it answers a call that came after the cancellation.
+#[test]
+fn a_doubt_ends_also_where_the_server_answers_no_pings() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    world.upstreams[0].server.deaf = true;
+    let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}});
+    let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("y", &echo("a__t", 2)).unwrap());
+    world.cancel(0, one);
+    world.pass(TIMES.start);
+    assert!(world.upstreams[0].peer.poll_timeout().is_none(), "the ping is given up");
+    world.server_says(0, &ask("early"));
+    assert_eq!(world.reply_to(0, &json!("early")).unwrap()["error"]["code"], -32602);
+    let three = world.call("y", &echo("a__t", 3)).unwrap();
+    world.answer_call(0, two);
+    world.server_says(0, &ask("of three"));
+    assert_eq!(world.reply_to(0, &json!("of three")).unwrap()["error"]["code"], -32602, "two was sent before");
+    let four = world.call("y", &echo("a__t", 4)).unwrap();
+    world.answer_call(0, three);
+    world.server_says(0, &ask("of four"));
+    assert_eq!(world.seen(four), [Seen::Asked(json!("of four"))]);
+    assert!(!world.upstreams[0].in_turns);
+}
+
+#[test]
+fn log_lines_of_a_call_that_was_cancelled_meanwhile_reach_no_other() {
+    let mut world = World::new();
+    world.add("a", Revision::V2025_11_25, &["t"], EraHint::Legacy);
+    // A process that several callers share is told of no client.
+    let options = PeerOptions { declared: Declared::default(), ..options("a", EraHint::Legacy) };
+    world.upstreams[0].peer = Peer::new(options, world.now);
+    world.settle();
+    let log = |text: &str| json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": text}});
+    let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("y", &echo("a__t", 2)).unwrap());
+    let now = world.now;
+    world.upstreams[0].peer.handle_cancel(one, now);
+    world.server_says(0, &log("of one"));
+    assert_eq!(world.seen(two), []);
+    world.server_says(0, &log("of two"));
+    assert_eq!(world.seen(two), [Seen::Log(json!({"data": "of two"}))]);
+}
+
+#[test]
+fn a_call_that_ends_without_its_answer_is_cancelled() {
+    let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+    let ids = |world: &World| -> Vec<Value> {
+        world.upstreams[0].server.calls.iter().map(|call| call["id"].clone()).collect()
+    };
+    for n in 1..=3 {
+        world.call("x", &echo("a__t", n)).unwrap();
+    }
+    let mut open = ids(&world);
+    let broken = open.remove(0);
+    world.server_says(0, &json!({"jsonrpc": "2.0", "id": broken, "result": {}, "error": {"code": 1}}));
+    assert_eq!(world.upstreams[0].server.cancelled, std::slice::from_ref(&broken));
+    let start = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, open[0]);
+    let now = world.now;
+    world.upstreams[0].peer.handle_skipped(start.as_bytes(), &Failure::too_large(), now);
+    world.settle();
+    assert_eq!(world.upstreams[0].server.cancelled, std::slice::from_ref(&broken), "the line was its answer");
+    world.upstreams[0].peer.handle_skipped(br#"{"result":{"#, &Failure::too_large(), now);
+    world.settle();
+    assert_eq!(world.upstreams[0].server.cancelled, [broken, open[1].clone()]);
+    assert_eq!(world.upstreams[0].peer.left(), 0);
 }
 
 /// What the clients and the server of one shared connection do, in any order.

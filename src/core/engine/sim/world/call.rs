@@ -436,7 +436,7 @@ impl Call {
                 self.tell_server(&id, answer, gateway, links);
             }
         }
-        links[self.link].cancel(self.key);
+        links[self.link].cancel(self.key, gateway.now);
         if let Some(id) = self.following.as_ref().and_then(Following::running) {
             let cancel = self.about_task(Method::TasksCancel, id, None);
             let port = Port { key: gateway.new_key(), askable: false, events: gateway.events.clone() };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use self::own::Own;
 use super::chance::{Chance, Pipe};
 use super::link::Port;
 use super::server::Server;
@@ -28,6 +29,8 @@ use crate::wire::sse::{SseDecoder, event};
 /// The wait before a stream is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
 
+mod own;
+
 const CARRIER: Carrier = Carrier::Http { may_be_older: false };
 
 /// A request on its way to the server.
@@ -37,6 +40,8 @@ struct Post {
     body: Bytes,
     /// A GET for the rest of a stream, after this event of it.
     after: Option<(u64, usize)>,
+    /// A GET for the session's own stream.
+    listens: bool,
 }
 
 /// A response of the server: an event stream, of which the server keeps what it said.
@@ -89,6 +94,7 @@ pub(super) struct Http {
     numbers: u64,
     calls: Vec<Sent>,
     asked: OpenRequests,
+    own: Own,
     to_server: VecDeque<Post>,
     streams: Vec<Stream>,
     /// The session that the server knows, and how many there were.
@@ -111,6 +117,7 @@ impl Http {
             numbers: 0,
             calls: Vec::new(),
             asked: OpenRequests::default(),
+            own: Own::default(),
             to_server: VecDeque::new(),
             streams: Vec::new(),
             known: None,
@@ -130,7 +137,7 @@ impl Http {
 
     fn post(&mut self, body: Bytes, session: Option<u64>) -> u64 {
         self.numbers += 1;
-        self.to_server.push_back(Post { number: self.numbers, session, body, after: None });
+        self.to_server.push_back(Post { number: self.numbers, session, body, after: None, listens: false });
         self.numbers
     }
 
@@ -170,9 +177,7 @@ impl Http {
             self.streams.retain(|stream| stream.number != call.number);
             server.closed(call.number);
         } else {
-            let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, call.id));
-            let session = self.session;
-            self.post(encode_notification("notifications/cancelled", Some(&params)), session);
+            self.tell_cancelled(call.id);
             self.leave(call.number);
         }
     }
@@ -213,8 +218,11 @@ impl Http {
         if moving.is_empty() || (!self.to_server.is_empty() && chance.one_in(2)) {
             // Each request has a way of its own, so they overtake each other.
             let at = chance.below(self.to_server.len().min(2));
-            if let Some(post) = self.to_server.remove(at) {
+            // But no cancellation overtakes its call.
+            let cancels = self.to_server.get(at).is_some_and(|post| self.own.cancels(post.number));
+            if let Some(post) = self.to_server.remove(if cancels { 0 } else { at }) {
                 self.arrives(&post, server, truth);
+                self.has_arrived(post.number, now);
             }
             return;
         }
@@ -234,6 +242,7 @@ impl Http {
         if let Some(number) = number {
             self.read(number, status, session, &piece, ended, now);
         }
+        self.clears(now);
     }
 
     /// A request reaches the server.
@@ -245,6 +254,11 @@ impl Http {
                 None => self.streams.push(Stream::of(post.number, 404, None)),
             }
             return;
+        }
+        if post.listens {
+            let is_known = post.session == self.known;
+            server.own = is_known.then_some(post.number);
+            return self.streams.push(Stream::of(post.number, if is_known { 200 } else { 404 }, None));
         }
         let text = std::str::from_utf8(&post.body).unwrap();
         let opens = !server.is_modern() && text.contains("\"initialize\"");
@@ -268,6 +282,9 @@ impl Http {
             if let Some(event) = opening.decoder.next_event() {
                 self.opened(event.unwrap().data, session);
             }
+            return;
+        }
+        if self.reads_own(number, status, piece, now) {
             return;
         }
         let Some(at) = self.calls.iter().position(|call| call.number == number) else { return };
@@ -303,6 +320,7 @@ impl Http {
             return;
         }
         self.post(encode_notification("notifications/initialized", None), session);
+        self.listen(session);
         let again: Vec<usize> = (0..self.calls.len()).filter(|at| self.calls[*at].renews).collect();
         again.into_iter().for_each(|at| self.send_again(at));
     }
@@ -338,7 +356,12 @@ impl Http {
             call.resume_at = Some(now + RETRY);
             call.decoder = SseDecoder::new(1 << 16);
         } else {
+            // It may still run.
+            let id = self.calls[at].id;
             self.fails(at);
+            if !self.is_modern() {
+                self.tell_cancelled(id);
+            }
         }
     }
 
@@ -360,6 +383,7 @@ impl Http {
                 assert_eq!(response.id.as_ref().map(|id| id.text().into_owned()), Some(id.to_string()));
                 self.decline_of(id);
                 self.leave(call.number);
+                self.own.answered(id);
                 call.port.done(Outcome::of(response, self.revision.era()));
             }
             Message::Notification(notice) => match told(notice, On::Call(WireId(id))) {
@@ -450,12 +474,12 @@ impl Http {
             let call = &mut self.calls[at];
             (call.number, call.resume_at) = (self.numbers, None);
             let (number, session, after) = (call.number, call.session, call.last);
-            self.to_server.push_back(Post { number, session, body: Bytes::new(), after });
+            self.to_server.push_back(Post { number, session, body: Bytes::new(), after, listens: false });
         }
     }
 
     pub(super) fn left(&self) -> usize {
-        self.calls.len() + self.asked.left()
+        self.calls.len() + self.asked.left() + usize::from(self.known == self.session && self.own.is_in_doubt())
     }
 }
 

@@ -183,9 +183,9 @@ impl Link {
         self.drain();
     }
 
-    pub(super) fn cancel(&mut self, key: u64) {
+    pub(super) fn cancel(&mut self, key: u64, now: Instant) {
         match &mut self.way {
-            Way::Lines(lines) => lines.peer.handle_cancel(key),
+            Way::Lines(lines) => lines.peer.handle_cancel(key, now),
             Way::Http(http) => http.cancel(key, &mut self.server),
         }
         self.drain();

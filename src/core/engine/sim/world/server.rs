@@ -34,6 +34,8 @@ struct Work {
     capabilities: String,
     /// The k of a question that is open.
     open: Option<u64>,
+    /// The session's own stream, where it was asked there.
+    aside: Option<u64>,
 }
 
 pub(super) struct Server {
@@ -51,6 +53,8 @@ pub(super) struct Server {
     declared: String,
     /// Questions so far, of all lives, so that no two are called alike.
     asked: u64,
+    /// The stream of the session itself.
+    pub(super) own: Option<u64>,
 }
 
 impl Server {
@@ -65,6 +69,7 @@ impl Server {
             sent: None,
             declared: String::new(),
             asked: 0,
+            own: None,
         }
     }
 
@@ -148,7 +153,7 @@ impl Server {
             }
         }
         let token = member(meta, "progressToken").map(str::to_owned);
-        self.work.push(Work { id: words.id.to_owned(), on, n, token, steps: 0, capabilities, open: None });
+        self.work.push(Work { id: words.id.to_owned(), on, n, token, steps: 0, capabilities, open: None, aside: None });
     }
 
     fn notice(&mut self, words: &Words<'_>) {
@@ -172,7 +177,7 @@ impl Server {
         let Some((n, k)) = numbers(words.id, "k=") else { return };
         truth.heard(n, k, if words.result.is_empty() { words.error } else { words.result });
         for work in self.work.iter_mut().filter(|work| work.open == Some(k)) {
-            work.open = None;
+            (work.open, work.aside) = (None, None);
         }
         self.task_answered(k);
     }
@@ -201,7 +206,9 @@ impl Server {
             0..=2 => self.finish(at, chance, truth),
             3 => self.refuse(at, chance, truth),
             4..=5 => self.progress(at),
-            6 if self.work[at].open.is_some() && !self.is_modern() => self.withdraw(at),
+            6 if self.work[at].open.is_some() && self.work[at].aside.is_none() && !self.is_modern() => {
+                self.withdraw(at)
+            }
             _ => self.ask(at, chance, truth),
         }
         true
@@ -209,14 +216,18 @@ impl Server {
 
     /// Answers its oldest call, whatever is open.
     pub(super) fn end_one(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
-        let is_busy = !self.work.is_empty();
-        if is_busy {
-            self.finish(0, chance, truth);
+        let at = self.work.iter().position(|work| work.aside.is_none());
+        if let Some(at) = at {
+            self.finish(at, chance, truth);
         }
-        is_busy || self.works(true, chance, truth)
+        at.is_some() || self.works(true, chance, truth)
     }
 
     fn finish(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
+        if self.work[at].aside.is_some() {
+            // The answer might overtake the question, which then is about no call in flight.
+            return self.progress(at);
+        }
         let Work { id, on, n, .. } = self.work.swap_remove(at);
         truth.answered(n);
         let text = match chance.below(if self.lines { 24 } else { 20 }) {
@@ -280,8 +291,9 @@ impl Server {
         }
         let n = work.n;
         if !self.is_modern() {
-            let (on, k, kind) = (work.on, self.new_question(n, truth), chance.pick(&kinds));
-            self.work[at].open = Some(k);
+            let aside = self.own.filter(|_| chance.one_in(3));
+            let (on, k, kind) = (aside.or(work.on), self.new_question(n, truth), chance.pick(&kinds));
+            (self.work[at].open, self.work[at].aside) = (Some(k), aside);
             let text = words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k));
             return self.say(on, text, false);
         }

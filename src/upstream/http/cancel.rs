@@ -1,0 +1,98 @@
+//! Cancellations in a legacy session: told until the server takes them, and followed by a ping, since what the session's own
+//! stream says meanwhile may be about the call that has left.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::{HeaderValue, Method as HttpMethod};
+
+use super::HttpLink;
+use crate::base::clock;
+use crate::mcp::method::Method;
+use crate::wire::message;
+use crate::wire::raw::RawJson;
+
+/// How long the server may take to accept a cancellation, and to answer the ping.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// The waits before a cancellation that the server did not take is told again.
+const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// The session's own stream is another connection: what was said on it before an answer may arrive behind that answer.
+const BEHIND: Duration = Duration::from_millis(100);
+
+impl HttpLink {
+    /// Cancels a call that was sent.
+    pub(super) fn cancel_later(self: &Arc<Self>, id: u64) {
+        self.desk().doubt.cancelled();
+        let (link, session) = (Arc::clone(self), self.session.load_full());
+        let stop = self.parts.tasks.stop_token().clone();
+        self.parts.tasks.spawn("cancellation", async move {
+            let session = session.as_deref();
+            let is_told = link.tell_cancelled(id, session).await;
+            tokio::select! {
+                () = link.cancel(id, session, is_told) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// Whether the server has taken the cancellation, or has no such session any more.
+    async fn tell_cancelled(&self, id: u64, session: Option<&HeaderValue>) -> bool {
+        if !self.is_in(session) {
+            return true;
+        }
+        let params =
+            RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"the answer is not waited for any more"}}"#));
+        let bytes = message::encode_notification("notifications/cancelled", Some(&params));
+        let request = self.request(HttpMethod::POST, bytes, None);
+        let answered = tokio::time::timeout(ANSWER_TIME, self.send(request)).await;
+        matches!(answered, Ok(Ok(response)) if !response.status().is_server_error())
+    }
+
+    async fn cancel(self: &Arc<Self>, id: u64, session: Option<&HeaderValue>, is_told: bool) {
+        for wait in AGAIN.into_iter().filter(|_| !is_told) {
+            tokio::time::sleep(wait).await;
+            if self.tell_cancelled(id, session).await {
+                break;
+            }
+        }
+        {
+            let mut desk = self.desk();
+            if !self.is_in(session) {
+                return;
+            }
+            desk.doubt.delivered(self.ids.load(Ordering::Relaxed));
+        }
+        self.ping(session).await;
+    }
+
+    /// Asks for an answer that ends the doubt, where no other task does.
+    async fn ping(self: &Arc<Self>, session: Option<&HeaderValue>) {
+        while self.desk().doubt.pings(clock::now() + ANSWER_TIME) {
+            let number = self.ids.load(Ordering::Relaxed);
+            let answered = tokio::time::timeout(ANSWER_TIME, self.ask_within(Method::Ping, None, false)).await;
+            if matches!(answered, Ok(Ok(_))) {
+                tokio::time::sleep(BEHIND).await;
+            }
+            let mut desk = self.desk();
+            if !self.is_in(session) {
+                return;
+            }
+            desk.doubt.ping_ended();
+            if !matches!(answered, Ok(Ok(_))) {
+                // The answer to the next call ends it.
+                return;
+            }
+            desk.doubt.answered(number);
+        }
+    }
+
+    /// A call was answered, which ends the doubt about those that were cancelled before it.
+    pub(super) fn clear_later(self: &Arc<Self>, number: u64) {
+        let link = Arc::clone(self);
+        self.parts.tasks.spawn("doubt", async move {
+            tokio::time::sleep(BEHIND).await;
+            link.desk().doubt.answered(number);
+        });
+    }
+}
