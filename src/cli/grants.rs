@@ -45,7 +45,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
         What::List if args.json => print_json("grants", &rows),
         What::List => list(&rows),
         What::Revoke { id, all } => {
-            let id = id.map(|start| named(&rows, start)).transpose()?;
+            let id = id.map(|start| named(&rows, &start)).transpose()?;
             let count = revoke(common, &mut place, id.as_deref())?;
             if args.json {
                 print(&format!("{{\"revoked\":{count}}}\n"))?;
@@ -58,9 +58,9 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
 }
 
 /// The id of the grant with that id or start of one. A whole id may be of a grant that cannot be read, and so is not listed.
-fn named(rows: &[RawObject], start: String) -> Result<String, Failure> {
+fn named(rows: &[RawObject], start: &str) -> Result<String, Failure> {
     let is_whole = start.len() == ID_LEN && start.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match one(rows, &start, "grant") {
+    match one(rows, start, "grant") {
         Ok(row) => Ok(row.string("id").unwrap_or_default()),
         Err(_) if is_whole => Ok(start.to_ascii_lowercase()),
         Err(failure) => Err(failure),
