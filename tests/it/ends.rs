@@ -14,8 +14,8 @@ use crate::process::{alive, descendants, eventually, wait, within};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log, toml_array};
 
-/// How long `headend stdio` may take to end.
-const STDIO: Duration = Duration::from_secs(5);
+/// Four times what is promised for the end of `headend stdio` and of what upstreams leave behind: the machine may be busy.
+const STDIO: Duration = Duration::from_secs(20);
 
 /// An upstream behind a shell that ignores SIGTERM and stays when the server has ended.
 fn stubborn(fake: &Fake) -> String {
@@ -63,7 +63,7 @@ fn stdio(setup: Setup, attached: bool) -> (Option<Gateway>, World, PathBuf, Mcp)
 
 fn assert_gone(pids: &[u32]) {
     for pid in pids {
-        within(Duration::from_secs(2), &format!("process {pid} is gone"), || !alive(*pid));
+        within(STDIO, &format!("process {pid} is gone"), || !alive(*pid));
     }
 }
 
@@ -198,7 +198,7 @@ fn a_process_that_holds_stderr_does_not_keep_the_daemon() {
     gateway.wait_for_tools(&["fx__echo"]);
     pid_in(&file);
     gateway.signal(Signal::TERM);
-    let status = gateway.wait(Duration::from_secs(15));
+    let status = gateway.wait(2 * STDIO);
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", gateway.story());
 }
 
@@ -260,7 +260,7 @@ fn nothing_outlives_a_daemon_that_ends_and_a_reload_that_removes_upstreams() {
     let started = descendants(gateway.pid());
     assert!(started.len() < before.len() && started.len() >= 11, "{started:?}");
     gateway.signal(Signal::TERM);
-    let status = gateway.wait(Duration::from_secs(15));
+    let status = gateway.wait(2 * STDIO);
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", gateway.story());
     assert_gone(&started);
 }
@@ -409,14 +409,14 @@ fn descriptors_tasks_and_processes_return_after_a_hundred_additions_and_removals
     };
     // The first round opens what stays, such as the pool of connections.
     round();
-    within(Duration::from_secs(10), "the first round is over", || resources(&gateway).2 == 2);
+    within(2 * STDIO, "the first round is over", || resources(&gateway).2 == 2);
     std::thread::sleep(Duration::from_millis(300));
     let before = resources(&gateway);
     for _ in 0..4 {
         round();
     }
     let mut last = before;
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + 2 * STDIO;
     while Instant::now() < deadline {
         last = resources(&gateway);
         if last.0 <= before.0 && last.1 <= before.1 && last.2 <= before.2 {
