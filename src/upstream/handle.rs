@@ -238,7 +238,7 @@ impl Handle {
         Arc::clone(&self.slots).try_acquire_owned().ok().map(|permit| self.taken(permit))
     }
 
-    /// Waits for a call slot in the order of arrival.
+    /// Waits for a call slot in the order of arrival: longer while the upstream starts, for which the calls with slots wait too.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
@@ -252,7 +252,9 @@ impl Handle {
             Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
         };
         let _queued = self.queue.enter().ok_or_else(busy)?;
-        let permit = tokio::time::timeout(spec.queue_timeout, Arc::clone(&self.slots).acquire_owned()).await;
+        let start = if self.main.open_link().is_some() { Duration::ZERO } else { spec.start_wait };
+        let patience = spec.queue_timeout + start;
+        let permit = tokio::time::timeout(patience, Arc::clone(&self.slots).acquire_owned()).await;
         permit.ok().and_then(Result::ok).map(|permit| self.taken(permit)).ok_or_else(busy)
     }
 

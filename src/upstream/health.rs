@@ -118,9 +118,12 @@ impl Health {
         }
     }
 
-    /// The start that is under way fails for a reason that lasts until an operator has done what `remedy` says.
+    /// The start that is under way fails for a reason that lasts until an operator has done what `remedy` says. Failures of other
+    /// sessions, and those while it is ready, say nothing of the next start.
     pub(crate) fn lasts(&self, remedy: &'static str) {
-        *self.remedy.lock() = Some(remedy);
+        if *self.state.lock() == "starting" {
+            *self.remedy.lock() = Some(remedy);
+        }
     }
 
     /// The start that is under way has taken as long as it may.
@@ -205,6 +208,8 @@ mod tests {
         health.enter("down");
         assert!(health.state() == "down" && shown("down") && !shown("misconfigured"));
         assert_eq!(health.remedy(), None);
+        health.lasts("too late");
+        assert_eq!((health.remedy(), health.state()), (None, "down"));
         health.retire();
         health.enter("stopped");
         assert!(health.state() == "stopped" && shown("down"), "its series are another's");

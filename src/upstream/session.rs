@@ -298,7 +298,11 @@ impl Lane {
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(left.max(Duration::from_secs(1)))
     }
 
+    /// The next start is due in so long. A call that comes before makes it due at once, so one that failed by chance is soon worth
+    /// another.
     fn down(&self, retry: Duration) -> Failure {
+        let lasts = self.health.as_ref().is_some_and(|health| health.remedy().is_some());
+        let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };
         let detail = format!("The server `{}` is not running.", self.news.upstream);
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
     }

@@ -39,6 +39,7 @@ async fn a_call_wakes_an_upstream_that_rests_and_waits_for_one_start() {
         () = actor => unreachable!(),
     };
     assert_eq!((refused.reason, refused.executed), (Reason::UpstreamDown, Executed::No));
+    assert_eq!(refused.retry_after, Some(Duration::from_secs(5)), "another call ends the next rest");
 }
 
 #[tokio::test(start_paused = true)]
