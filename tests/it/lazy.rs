@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, World};
 use crate::http;
-use crate::mcp::Era;
+use crate::mcp::{Era, Mcp};
 use crate::process::{descendants, eventually, said};
 use crate::upstream::{Fake, Listening, Log, example, toml_array};
 
@@ -66,8 +66,12 @@ fn status(gateway: &Gateway) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)))
 }
 
+fn status_of_upstream(gateway: &Gateway) -> Value {
+    status(gateway)["upstreams"][0].clone()
+}
+
 fn state(gateway: &Gateway) -> String {
-    status(gateway)["upstreams"][0]["state"].as_str().unwrap().to_owned()
+    status_of_upstream(gateway)["state"].as_str().unwrap().to_owned()
 }
 
 fn wait_idle(gateway: &Gateway) {
@@ -219,6 +223,40 @@ fn a_watched_resource_keeps_a_lazy_upstream_running() {
         assert_eq!(state(&gateway), "ready", "{era} over {transport}");
         client.request("resources/unsubscribe", json!({"uri": WATCHED}));
         wait_idle(&gateway);
+    }
+}
+
+#[test]
+fn a_task_keeps_a_lazy_upstream_running_for_its_time_to_live() {
+    let program = example("conformance-fixture");
+    let target = format!("command = {}", toml_array([program.to_str().unwrap(), "stdio", "--era", "modern"]));
+    let gateway = Setup::new().toml(&lazy(&target, "200ms")).start();
+    gateway.wait_for_tools(&["fx__slow_compute"]);
+    wait_idle(&gateway);
+    let capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities);
+    let begun = client.call("fx__slow_compute", json!({"seconds": 1}));
+    let id = begun.result()["taskId"].as_str().unwrap().to_owned();
+    thread::sleep(Duration::from_millis(800));
+    assert_eq!(state(&gateway), "ready", "{}", begun.raw);
+    let status = |client: &mut Mcp| client.request("tasks/get", json!({"taskId": id})).result()["status"].clone();
+    eventually("the task is done", || status(&mut client) == "completed");
+    assert_eq!(status_of_upstream(&gateway)["incarnation"], 2, "the process that began it has ended it");
+}
+
+#[test]
+fn the_processes_of_clients_end_with_the_rest_of_a_lazy_upstream() {
+    let target = format!("command = {}\ninstance = \"per-session\"", Fake::stdio("legacy").command());
+    let gateway = Setup::new().toml(&lazy(&target, "200ms")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    wait_idle(&gateway);
+    let mut clients = [gateway.legacy(), gateway.legacy()];
+    for _ in 0..2 {
+        let [one, two] = clients.each_mut().map(|client| client.call("fx__env", json!({})).text());
+        let pid = |text: &str| serde_json::from_str::<Value>(text).unwrap()["pid"].clone();
+        assert_ne!(pid(&one), pid(&two), "each has its own");
+        wait_idle(&gateway);
+        eventually("no process is left", || descendants(gateway.pid()).is_empty());
     }
 }
 
