@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
@@ -182,6 +183,8 @@ impl Supervisor {
         let settle = tokio::time::sleep(SETTLE);
         tokio::pin!(settle);
         let mut grace = tokio::time::interval(Duration::from_secs(30));
+        // Ticks while nothing was down are not made up for.
+        grace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut refresh = tokio::time::interval(REFRESH);
         let mut news = Vec::with_capacity(REPORTS);
         loop {
