@@ -4,8 +4,9 @@
 //! [`parse`] walks the TOML tree with the cursor of `file`, so it reports every problem at once, each with its line,
 //! its key path and what to write. The daemon and `headend check` share this path.
 
+use std::cell::RefCell;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 mod arguments;
 mod audit;
@@ -16,11 +17,13 @@ mod container;
 mod doubts;
 mod file;
 mod filter;
+mod folder;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub(crate) mod guard;
 mod hints;
 mod limits;
+mod merge;
 mod model;
 mod places;
 pub(crate) mod plan;
@@ -29,6 +32,7 @@ mod profile;
 mod repeated;
 mod rules;
 pub(crate) mod secret;
+mod seen;
 pub(crate) mod show;
 mod units;
 mod upstream;
@@ -44,20 +48,61 @@ pub(crate) use self::model::{
 };
 pub(crate) use self::places::{Located, locate, preflight, state_dir};
 pub(crate) use self::problem::{Problem, Problems, Warning};
+pub(crate) use self::seen::Seen;
 pub(crate) use self::units::{duration_text, parse_duration};
 
-/// Reads and checks a configuration file. Secrets come from the environment and from files, which pass the same
-/// ownership checks as the configuration itself.
-///
-/// # Errors
-/// Every problem at once. A file that another user owns or may write is a problem too.
-pub(crate) fn load(path: &Path) -> Result<(Config, Vec<Warning>), Problems> {
-    let origin = path.display().to_string();
-    let refused = |message: String| Problems(vec![Problem::of_file(&origin, message)]);
-    let text = places::read_guarded(path).map_err(refused)?;
-    let (mut config, warnings) = parse(&text, &origin, &places::environment, &guard::read)?;
-    config.path = Some(path.to_owned());
-    Ok((config, warnings))
+use self::file::Text;
+
+/// What came of reading a configuration.
+#[derive(Debug)]
+pub(crate) struct Loading {
+    /// The configuration with its warnings, or every problem at once, as text.
+    pub(crate) outcome: Result<(Config, Vec<Warning>), String>,
+    /// What was read, or was to be read: the configuration first, `conf.d` and its files, the secrets that they name.
+    pub(crate) files: Vec<Seen>,
+}
+
+/// Reads and checks a configuration file with the files of `conf.d` beside it, in the order of their names. Secrets come from
+/// the environment and from files, which pass the same ownership checks as the configuration itself. A file that another
+/// user owns or may write is a problem.
+pub(crate) fn load(path: &Path) -> Loading {
+    load_with(path, None)
+}
+
+/// The same with one more text, which comes last.
+pub(crate) fn load_with(path: &Path, more: Option<&str>) -> Loading {
+    let files = RefCell::new(Vec::new());
+    let read = |path: &Path| {
+        let read = guard::read(path);
+        files.borrow_mut().push(Seen::file(path, &read));
+        read
+    };
+    let folder = folder::beside(path);
+    let (listed, seen) = folder::parts(&folder);
+    let mut problems = Vec::new();
+    let also = listed.unwrap_or_else(|why| {
+        problems.push(Problem::of_file(&folder.display().to_string(), why));
+        Vec::new()
+    });
+    let mut texts = Vec::new();
+    for file in std::iter::once(path).chain(also.iter().map(PathBuf::as_path)) {
+        let origin = file.display().to_string();
+        match read(file) {
+            Ok(text) => texts.push((origin, text)),
+            Err(error) => problems.push(Problem::of_file(&origin, places::unread(&error))),
+        }
+    }
+    files.borrow_mut().push(seen);
+    texts.extend(more.map(|more| ("the command line".to_owned(), more.to_owned())));
+    let texts: Vec<Text<'_>> = texts.iter().map(|(origin, text)| Text { origin, text }).collect();
+    let outcome =
+        if problems.is_empty() { parse_all(&texts, &places::environment, &read) } else { Err(Problems(problems)) };
+    let outcome = outcome.map_err(|problems| problems.to_string()).map(|(mut config, warnings)| {
+        config.path = Some(path.to_owned());
+        config.also = also;
+        (config, warnings)
+    });
+    Loading { outcome, files: files.into_inner() }
 }
 
 /// Checks a configuration text. `origin` is the prefix of each problem; `env` and `read` supply the secrets.
@@ -70,7 +115,16 @@ pub(crate) fn parse(
     env: &dyn Fn(&str) -> Option<String>,
     read: &dyn Fn(&Path) -> io::Result<String>,
 ) -> Result<(Config, Vec<Warning>), Problems> {
-    let source = file::Source::new(text, origin, env, read);
+    parse_all(&[Text { origin, text }], env, read)
+}
+
+/// Checks a configuration of several texts.
+fn parse_all(
+    texts: &[Text<'_>],
+    env: &dyn Fn(&str) -> Option<String>,
+    read: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<(Config, Vec<Warning>), Problems> {
+    let source = file::Source::new(texts, env, read);
     let config = file::with_root(&source, build::config);
     let (problems, warnings) = source.into_findings();
     match config {

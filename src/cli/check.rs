@@ -3,7 +3,7 @@
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::source;
-use crate::config::{doubts, preflight, show};
+use crate::config::{Config, doubts, preflight, show};
 use crate::wire::foreign;
 
 pub(super) fn run(common: &Common) -> Result<u8, Failure> {
@@ -18,5 +18,14 @@ pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     for warning in warnings.chain(doubts(config, known.as_deref())) {
         complain(&format!("warning: {}", foreign::line(&warning)));
     }
-    print(&show::render(config))
+    print(&format!("{}{}", sources(config), show::render(config)))
+}
+
+/// The files that were merged, as comments; nothing where there is one file.
+fn sources(config: &Config) -> String {
+    if config.also.is_empty() {
+        return String::new();
+    }
+    let files = config.path.iter().chain(&config.also).map(|file| file.display().to_string());
+    files.map(|file| format!("# {}\n", foreign::line(&file))).collect::<String>() + "\n"
 }

@@ -7,7 +7,7 @@
 //! from the other side nor from its end.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -62,7 +62,9 @@ impl Door {
     /// [`Closed`].
     pub(super) fn knock(&self) -> Result<Daemon, Closed> {
         let daemon = daemon::connect(&self.common, "mcp", self.profile.as_deref()).map_err(Closed::Away)?;
-        let same = daemon.hello.config.as_deref() == Some(&*self.config.display().to_string());
+        // Two paths may lead to one file.
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let same = daemon.hello.config.as_ref().is_some_and(|named| real(Path::new(named)) == real(&self.config));
         if same { Ok(daemon) } else { Err(Closed::Other) }
     }
 

@@ -168,30 +168,23 @@ async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
     let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
     let (mut hangup, mut terminate) = (on(SignalKind::hangup())?, on(SignalKind::terminate())?);
     let mut interrupt = on(SignalKind::interrupt())?;
-    let watch = gateway.source.path.as_deref().and_then(|path| {
-        let started = FileWatch::start(path);
-        started.inspect_err(|error| tracing::warn!(error = %error, "the configuration file is not watched")).ok()
-    });
-    let mut content = read_content(gateway);
+    let mut watch = gateway.source.path.is_some().then(FileWatch::default);
     loop {
+        if let Some(watch) = &mut watch {
+            watch.follow(&gateway.source.files.lock());
+        }
         let dirty = async {
             match &watch {
-                Some(watch) => watch.dirty.notified().await,
+                Some(watch) => watch.changed().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            _ = hangup.recv() => {
-                content = read_content(gateway);
-                // `reload` logs its outcome.
-                drop(gateway.reload().await);
-            }
+            // `reload` logs its outcome.
+            _ = hangup.recv() => drop(gateway.reload().await),
             () = dirty => {
                 tokio::time::sleep(QUIET).await;
-                let now = read_content(gateway);
-                // A file may be absent for a moment while it is replaced.
-                if now.is_some() && now != content {
-                    content = now;
+                if gateway.source.is_stale() {
                     drop(gateway.reload().await);
                 }
             }
@@ -216,8 +209,4 @@ async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
             return Ok(());
         }
     }
-}
-
-fn read_content(gateway: &Gateway) -> Option<Vec<u8>> {
-    gateway.source.path.as_deref().and_then(|path| std::fs::read(path).ok())
 }

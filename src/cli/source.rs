@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
+
 use super::exit::{CONFIG, USAGE};
 use super::options::Common;
 use super::output::Failure;
-use crate::config::{self, Config, Located, Target, Warning, guard};
+use crate::config::{self, Config, Loading, Located, Target, Warning, guard};
 use crate::daemon::gateway::ConfigSource;
 use crate::store::directory::Store;
 use crate::store::seal::KeySource;
@@ -39,8 +41,8 @@ pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Fail
         return Ok(loaded);
     }
     match located {
-        Located::File(path) => loaded(Some(path.clone()), false, false, move || from_file(&path)),
-        Located::Embedded => loaded(None, false, true, embedded),
+        Located::File(path) => loaded(Some(path.clone()), false, false, move || config::load(&path)),
+        Located::Embedded => loaded(None, false, true, || of_text(embedded())),
     }
 }
 
@@ -48,15 +50,19 @@ fn loaded(
     path: Option<PathBuf>,
     inline_only: bool,
     embedded: bool,
-    load: impl Fn() -> Result<(Config, Vec<Warning>), String> + Send + Sync + 'static,
+    load: impl Fn() -> Loading + Send + Sync + 'static,
 ) -> Result<Loaded, Failure> {
-    let (config, warnings) = load().map_err(|text| Failure::new(CONFIG, text))?;
-    let path = path.filter(|_| !inline_only).map(|path| path.canonicalize().unwrap_or(path));
-    Ok(Loaded { config, warnings, source: ConfigSource { path, load: Box::new(load), remembers: true }, embedded })
+    let Loading { outcome, files } = load();
+    let (config, warnings) = outcome.map_err(|text| Failure::new(CONFIG, text))?;
+    // Not where links lead at present: they may lead elsewhere by the next reload.
+    let path = path.filter(|_| !inline_only).map(|path| std::path::absolute(&path).unwrap_or(path));
+    let source = ConfigSource { path, load: Box::new(load), remembers: true, files: Mutex::new(files) };
+    Ok(Loaded { config, warnings, source, embedded })
 }
 
-fn from_file(path: &Path) -> Result<(Config, Vec<Warning>), String> {
-    config::load(path).map_err(|problems| problems.to_string())
+/// A configuration that is in no file.
+fn of_text(outcome: Result<(Config, Vec<Warning>), String>) -> Loading {
+    Loading { outcome, files: Vec::new() }
 }
 
 fn parse(text: &str, origin: &str) -> Result<(Config, Vec<Warning>), String> {
@@ -78,14 +84,11 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
 }
 
 /// A file's configuration plus upstreams of the command line, or the latter alone under `default = "allow"`.
-fn with_upstreams(path: Option<&Path>, added: &str) -> Result<(Config, Vec<Warning>), String> {
+fn with_upstreams(path: Option<&Path>, added: &str) -> Loading {
     match path {
-        Some(path) => {
-            let text = guard::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            parse(&format!("{text}\n{added}"), &path.display().to_string())
-        }
+        Some(path) => config::load_with(path, Some(added)),
         // The user who types a server's command is its only client, and nothing is kept on disk.
-        None => parse(&format!("[policy]\ndefault = \"allow\"\n{added}"), "the command line"),
+        None => of_text(parse(&format!("[policy]\ndefault = \"allow\"\n{added}"), "the command line")),
     }
 }
 
@@ -107,7 +110,7 @@ fn inline(text: &str) -> Result<String, Failure> {
 /// The configuration if it loads without problems, for commands that need one key of it.
 pub(super) fn quiet(common: &Common) -> Option<Config> {
     match config::locate(common.config.as_deref(), &environment) {
-        Located::File(path) => from_file(&path).ok().map(|(config, _)| config),
+        Located::File(path) => config::load(&path).outcome.ok().map(|(config, _)| config),
         Located::Embedded => None,
     }
 }

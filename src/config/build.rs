@@ -77,6 +77,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     root.finish();
     Config {
         path: None,
+        also: Vec::new(),
         server,
         metrics,
         console,

@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::policy::Scalar;
 
+use super::merge::{merge, moved_table};
 use super::problem::{Finding, Problem, Warning};
 use super::units;
 
@@ -24,10 +25,18 @@ pub(super) trait Choice: Copy + Into<&'static str> + strum::VariantArray {}
 
 impl<T: Copy + Into<&'static str> + strum::VariantArray> Choice for T {}
 
-/// The text, the sources of secrets, and the findings so far.
+/// One file's text.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a> {
+    /// File name, or a description of the text.
+    pub(super) origin: &'a str,
+    pub(super) text: &'a str,
+}
+
+/// The texts, the sources of secrets, and the findings so far.
 pub(super) struct Source<'a> {
-    text: &'a str,
-    origin: &'a str,
+    /// With the byte at which each would begin if they stood behind each other: positions are counted that way.
+    texts: Vec<(usize, Text<'a>)>,
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     pub(super) read: &'a dyn Fn(&Path) -> io::Result<String>,
     found: RefCell<Found>,
@@ -35,21 +44,33 @@ pub(super) struct Source<'a> {
 
 #[derive(Default)]
 struct Found {
-    problems: Vec<Problem>,
-    warnings: Vec<Warning>,
-    /// Line of each key path that was visited.
-    lines: HashMap<String, usize>,
+    problems: Vec<(Place, Problem)>,
+    warnings: Vec<(Place, Warning)>,
+    /// Place of each key path that was visited.
+    places: HashMap<String, Place>,
+}
+
+/// A file, by its number, and a line in it; none where a finding is about the whole file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    file: usize,
+    line: Option<usize>,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(
-        text: &'a str,
-        origin: &'a str,
+        texts: &[Text<'a>],
         env: &'a dyn Fn(&str) -> Option<String>,
         read: &'a dyn Fn(&Path) -> io::Result<String>,
     ) -> Self {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { text, origin, env, read, found: RefCell::default() }
+        let mut base = 0;
+        let texts = texts.iter().map(|text| {
+            let begin = base;
+            let text = Text { text: text.text.strip_prefix('\u{feff}').unwrap_or(text.text), ..*text };
+            base += text.text.len() + 1;
+            (begin, text)
+        });
+        Self { texts: texts.collect(), env, read, found: RefCell::default() }
     }
 
     /// A problem at a key path; its line is that of the nearest visited parent.
@@ -63,54 +84,80 @@ impl<'a> Source<'a> {
         self.found.borrow_mut().warnings.push(finding);
     }
 
-    fn finding(&self, path: &str, message: String) -> Finding {
-        let found = self.found.borrow();
+    /// The problem of a key that stands in two files, at these two positions.
+    pub(super) fn stands_twice(&self, path: &str, first: usize, again: usize) {
+        let first = self.place(first);
+        let line = first.line.unwrap_or_default();
+        let message = format!("stands in {}:{line} too; keep one of the two", self.origin(first));
+        let finding = self.placed(self.place(again), path, message);
+        self.found.borrow_mut().problems.push(finding);
+    }
+
+    fn finding(&self, path: &str, message: String) -> (Place, Finding) {
         let mut prefix = path;
-        let line = loop {
-            if let Some(line) = found.lines.get(prefix) {
-                break Some(*line);
+        let place = loop {
+            if let Some(place) = self.found.borrow().places.get(prefix) {
+                break *place;
             }
             match prefix.rfind(['.', '[']).and_then(|end| prefix.get(..end)) {
                 Some(parent) => prefix = parent,
-                None => break None,
+                None => break Place::default(),
             }
         };
-        Finding { origin: self.origin.to_owned(), line, path: path.to_owned(), message }
+        self.placed(place, path, message)
     }
 
-    fn line(&self, at: usize) -> usize {
-        let before = self.text.as_bytes().get(..at).unwrap_or_default();
-        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    fn placed(&self, place: Place, path: &str, message: String) -> (Place, Finding) {
+        let origin = self.origin(place).to_owned();
+        (place, Finding { origin, line: place.line, path: path.to_owned(), message })
     }
 
-    /// Problems and warnings, each in the order of the file.
+    fn origin(&self, place: Place) -> &'a str {
+        self.texts.get(place.file).map_or("", |(_, text)| text.origin)
+    }
+
+    fn place(&self, at: usize) -> Place {
+        let file = self.texts.partition_point(|(base, _)| *base <= at).saturating_sub(1);
+        let Some((base, text)) = self.texts.get(file) else { return Place::default() };
+        let before = text.text.as_bytes().get(..at.saturating_sub(*base)).unwrap_or_default();
+        Place { file, line: Some(before.iter().filter(|byte| **byte == b'\n').count() + 1) }
+    }
+
+    /// Problems and warnings, each in the order of the files.
     pub(super) fn into_findings(self) -> (Vec<Problem>, Vec<Warning>) {
-        let Found { mut problems, mut warnings, .. } = self.found.into_inner();
-        problems.sort_by_key(|problem| problem.line);
-        warnings.sort_by_key(|warning| warning.line);
-        (problems, warnings)
+        let Found { problems, warnings, .. } = self.found.into_inner();
+        let in_order = |mut findings: Vec<(Place, Finding)>| {
+            findings.sort_by_key(|(place, _)| *place);
+            findings.into_iter().map(|(_, finding)| finding).collect()
+        };
+        (in_order(problems), in_order(warnings))
     }
 }
 
-/// Parses the text and hands its root table to `build`. Each TOML error is a problem.
+/// Parses the texts and hands the root table of all of them to `build`. Each TOML error is a problem.
 pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) -> T) -> Option<T> {
-    let (root, errors) = DeTable::parse_recoverable(source.text);
+    let mut all = DeTable::new();
     let mut readable = true;
-    for error in errors {
-        // A repeated key leaves the rest of the tree as it is; after any other error it is a guess.
-        readable &= error.message().starts_with("duplicate key");
-        let line = error.span().map(|span| source.line(span.start));
-        // The parser continues after an error; only the first error of a line is worth mending.
-        if source.found.borrow().problems.iter().any(|problem| problem.line == line) {
-            continue;
+    for (file, (base, text)) in source.texts.iter().enumerate() {
+        let (root, errors) = DeTable::parse_recoverable(text.text);
+        for error in errors {
+            // A repeated key leaves the rest of the tree as it is; after any other error it is a guess.
+            readable &= error.message().starts_with("duplicate key");
+            let place = match error.span() {
+                Some(span) => source.place(base + span.start),
+                None => Place { file, line: None },
+            };
+            // The parser continues after an error; only the first error of a line is worth mending.
+            if source.found.borrow().problems.iter().any(|(other, _)| *other == place) {
+                continue;
+            }
+            let finding = source.placed(place, "", format!("not TOML: {}", error.message().trim_end()));
+            source.found.borrow_mut().problems.push(finding);
         }
-        let finding =
-            Finding { line, ..Finding::of_file(source.origin, format!("not TOML: {}", error.message().trim_end())) };
-        source.found.borrow_mut().problems.push(finding);
+        merge(source, &mut all, moved_table(root.into_inner(), *base), "");
     }
-    readable.then(|| {
-        build(Table { source, path: String::new(), entries: root.get_ref(), known: Vec::new(), refused: Vec::new() })
-    })
+    readable
+        .then(|| build(Table { source, path: String::new(), entries: &all, known: Vec::new(), refused: Vec::new() }))
 }
 
 /// One value with its place and the ways to read it. A value of another type is a problem.
@@ -123,8 +170,8 @@ pub(super) struct Node<'s> {
 
 impl<'s> Node<'s> {
     fn new(source: &'s Source<'s>, path: String, span: &Range<usize>, value: &'s DeValue<'s>) -> Self {
-        let line = source.line(span.start);
-        source.found.borrow_mut().lines.insert(path.clone(), line);
+        let place = source.place(span.start);
+        source.found.borrow_mut().places.insert(path.clone(), place);
         Self { source, path, value }
     }
 
@@ -385,7 +432,7 @@ impl<'s> Table<'s> {
 }
 
 /// The key path of an entry; keys that are no bare keys are quoted.
-fn join(path: &str, key: &str) -> String {
+pub(super) fn join(path: &str, key: &str) -> String {
     let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     let key = if bare { key.to_owned() } else { format!("{key:?}") };
     if path.is_empty() { key } else { format!("{path}.{key}") }

@@ -22,6 +22,8 @@ use super::secret::Secret;
 pub(crate) struct Config {
     /// The configuration file; `None` for a text from elsewhere.
     pub(crate) path: Option<PathBuf>,
+    /// The files of `conf.d` that were merged with it, in their order.
+    pub(crate) also: Vec<PathBuf>,
     pub(crate) server: Server,
     /// Address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
     pub(crate) metrics: Option<SocketAddr>,

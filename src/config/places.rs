@@ -4,7 +4,6 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::guard;
 use super::model::{Config, Target};
 
 /// The configuration of the whole machine.
@@ -69,15 +68,11 @@ pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Reads a configuration file that no other user may change: it decides which programs run as our user.
-///
-/// # Errors
-/// Why it was not read, to follow its name in a message.
-pub(super) fn read_guarded(path: &Path) -> Result<String, String> {
+/// Why a configuration file was not read, to follow its name in a message.
+pub(super) fn unread(error: &io::Error) -> String {
     // Errors of `guard` are sentences already; the system's are not.
-    let is_ours = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none();
-    let told = |error: io::Error| if is_ours(&error) { error.to_string() } else { format!("cannot be read: {error}") };
-    guard::read(path).map_err(told)
+    let is_ours = error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none();
+    if is_ours { error.to_string() } else { format!("cannot be read: {error}") }
 }
 
 /// Warnings of `check` about programs and directories that do not exist. They are no problems: `check` may run on

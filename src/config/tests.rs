@@ -9,6 +9,7 @@ use super::*;
 use crate::policy::Effect;
 
 mod examples;
+mod folder;
 mod problems;
 
 /// An environment in which every variable is set, each to another value.
@@ -169,15 +170,15 @@ fn a_file_that_others_may_write_is_refused() {
         [(0o600, true), (0o640, true), (0o644, true), (0o664, false), (0o646, false), (0o666, false)]
     {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        let loaded = load(&path);
+        let loaded = load(&path).outcome;
         assert_eq!(loaded.is_ok(), accepted, "{mode:o}: {loaded:?}");
         if let Ok((config, _)) = loaded {
             assert_eq!(config.path.as_deref(), Some(path.as_path()));
         }
     }
-    let missing = load(&dir.path().join("none.toml")).unwrap_err().to_string();
+    let missing = load(&dir.path().join("none.toml")).outcome.unwrap_err();
     assert!(missing.contains("none.toml: cannot be read: "), "{missing}");
-    assert!(load(dir.path()).unwrap_err().to_string().contains("is not a file"));
+    assert!(load(dir.path()).outcome.unwrap_err().contains("is not a file"));
 }
 
 /// Every key of this release.

@@ -14,7 +14,7 @@ use crate::base::budget::Budget;
 use crate::base::clock;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
-use crate::config::{Auth, Config, Warning};
+use crate::config::{Auth, Config, Loading, Seen, Warning};
 use crate::console::Console;
 use crate::daemon::systemd;
 use crate::gateway::admission::Admission;
@@ -46,10 +46,26 @@ pub(crate) struct ConfigSource {
     pub(crate) load: Loader,
     /// Whether grants and pins are kept on disk: not for upstreams of the command line.
     pub(crate) remembers: bool,
+    /// The files that were read last, whatever came of it.
+    pub(crate) files: parking_lot::Mutex<Vec<Seen>>,
 }
 
-/// Reads the configuration again; the error holds every problem, as text.
-pub(crate) type Loader = Box<dyn Fn() -> Result<(Config, Vec<Warning>), String> + Send + Sync>;
+/// Reads the configuration again.
+pub(crate) type Loader = Box<dyn Fn() -> Loading + Send + Sync>;
+
+impl ConfigSource {
+    /// Whether reading it again would give something else. A configuration file that is missing may be about to be replaced.
+    pub(crate) fn is_stale(&self) -> bool {
+        let files = self.files.lock().clone();
+        self.path.as_ref().is_some_and(|path| path.exists()) && files.iter().any(Seen::is_stale)
+    }
+
+    fn read(&self) -> Result<(Config, Vec<Warning>), String> {
+        let Loading { outcome, files } = (self.load)();
+        *self.files.lock() = files;
+        outcome
+    }
+}
 
 impl std::fmt::Debug for ConfigSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -237,7 +253,7 @@ impl Gateway {
     }
 
     async fn load_and_apply(&self) -> Result<String, String> {
-        let (config, warnings) = (self.source.load)()?;
+        let (config, warnings) = self.source.read()?;
         for warning in warnings {
             tracing::warn!(warning = %warning, "configuration");
         }

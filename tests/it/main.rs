@@ -46,6 +46,7 @@ mod inventory;
 mod ladder;
 mod lazy;
 mod limits;
+mod live;
 mod mcp;
 mod onward;
 mod operator;

@@ -22,7 +22,9 @@ fn gateway() -> Gateway {
     let nothing = |_: &str| None;
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let (config, _) = config::parse("", "test.toml", &nothing, &no_file).unwrap_or_else(|why| panic!("{why}"));
-    let source = ConfigSource { path: None, load: Box::new(|| Err(String::new())), remembers: false };
+    let unread = || config::Loading { outcome: Err(String::new()), files: Vec::new() };
+    let source =
+        ConfigSource { path: None, load: Box::new(unread), remembers: false, files: parking_lot::Mutex::default() };
     let gateway = Gateway::build(config, source, None, "test", StopTimes::DAEMON).unwrap();
     let mut inventory = Inventory::default();
     let tools = [r#"{"name":"open"}"#, r#"{"name":"hidden"}"#]

@@ -1,0 +1,61 @@
+//! The folder `conf.d` beside the configuration file, whose files are parts of the configuration.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::StatVfsMountFlags;
+
+use super::guard;
+use super::seen::Seen;
+
+const NAME: &str = "conf.d";
+/// More files than an operator writes.
+const MAX_FILES: usize = 256;
+
+/// The folder beside a configuration file, whether it is there or not.
+pub(super) fn beside(config: &Path) -> PathBuf {
+    let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    folder.join(NAME)
+}
+
+/// The files of the folder in the order of their names, and what was seen of the folder. One that is not there has none.
+///
+/// Only names that end with `.toml` and do not begin with a dot count: editors and Kubernetes keep other files there.
+pub(super) fn parts(folder: &Path) -> (Result<Vec<PathBuf>, String>, Seen) {
+    let listed = names(folder);
+    let seen = Seen::folder(folder, &listed);
+    let judged = match listed {
+        Ok(names) if names.len() > MAX_FILES => Err(format!("has more than {MAX_FILES} files")),
+        Ok(names) => trusted(folder).map(|()| names.iter().map(|name| folder.join(name)).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("cannot be read: {error}")),
+    };
+    (judged, seen)
+}
+
+/// The names of the files that count, sorted.
+pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    let counts = |name: &OsStr| {
+        let name = name.as_bytes();
+        name.ends_with(b".toml") && !name.starts_with(b".")
+    };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if counts(&name) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Refuses a folder in which another user can place files. A mounted `ConfigMap` has mode 0777, and nobody can write it.
+fn trusted(folder: &Path) -> Result<(), String> {
+    guard::directory(folder, false).or_else(|why| {
+        let read_only = rustix::fs::statvfs(folder).is_ok_and(|data| data.f_flag.contains(StatVfsMountFlags::RDONLY));
+        if read_only { Ok(()) } else { Err(why) }
+    })
+}

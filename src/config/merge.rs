@@ -1,0 +1,83 @@
+//! Several files as one configuration: tables are merged, rules and limits of the policy follow each other, and whatever else
+//! stands in two files is a problem that names both.
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::file::{Source, join};
+
+/// Tables below the top that several files may add to. An entry of `upstreams` and `profiles` is of one file alone: half an
+/// upstream in each of two files is hardly what anyone means.
+const SHARED: [&str; 4] = ["server.auth", "server.auth.tokens", "server.limits", "policy.consent"];
+/// Arrays of tables that go on in the next file.
+const CONTINUED: [&str; 2] = ["policy.rules", "policy.limits"];
+
+/// Adds the tables of a later file. What stands in both is a problem.
+pub(super) fn merge<'t>(source: &Source<'_>, into: &mut DeTable<'t>, from: DeTable<'t>, path: &str) {
+    for (key, value) in from {
+        let name: &str = key.get_ref();
+        let path = join(path, name);
+        let first = into.get_key_value(name).map(|(first, _)| first.span().start);
+        let before = into.get_mut(name).map(Spanned::get_mut);
+        let Some((first, before)) = first.zip(before) else {
+            into.insert(key, value);
+            continue;
+        };
+        let again = key.span().start;
+        match (before, value.into_inner()) {
+            (DeValue::Table(before), DeValue::Table(more)) if is_shared(&path) => merge(source, before, more, &path),
+            (DeValue::Array(before), DeValue::Array(more)) if CONTINUED.contains(&path.as_str()) => {
+                go_on(source, before, more, &path);
+            }
+            _ => source.stands_twice(&path, first, again),
+        }
+    }
+}
+
+fn is_shared(path: &str) -> bool {
+    !path.contains('.') || SHARED.contains(&path)
+}
+
+/// Adds the rules or limits of a later file.
+fn go_on<'t>(source: &Source<'_>, before: &mut DeArray<'t>, more: DeArray<'t>, path: &str) {
+    let earlier = before.len();
+    for item in more {
+        let same = id(&item).and_then(|(id, at)| {
+            let others = before.iter().take(earlier).filter_map(self::id);
+            others.into_iter().find(|(other, _)| *other == id).map(|(_, first)| (first, at))
+        });
+        if let Some((first, again)) = same {
+            source.stands_twice(&format!("{path}[{}].id", before.len()), first, again);
+        }
+        before.push(item);
+    }
+}
+
+/// The id of a rule or limit, and its position.
+fn id<'v>(item: &'v Spanned<DeValue<'_>>) -> Option<(&'v str, usize)> {
+    let value = item.get_ref().as_table()?.get("id")?;
+    Some((value.get_ref().as_str()?, value.span().start))
+}
+
+/// A table whose positions are counted from further on.
+pub(super) fn moved_table(table: DeTable<'_>, by: usize) -> DeTable<'_> {
+    if by == 0 {
+        return table;
+    }
+    table.into_iter().map(|(key, value)| (moved(key, by, |key| key), moved_value(value, by))).collect()
+}
+
+fn moved_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
+    moved(value, by, |value| match value {
+        DeValue::Table(table) => DeValue::Table(moved_table(table, by)),
+        DeValue::Array(items) => DeValue::Array(items.into_iter().map(|item| moved_value(item, by)).collect()),
+        DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {
+            value
+        }
+    })
+}
+
+fn moved<T>(value: Spanned<T>, by: usize, inner: impl FnOnce(T) -> T) -> Spanned<T> {
+    let span = value.span();
+    Spanned::new(span.start + by..span.end + by, inner(value.into_inner()))
+}

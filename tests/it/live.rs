@@ -1,0 +1,123 @@
+//! Settings that change while the daemon runs: mounted files and `conf.d`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::faces::upstream_pid;
+use crate::harness::{Gateway, Setup};
+use crate::process::{eventually, said};
+use crate::upstream::Fake;
+
+/// A folder as Kubernetes mounts a `ConfigMap` or `Secret`: each file is a link through `..data`, which leads to the files of one
+/// version.
+struct Mount<'p>(&'p Path);
+
+impl Mount<'_> {
+    /// Exchanges all files at once.
+    fn put(&self, version: u32, files: &[(&str, &str)]) {
+        let folder = format!("..2026_{version}");
+        fs::create_dir_all(self.0.join(&folder)).unwrap();
+        for (name, text) in files {
+            fs::write(self.0.join(&folder).join(name), text).unwrap();
+            if !self.0.join(name).is_symlink() {
+                symlink(format!("..data/{name}"), self.0.join(name)).unwrap();
+            }
+        }
+        symlink(&folder, self.0.join("..data_tmp")).unwrap();
+        fs::rename(self.0.join("..data_tmp"), self.0.join("..data")).unwrap();
+        if version > 0 {
+            fs::remove_dir_all(self.0.join(format!("..2026_{}", version - 1))).unwrap();
+        }
+    }
+}
+
+fn fx(name: &str) -> String {
+    format!("[upstreams.{name}]\ncommand = {}\n", Fake::stdio("both").command())
+}
+
+#[test]
+fn a_mounted_configuration_is_followed_through_its_links() {
+    let setup = Setup::new();
+    let world = setup.world.clone();
+    let dir = world.path("work/etc");
+    fs::create_dir_all(&dir).unwrap();
+    let config = Mount(&dir);
+    let base = setup.text();
+    config.put(0, &[("headend.toml", &format!("{base}{}", fx("one")))]);
+    let gateway = Gateway::start(world, Some(dir.join("headend.toml")), &["serve"], &[]);
+    gateway.wait_for_tools(&["one__echo"]);
+    let pid = upstream_pid(&gateway, "one");
+    for version in 1..=2 {
+        let name = format!("two-{version}");
+        config.put(version, &[("headend.toml", &format!("{base}{}{}", fx("one"), fx(&name)))]);
+        gateway.wait_for_tools(&["one__echo", &format!("{name}__echo")]);
+    }
+    assert_eq!(upstream_pid(&gateway, "one"), pid);
+}
+
+#[test]
+fn a_mounted_conf_d_is_followed_through_its_links() {
+    let setup = Setup::new().toml(&fx("one"));
+    let parts = setup.world.path("conf.d");
+    fs::create_dir_all(&parts).unwrap();
+    let more = Mount(&parts);
+    more.put(0, &[("10-more.toml", &fx("more"))]);
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["one__echo", "more__echo"]);
+    for version in 1..=2 {
+        let name = format!("more-{version}");
+        more.put(version, &[("10-more.toml", &fx(&name))]);
+        gateway.wait_for_tools(&["one__echo", &format!("{name}__echo")]);
+    }
+}
+
+#[test]
+fn a_secret_in_a_mounted_file_is_followed() {
+    let setup = Setup::new();
+    let dir = setup.world.path("work/secrets");
+    fs::create_dir_all(&dir).unwrap();
+    let mount = Mount(&dir);
+    mount.put(0, &[("key", "the-first-key\n"), ("other", "x")]);
+    let file = dir.join("key").display().to_string();
+    let gateway = setup.toml(&format!("{}env = {{ KEY = {{ file = \"{file}\" }} }}\n", fx("fx"))).start();
+    gateway.wait_for_tools(&["fx__env"]);
+    let has = |key: &str| gateway.modern().call("fx__env", json!({})).raw.contains(key);
+    assert!(has("the-first-key"));
+    mount.put(1, &[("key", "the-second-key\n"), ("other", "x")]);
+    eventually("the new key reaches the server", || has("the-second-key"));
+}
+
+#[test]
+fn the_files_of_conf_d_are_parts_of_the_configuration() {
+    let setup = Setup::new().toml(&fx("one"));
+    let world = setup.world.clone();
+    fs::create_dir(world.path("conf.d")).unwrap();
+    world.write("conf.d/20-b.toml", &fx("b"));
+    world.write("conf.d/10-a.toml", &fx("a"));
+    world.write("conf.d/30-off.toml.disabled", "nonsense");
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["one__echo", "a__echo", "b__echo"]);
+    let config = gateway.config.display().to_string();
+    let checked = || gateway.run(&["check", "--config", &config]);
+    let output = checked();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let at = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what} is not in\n{shown}"));
+    assert!(at("# ") < at("conf.d/10-a.toml") && at("conf.d/10-a.toml") < at("conf.d/20-b.toml"), "{shown}");
+    assert!(at("[upstreams.one]") < at("[upstreams.a]") && at("[upstreams.a]") < at("[upstreams.b]"), "{shown}");
+    // A file that comes or goes is noticed without being told.
+    world.write("conf.d/15-c.toml", &fx("c"));
+    gateway.wait_for_tools(&["c__echo"]);
+    fs::remove_file(world.path("conf.d/15-c.toml")).unwrap();
+    eventually("its tools leave", || !gateway.modern().tool_names().contains(&"c__echo".to_owned()));
+    // What stands in two files refuses all of them, and the error names both.
+    world.write("conf.d/30-again.toml", &fx("a"));
+    for output in [checked(), gateway.run(&["reload"])] {
+        let told = said(&output);
+        assert!(!output.status.success(), "{told}");
+        assert!(told.contains("30-again.toml:1: upstreams.a: stands in") && told.contains("10-a.toml:1 too"), "{told}");
+    }
+    gateway.wait_for_tools(&["one__echo", "a__echo", "b__echo"]);
+}
