@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod clock;
+pub(crate) mod descriptors;
 pub(crate) mod queue;
 pub(crate) mod repoll;
 pub(crate) mod stop;

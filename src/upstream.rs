@@ -37,6 +37,7 @@ mod retry;
 pub(crate) mod sent;
 pub(crate) mod session;
 pub(crate) mod session_news;
+mod signs;
 pub(crate) mod spawner;
 pub(crate) mod sse;
 pub(crate) mod stdio;

@@ -245,6 +245,7 @@ impl Call {
                 }
                 Turn::TimeOut => {
                     running.exchange.give_up();
+                    self.handle.health.doubt("a call was not answered in time");
                     let text =
                         format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
                     Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)))

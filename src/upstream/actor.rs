@@ -130,6 +130,9 @@ async fn run_owned(context: Context) {
         Some(run) => {
             lanes.close(lane);
             let handle = &context.handle;
+            if !stop.is_cancelled() {
+                handle.health.doubt(&run.why);
+            }
             let told = || handle.health.lines.sessions.count(clock::uptime());
             if let Some(count) = (!stop.is_cancelled()).then(told).flatten() {
                 tracing::warn!(upstream.name = %handle.name, error = %run.why, count, "a client's own session ended");
@@ -249,6 +252,10 @@ pub(crate) async fn run(context: Context) {
             told.clear();
             forget(&handle.again);
         }
+        // A call may have seen it first.
+        if handle.health.take_told() {
+            told.clone_from(&run.why);
+        }
         tell(&context, &run.why, &told, backoff.failures(), wait);
         lane.restarts.fetch_add(1, Ordering::Relaxed);
         handle.metrics.restarted();
@@ -276,14 +283,15 @@ fn kind(context: &Context) -> Kind {
 }
 
 /// Logs a failure. One that repeats what was `told` last is told to those who look closely, and once more when it has become a
-/// habit.
+/// habit. So is every further one of a URL: what a server that goes away and comes back says meanwhile differs each time.
 fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
     let (name, retry_ms, health) = (&context.handle.name, wait.as_millis(), &context.handle.health);
+    let is_still_away = !told.is_empty() && kind(context) == Kind::Connection;
     let (next, stderr) = (health.remedy(), health.stderr().join("\n"));
     let stderr = Some(stderr.as_str()).filter(|lines| !lines.is_empty());
     if failures == KEEPS_FAILING && next.is_none() {
         tracing::error!(upstream.name = %name, error = %why, failures, retry_ms, stderr, "upstream keeps failing");
-    } else if why == told {
+    } else if why == told || is_still_away {
         tracing::debug!(upstream.name = %name, error = %why, failures, retry_ms, "upstream still down");
     } else if next.is_some() {
         tracing::warn!(upstream.name = %name, error = %why, next, retry_ms, stderr, "upstream down until it is mended");

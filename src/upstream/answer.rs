@@ -13,6 +13,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Error as ClientError;
 
 use crate::base::budget::{NoRoom, Room};
+use crate::base::descriptors::ran_out;
 use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
@@ -31,6 +32,8 @@ use crate::wire::sse::{SseDecoder, SseError};
 pub(crate) enum HttpError {
     /// No connection: nothing was sent.
     Connect(String),
+    /// This process may open no more connections: nothing was sent, and nothing is known of the server.
+    NoDescriptor(String),
     /// The connection broke after the request was sent.
     Broken(String),
     /// HTTP 401 or 403: the server wants other credentials and has not looked at the message.
@@ -41,10 +44,21 @@ pub(crate) enum HttpError {
     NoRoom(Executed),
 }
 
+impl HttpError {
+    /// Whether it says that the server is not there or does not work, rather than something about one message.
+    pub(crate) fn is_of_a_dead_server(&self) -> bool {
+        match self {
+            Self::Connect(_) | Self::Broken(_) => true,
+            Self::Status(status) => status.is_server_error(),
+            Self::NoDescriptor(_) | Self::Unauthorized(_) | Self::Protocol(_) | Self::NoRoom(_) => false,
+        }
+    }
+}
+
 impl std::fmt::Display for HttpError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Connect(why) => write!(f, "connect: {why}"),
+            Self::Connect(why) | Self::NoDescriptor(why) => write!(f, "connect: {why}"),
             Self::Broken(why) => write!(f, "connection broken: {why}"),
             Self::Unauthorized(status) => {
                 write!(f, "the server refuses the gateway's credentials with HTTP status {status}")
@@ -69,11 +83,17 @@ pub(crate) struct Gauge {
 pub(crate) fn transport_error(error: &ClientError) -> HttpError {
     let mut text = error.to_string();
     let mut source = Error::source(error);
+    let mut is_ours = false;
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
+        is_ours |= cause.downcast_ref::<io::Error>().is_some_and(ran_out);
         source = cause.source();
     }
-    if error.is_connect() { HttpError::Connect(text) } else { HttpError::Broken(text) }
+    match error.is_connect() {
+        true if is_ours => HttpError::NoDescriptor(text),
+        true => HttpError::Connect(text),
+        false => HttpError::Broken(text),
+    }
 }
 
 /// Whether a connection failed because the server's certificate is refused: it is for another name, expired, or of an unknown
@@ -325,6 +345,10 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
             let text = "The server behind this item cannot be reached.";
             Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(1))
         }
+        HttpError::NoDescriptor(_) => {
+            let text = "The gateway has no file descriptor left for a connection to the server behind this item.";
+            Failure::new(Reason::Busy, Executed::No, text).retry_after(Duration::from_secs(1))
+        }
         HttpError::Broken(_) => {
             let text = "The connection to the server broke during the call.";
             Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
@@ -373,6 +397,7 @@ mod tests {
         let text = String::new;
         for (error, reason, executed) in [
             (HttpError::Connect(text()), Reason::UpstreamDown, Executed::No),
+            (HttpError::NoDescriptor(text()), Reason::Busy, Executed::No),
             (HttpError::Unauthorized(StatusCode::FORBIDDEN), Reason::UpstreamDown, Executed::No),
             (status(429), Reason::Busy, Executed::No),
             (status(503), Reason::Busy, Executed::No),

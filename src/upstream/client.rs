@@ -13,6 +13,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
+/// A host that answers none of so many in a row is gone, a minute after its last packet.
+const KEEPALIVES: u32 = 3;
 const IDLE_TIME: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 128;
 /// Bytes that a connection reads ahead of its call.
@@ -76,6 +78,8 @@ fn tcp() -> HttpConnector {
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIME));
     tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(KEEPALIVES));
     tcp
 }
 

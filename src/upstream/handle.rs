@@ -12,7 +12,7 @@ use crate::base::clock;
 use crate::base::queue::Queue;
 use crate::catalog::inventory::Excess;
 use crate::catalog::name::UpstreamName;
-use crate::config::Upstream;
+use crate::config::{Target, Upstream};
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::mcp::log::LogLevel;
@@ -90,7 +90,8 @@ impl Drop for Slot {
 
 impl Handle {
     pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, spawner: Spawner, opener: Opener) -> Self {
-        let health = Arc::new(Health::new(spec.name.clone(), metrics.clone()));
+        let is_remote = matches!(spec.target, Target::Http { .. });
+        let health = Arc::new(Health::new(spec.name.clone(), metrics.clone(), is_remote));
         let main = Lane::main(spec.name.clone(), spawner.declared(&spec), Arc::clone(&health));
         Self {
             name: spec.name.clone(),

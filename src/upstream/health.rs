@@ -1,9 +1,14 @@
 //! The health of an upstream for operators: its state, whether it accepts the gateway's credentials, its last error, and
 //! whether that will pass by itself.
+//!
+//! The state is that of the main lane, corrected by what calls over HTTP see. Without a connection the upstream is `down` at once.
+//! A broken connection, a call without an answer in time, and several answers in a row that the server fails are a doubt: the main
+//! lane then asks the server for a sign of life, and ends if there is none. A server behind a URL that was down stays so until it is
+//! ready, whatever its next starts do. The log has one line for each change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::StatusCode;
@@ -12,17 +17,21 @@ use parking_lot::Mutex;
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::answer::HttpError;
 use crate::upstream::lines::Lines;
+use crate::upstream::signs::Signs;
 
 /// Shared by everything that speaks with the upstream.
 #[derive(Debug)]
 pub(crate) struct Health {
     upstream: UpstreamName,
     metrics: UpstreamMetrics,
-    /// The state of its main lane.
-    state: Mutex<&'static str>,
+    /// Whether it is behind a URL, so that calls can see more than its connection.
+    is_remote: bool,
+    state: Mutex<State>,
     /// Since when it is shown, in milliseconds of uptime.
     since: AtomicU64,
+    signs: Signs,
     /// Its last answer over HTTP refused the gateway's credentials.
     needs_login: AtomicBool,
     last_error: ArcSwap<String>,
@@ -37,34 +46,72 @@ pub(crate) struct Health {
     pub(crate) lines: Lines,
 }
 
+/// The state of the main lane.
+#[derive(Debug)]
+struct State {
+    lane: &'static str,
+    /// The state that is shown.
+    shown: &'static str,
+    /// Shown during the next starts.
+    held: Option<&'static str>,
+    /// A call has found it down first, and the log says so.
+    told: bool,
+}
+
 impl Health {
-    pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
-        let (state, needs_login) = (Mutex::new("idle"), AtomicBool::new(false));
-        let (ran_out, is_retired, remedy) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::new(None));
-        let (last_error, stderr, since) = (ArcSwap::default(), ArcSwap::default(), AtomicU64::new(uptime_millis()));
-        let lines = Lines::default();
-        Self { upstream, metrics, state, since, needs_login, last_error, stderr, ran_out, is_retired, remedy, lines }
+    pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics, is_remote: bool) -> Self {
+        Self {
+            upstream,
+            metrics,
+            is_remote,
+            state: Mutex::new(State { lane: "idle", shown: "idle", held: None, told: false }),
+            since: AtomicU64::new(uptime_millis()),
+            signs: Signs::default(),
+            needs_login: AtomicBool::new(false),
+            last_error: ArcSwap::default(),
+            stderr: ArcSwap::default(),
+            ran_out: AtomicBool::new(false),
+            is_retired: AtomicBool::new(false),
+            remedy: Mutex::new(None),
+            lines: Lines::default(),
+        }
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.
-    pub(crate) fn enter(&self, state: &'static str) {
-        let mut current = self.state.lock();
-        if *current != state {
-            self.since.store(uptime_millis(), Ordering::Relaxed);
+    pub(crate) fn enter(&self, lane: &'static str) {
+        let mut state = self.state.lock();
+        match lane {
+            "starting" => {
+                let failed = ["down", "needs-login", "misconfigured"];
+                state.held = Some(self.shown(&state)).filter(|shown| self.is_remote && failed.contains(shown));
+                self.forgive();
+                self.ran_out.store(false, Ordering::Relaxed);
+                self.stderr.store(Arc::default());
+            }
+            "ready" => {
+                (state.held, state.told) = (None, false);
+                self.forgive();
+                self.signs.answered();
+                self.signs.settle();
+            }
+            _ => {}
         }
-        *current = state;
-        if state == "starting" {
-            self.needs_login.store(false, Ordering::Relaxed);
-            *self.remedy.lock() = None;
-            self.ran_out.store(false, Ordering::Relaxed);
-            self.stderr.store(Arc::default());
-        }
-        self.measure(state);
+        state.lane = lane;
+        self.measure(&mut state);
     }
 
-    fn measure(&self, state: &'static str) {
+    fn forgive(&self) {
+        self.needs_login.store(false, Ordering::Relaxed);
+        *self.remedy.lock() = None;
+    }
+
+    fn measure(&self, state: &mut State) {
+        let shown = self.shown(state);
+        if std::mem::replace(&mut state.shown, shown) != shown {
+            self.since.store(uptime_millis(), Ordering::Relaxed);
+        }
         if !self.is_retired.load(Ordering::Relaxed) {
-            self.metrics.set_state(self.shown(state));
+            self.metrics.set_state(shown);
         }
     }
 
@@ -76,7 +123,7 @@ impl Health {
 
     /// The state by the name that status, console and metrics use.
     pub(crate) fn state(&self) -> &'static str {
-        self.shown(*self.state.lock())
+        self.shown(&self.state.lock())
     }
 
     /// How long it has been in that state.
@@ -84,11 +131,14 @@ impl Health {
         Duration::from_millis(uptime_millis().saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
-    fn shown(&self, state: &'static str) -> &'static str {
-        let needs_login = self.needs_login.load(Ordering::Relaxed) && matches!(state, "ready" | "down");
-        match state {
-            _ if needs_login => "needs-login",
-            "down" if self.remedy.lock().is_some() => "misconfigured",
+    fn shown(&self, state: &State) -> &'static str {
+        let needs_login = self.needs_login.load(Ordering::Relaxed);
+        match state.lane {
+            "starting" => state.held.unwrap_or("starting"),
+            "ready" | "down" if needs_login => "needs-login",
+            "ready" if !self.signs.is_unreachable() => "ready",
+            "ready" | "down" if self.remedy.lock().is_some() => "misconfigured",
+            "ready" => "down",
             other => other,
         }
     }
@@ -103,18 +153,89 @@ impl Health {
     }
 
     fn turn(&self, refused: bool, status: StatusCode) {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if self.needs_login.swap(refused, Ordering::Relaxed) == refused {
             return;
         }
-        self.since.store(uptime_millis(), Ordering::Relaxed);
-        self.measure(*state);
+        self.measure(&mut state);
+        let is_news = state.held != Some("needs-login");
+        drop(state);
+        let line = || self.lines.states.count(clock::uptime());
         if refused {
             let why = format!("the server refuses the gateway's credentials with HTTP status {status}");
-            tracing::warn!(upstream.name = %self.upstream, error = %why, "upstream needs login: renew its `headers`");
+            if let Some(count) = is_news.then(line).flatten() {
+                tracing::warn!(upstream.name = %self.upstream, error = %why, count, "upstream needs login: renew its `headers`");
+            }
             self.failed(why);
-        } else {
-            tracing::info!(upstream.name = %self.upstream, "upstream takes the gateway's credentials again");
+        } else if let Some(count) = line() {
+            tracing::info!(upstream.name = %self.upstream, count, "upstream takes the gateway's credentials again");
+        }
+    }
+
+    /// There was no connection to the server.
+    pub(crate) fn unreached(&self, why: &str) {
+        let mut state = self.state.lock();
+        if state.lane != "ready" {
+            return;
+        }
+        let is_news = self.signs.unreached() && !std::mem::replace(&mut state.told, true);
+        self.measure(&mut state);
+        drop(state);
+        if let Some(count) = is_news.then(|| self.lines.states.count(clock::uptime())).flatten() {
+            tracing::warn!(upstream.name = %self.upstream, error = why, count, "upstream down");
+        }
+        self.doubt(why);
+    }
+
+    /// Whether a call has found it down and the log says so. Asked once, when the main lane has ended.
+    pub(crate) fn take_told(&self) -> bool {
+        std::mem::take(&mut self.state.lock().told)
+    }
+
+    /// A call has seen what may be the end of the server, or not: the main lane looks.
+    pub(crate) fn doubt(&self, why: &str) {
+        if self.is_remote && self.state.lock().lane == "ready" {
+            self.failed(why.to_owned());
+            self.signs.doubt();
+        }
+    }
+
+    /// Waits until there is a doubt, and then until that time. Cancel-safe.
+    pub(crate) async fn doubted(&self, not_before: Instant) {
+        self.signs.doubted(not_before).await;
+    }
+
+    /// The server is asked for a sign of life: what calls see from here on is another doubt. Whether it could not be reached.
+    pub(crate) fn begin_look(&self) -> bool {
+        self.signs.settle();
+        self.signs.is_unreachable()
+    }
+
+    /// The server has answered.
+    pub(crate) fn answered(&self) {
+        if !self.signs.answered() {
+            return;
+        }
+        let mut state = self.state.lock();
+        *self.remedy.lock() = None;
+        self.measure(&mut state);
+        let told = std::mem::take(&mut state.told);
+        drop(state);
+        if let Some(count) = told.then(|| self.lines.states.count(clock::uptime())).flatten() {
+            tracing::info!(upstream.name = %self.upstream, count, "upstream answers again");
+        }
+    }
+
+    /// Takes note of a call that failed on its way.
+    pub(crate) fn unanswered(&self, error: &HttpError) {
+        match error {
+            HttpError::Connect(_) | HttpError::Broken(_) => self.doubt(&error.to_string()),
+            HttpError::Status(status) if status.is_server_error() => {
+                let why = format!("calls are answered with HTTP status {status}");
+                if self.signs.fails() { self.doubt(&why) } else { self.failed(why) }
+            }
+            HttpError::Status(_) | HttpError::Unauthorized(_) | HttpError::Protocol(_) => self.answered(),
+            HttpError::NoDescriptor(_) | HttpError::NoRoom(_) => {}
         }
     }
 
@@ -171,11 +292,116 @@ mod tests {
     use super::*;
     use crate::telemetry::metrics::Metrics;
 
+    fn health() -> (Metrics, Health) {
+        let metrics = Metrics::new().unwrap();
+        let health = Health::new(UpstreamName::parse("crm").unwrap(), metrics.upstream("crm"), true);
+        (metrics, health)
+    }
+
+    fn in_doubt(health: &Health) -> bool {
+        health.signs.is_in_doubt()
+    }
+
+    fn status(code: u16) -> HttpError {
+        HttpError::Status(StatusCode::from_u16(code).unwrap())
+    }
+
+    #[test]
+    fn an_upstream_without_a_connection_is_down_until_it_answers_or_is_ready() {
+        let (metrics, health) = health();
+        health.enter("starting");
+        health.unreached("connect: refused");
+        assert!(health.state() == "starting" && !in_doubt(&health), "its start has not failed yet");
+        health.enter("ready");
+        health.unreached("connect: refused");
+        assert!(metrics.render().contains(r#"headend_upstream_state{state="down",upstream="crm"} 1"#));
+        assert_eq!((health.state(), health.last_error().unwrap().as_str()), ("down", "connect: refused"));
+        assert!(in_doubt(&health) && health.begin_look() && !in_doubt(&health));
+        health.answered();
+        assert_eq!(health.state(), "ready");
+        health.unreached("connect: refused");
+        assert!(health.take_told() && !health.take_told(), "the log says so already");
+        health.enter("down");
+        for next in ["starting", "down", "starting"] {
+            health.enter(next);
+            assert_eq!(health.state(), "down", "another attempt is no change");
+        }
+        health.enter("ready");
+        assert!(health.state() == "ready" && !health.take_told(), "the next time is news");
+    }
+
+    #[test]
+    fn a_server_in_doubt_is_not_down() {
+        let (_, health) = health();
+        health.enter("ready");
+        for (error, doubt) in [
+            (HttpError::Broken("reset".to_owned()), true),
+            (HttpError::Connect("no session".to_owned()), true),
+            (HttpError::NoDescriptor("too many open files".to_owned()), false),
+            (HttpError::Protocol("an answer too large".to_owned()), false),
+            (status(404), false),
+            (status(500), false),
+        ] {
+            health.unanswered(&error);
+            assert_eq!((health.state(), in_doubt(&health)), ("ready", doubt), "{error:?}");
+            health.begin_look();
+            health.answered();
+        }
+        health.doubt("a call was not answered in time");
+        assert!(health.state() == "ready" && in_doubt(&health));
+    }
+
+    #[test]
+    fn only_failures_in_a_row_are_a_doubt() {
+        let (_, health) = health();
+        health.enter("ready");
+        for _ in 0..10 {
+            health.unanswered(&status(503));
+            health.unanswered(&status(500));
+            health.unanswered(&status(404));
+            assert!(!in_doubt(&health));
+        }
+        (0..3).for_each(|_| health.unanswered(&status(503)));
+        assert!(in_doubt(&health) && health.last_error().unwrap().contains("503"));
+    }
+
+    #[test]
+    fn refused_credentials_are_shown_until_an_attempt_finds_something_else() {
+        let (_, health) = health();
+        health.enter("starting");
+        assert!(health.refuses(StatusCode::UNAUTHORIZED));
+        health.enter("down");
+        health.enter("starting");
+        assert_eq!(
+            (health.state(), health.remedy()),
+            ("needs-login", None),
+            "an attempt forgets why the last one failed"
+        );
+        health.enter("down");
+        assert_eq!(health.state(), "down");
+        health.enter("starting");
+        health.lasts("mend it");
+        assert_eq!(health.state(), "down");
+        health.enter("down");
+        assert_eq!(health.state(), "misconfigured");
+    }
+
+    #[test]
+    fn a_process_that_starts_again_is_starting() {
+        let metrics = Metrics::new().unwrap();
+        let health = Health::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
+        for _ in 0..2 {
+            health.enter("ready");
+            health.doubt("a call was not answered in time");
+            health.enter("down");
+            health.enter("starting");
+            assert_eq!((health.state(), in_doubt(&health)), ("starting", false));
+        }
+    }
+
     #[test]
     fn an_upstream_needs_login_from_a_refusal_to_the_next_other_answer() {
-        let metrics = Metrics::new().unwrap();
-        let name = UpstreamName::parse("crm").unwrap();
-        let health = Health::new(name, metrics.upstream("crm"));
+        let (metrics, health) = health();
         let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
         health.enter("starting");
         assert!(health.refuses(StatusCode::UNAUTHORIZED));
@@ -195,8 +421,7 @@ mod tests {
 
     #[test]
     fn a_cause_that_lasts_is_a_state_of_its_own_until_the_next_start() {
-        let metrics = Metrics::new().unwrap();
-        let health = Health::new(UpstreamName::parse("crm").unwrap(), metrics.upstream("crm"));
+        let (metrics, health) = health();
         let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
         health.enter("starting");
         health.lasts("install it");

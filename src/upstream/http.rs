@@ -31,7 +31,7 @@ use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Era;
-use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream, transport_error};
+use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream};
 use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::upstream::resume::Resumption;
 use crate::wire::headers::ParamHeaders;
@@ -60,6 +60,8 @@ pub(crate) struct HttpLink {
     pub(crate) renewed: Notify,
     /// The server says that lists have changed.
     pub(crate) changed: Notify,
+    /// The server speaks another revision now, so that this link is of no use any more.
+    pub(crate) outdated: Notify,
     ids: AtomicU64,
     hop: HopMeta,
     parts: LinkParts,
@@ -84,6 +86,7 @@ impl HttpLink {
             renewing: tokio::sync::Mutex::new(()),
             renewed: Notify::new(),
             changed: Notify::new(),
+            outdated: Notify::new(),
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
             parts,
@@ -447,10 +450,17 @@ impl HttpExchange {
             // The call's questions end here, however long its outcome is kept.
             self.leave(matches!(step, Step::Answer(_)));
         }
+        let health = &self.post.link.parts.remote.health;
         match step {
             Step::Event(event) => event,
-            Step::Answer(answer) => ExchangeEvent::Done(self.post.link.gauge().outcome(answer)),
-            Step::Failed(error, wait) => ExchangeEvent::Done(Outcome::Failed(failure(&error, wait))),
+            Step::Answer(answer) => {
+                health.answered();
+                ExchangeEvent::Done(self.post.link.gauge().outcome(answer))
+            }
+            Step::Failed(error, wait) => {
+                health.unanswered(&error);
+                ExchangeEvent::Done(Outcome::Failed(failure(&error, wait)))
+            }
         }
     }
 
@@ -511,7 +521,7 @@ impl Post {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
                     },
-                    Err(error) => return self.end(Step::Failed(transport_error(&error), None)),
+                    Err(error) => return self.end(Step::Failed(self.link.parts.remote.lost(&error), None)),
                 },
                 Stage::Renew(renewal) => match renewal.await {
                     Ok(()) => {

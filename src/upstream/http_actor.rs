@@ -12,7 +12,7 @@ use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::config::Instance;
 use crate::engine::ask::Declared;
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{EraHint, listen_params};
+use crate::engine::handshake::{EraHint, Question, listen_params};
 use crate::engine::lists::Lists;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::method::{List, Method};
@@ -38,6 +38,9 @@ const REOPEN: Duration = Duration::from_secs(2);
 const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
+/// How long the server has for a sign of life after calls without an answer, and the time between two of these questions.
+const SIGN_TIME: Duration = Duration::from_secs(5);
+const SIGN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
 pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint) -> Run {
@@ -134,8 +137,9 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
 /// Hears the server's stream of the session, of which `opened` is told when it stands or does not. On the main lane also reads the
 /// lists, again whenever the upstream says so; `listed` is told when clients see them. Returns why it gave up.
 async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
-    let is_main = context.lane.is_main();
+    let (is_main, health) = (context.lane.is_main(), &context.handle.health);
     let mut failures = 0_u32;
+    let mut asked = clock::now();
     let mut lists = Lists::new(ListBounds::of(context.handle.spec.load().max_inventory));
     loop {
         // The stream is opened before the lists are read, so that no change falls between the two. What happened while it was gone
@@ -170,6 +174,19 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
             tokio::select! {
                 () = stream.hear(link) => break false,
                 () = link.renewed.notified() => break true,
+                () = link.outdated.notified() => return "the server speaks another revision now".to_owned(),
+                () = health.doubted(asked), if is_main => {
+                    asked = clock::now() + SIGN_PAUSE;
+                    let was_away = health.begin_look();
+                    if let Some(why) = no_sign_of_life(context, link).await {
+                        return why;
+                    }
+                    health.answered();
+                    // It may have been another server, of which nothing told.
+                    if was_away {
+                        break false;
+                    }
+                }
                 () = link.changed.notified(), if is_main => tokio::time::sleep(DEBOUNCE).await,
                 () = clock::sleep_until(lists.refresh_at()) => {}
             }
@@ -182,6 +199,22 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 () = link.renewed.notified(), if !is_main => {}
             }
         }
+    }
+}
+
+/// Asks the server for a sign of life; any answer is one, except that it fails. Returns why it counts as dead.
+async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<String> {
+    let revision = link.agreed.revision;
+    let (method, params) = match revision.era() {
+        Era::Modern => (Method::Discover, Question::Discover(revision).params(link.hop(), &Declared::default())),
+        Era::Legacy => (Method::Ping, RawJson::EMPTY_OBJECT),
+    };
+    let limit = context.handle.spec.load().call_timeout.min(SIGN_TIME);
+    let name = method.as_str();
+    match tokio::time::timeout(limit, link.ask(method, Some(&params))).await {
+        Err(_) => Some(format!("`{name}` is not answered, like calls before it")),
+        Ok(Err(error)) if error.is_of_a_dead_server() => Some(format!("`{name}`: {error}")),
+        Ok(_) => None,
     }
 }
 

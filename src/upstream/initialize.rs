@@ -90,7 +90,11 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
         Ok(outcome) => Reply::Answer(outcome),
         Err(error @ (HttpError::Status(_) | HttpError::Protocol(_))) => Reply::NoAnswer(why(&error)),
         Err(
-            error @ (HttpError::Connect(_) | HttpError::Broken(_) | HttpError::Unauthorized(_) | HttpError::NoRoom(_)),
+            error @ (HttpError::Connect(_)
+            | HttpError::NoDescriptor(_)
+            | HttpError::Broken(_)
+            | HttpError::Unauthorized(_)
+            | HttpError::NoRoom(_)),
         ) => Reply::Lost(why(&error)),
     };
     heard

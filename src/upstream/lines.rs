@@ -5,6 +5,8 @@ use crate::base::tally::Tally;
 /// Their counts.
 #[derive(Debug)]
 pub(crate) struct Lines {
+    /// Changes of its state that answers and their absence make.
+    pub(crate) states: Tally,
     /// Sessions that it forgot and that were opened anew.
     pub(crate) renewed: Tally,
     /// Clients' own sessions that ended.
@@ -22,6 +24,7 @@ pub(crate) struct Lines {
 impl Default for Lines {
     fn default() -> Self {
         Self {
+            states: Tally::of(20),
             renewed: Tally::of(5),
             sessions: Tally::of(5),
             subscriptions: Tally::of(5),

@@ -237,7 +237,7 @@ mod tests {
 
     fn lane() -> LaneUse {
         let name = UpstreamName::parse("fx").unwrap();
-        let health = Arc::new(Health::new(name.clone(), Metrics::new().unwrap().upstream("fx")));
+        let health = Arc::new(Health::new(name.clone(), Metrics::new().unwrap().upstream("fx"), false));
         Arc::new(Lane::main(name, Declared::default(), health)).take()
     }
 

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::ResponseFuture;
+use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
 use url::Url;
 
 use crate::config::{Target, Transport, Upstream};
@@ -92,12 +92,19 @@ impl Remote {
     /// [`HttpError::Connect`] and [`HttpError::Broken`].
     pub(crate) async fn fetch(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
         self.authorize(&mut request).await;
-        self.start(request).await.map_err(|error| {
-            if refuses_certificate(&error) {
-                self.health.lasts("correct `url`, or have the server's certificate mended");
-            }
-            transport_error(&error)
-        })
+        self.start(request).await.map_err(|error| self.lost(&error))
+    }
+
+    /// Takes note of a request without an answer.
+    pub(super) fn lost(&self, error: &ClientError) -> HttpError {
+        if refuses_certificate(error) {
+            self.health.lasts("correct `url`, or have the server's certificate mended");
+        }
+        let error = transport_error(error);
+        if let HttpError::Connect(_) = &error {
+            self.health.unreached(&error.to_string());
+        }
+        error
     }
 
     /// The answer to a message, unless it refuses the credentials. Streams and ends of sessions are refused for other reasons

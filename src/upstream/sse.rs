@@ -21,7 +21,7 @@ use url::Url;
 use crate::base::budget::{Budget, Room};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
-use crate::upstream::answer::{coded, drain, is_event_stream};
+use crate::upstream::answer::{HttpError, coded, drain, is_event_stream};
 use crate::upstream::context::{Context, Run};
 use crate::upstream::conversation::converse;
 use crate::upstream::remote::Remote;
@@ -36,6 +36,10 @@ const POST_TIME: Duration = Duration::from_secs(30);
 /// How long messages after a request wait for its POST, so that a cancellation finds its call. Some servers answer the
 /// POST only after handling the request, and other calls must not wait for that.
 const GRACE: Duration = Duration::from_millis(20);
+/// How long a server may take to open a stream when calls find no answer, and the time between two looks.
+const LOOK_TIME: Duration = Duration::from_secs(5);
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// POSTs without an answer at once; with more the protocol's side waits.
 const MAX_POSTS: usize = 1024;
 
@@ -70,6 +74,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
         tokio::select! {
             why = hear(events, messages, max_message_bytes) => why,
             why = tell(outbox, lines) => why,
+            why = watch(context, remote) => why,
         }
     };
     tokio::pin!(talk, carry);
@@ -85,6 +90,41 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
         context.handle.health.ran_out();
     }
     Run { why: lost.unwrap_or(ended.why), next: None, served }
+}
+
+/// Looks for the server whenever calls find no answer, with another stream for a moment: a server that is busy with one client
+/// may still open streams. Returns why it is gone; one that does not answer is shown as down, and its calls go on.
+async fn watch(context: &Context, remote: &Remote) -> String {
+    let health = &context.handle.health;
+    if !context.lane.is_main() {
+        return std::future::pending().await;
+    }
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        health.doubted(clock::now()).await;
+        health.begin_look();
+        let limit = context.handle.spec.load().call_timeout.min(LOOK_TIME);
+        let asked = remote.send(remote.request(Method::GET, &remote.uri, Bytes::new()));
+        let why = match tokio::time::timeout(limit, asked).await {
+            Ok(Err(error @ HttpError::Connect(_))) => return error.to_string(),
+            Ok(Ok(response)) if response.status().is_server_error() => {
+                Some(format!("GET is answered with HTTP status {}", response.status()))
+            }
+            Ok(Err(error)) if error.is_of_a_dead_server() => Some(error.to_string()),
+            Ok(_) => None,
+            Err(_) => Some("GET is not answered, like calls before it".to_owned()),
+        };
+        if let Some(why) = why {
+            // Which asks for the next look.
+            health.unreached(&why);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        } else {
+            health.answered();
+            pause = SHORTEST_PAUSE;
+            tokio::time::sleep(pause).await;
+        }
+    }
 }
 
 /// Opens the stream and waits for the endpoint. Errors are sentences for the operator.

@@ -53,6 +53,8 @@ pub(crate) enum Behaviour {
     ForgetEvents,
     /// Answers calls over HTTP on the session's own stream.
     Aside,
+    /// Tells nothing of changes: it has no stream for them.
+    NoChanges,
     /// Names another endpoint before every message.
     SecondEndpoint,
     StopReading,
@@ -98,6 +100,7 @@ impl Behaviour {
             "polled" => Self::Polled(number),
             "forget-events" => Self::ForgetEvents,
             "aside" => Self::Aside,
+            "no-changes" => Self::NoChanges,
             "second-endpoint" => Self::SecondEndpoint,
             "stop-reading" => Self::StopReading,
             "crash-after" => Self::CrashAfter(number),

@@ -69,6 +69,9 @@ fn refuse(status: u16, id: &Value, code: i64, message: &str) -> Response {
 
 async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) -> Response {
     let server = &web.server;
+    if server.is_sick() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     for behaviour in &server.args.behaviours {
         if let Behaviour::Status(code) = behaviour {
             return (StatusCode::from_u16(u16::try_from(*code).unwrap()).unwrap(), "oops").into_response();
@@ -319,11 +322,17 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
 }
 
 async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
+    if web.server.is_sick() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     let session = text(&headers, "mcp-session-id").unwrap_or_default();
     if let Some(last) = text(&headers, "last-event-id") {
         web.server.note(&json!({"http": "GET", "last": last, "session": session}).to_string());
         let found = web.polled.resume(&last).filter(|_| !web.server.does(Behaviour::ForgetEvents));
         return found.unwrap_or_else(|| StatusCode::NOT_FOUND.into_response());
+    }
+    if web.server.does(Behaviour::NoChanges) {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
     let note = json!({"http": "GET", "session": session}).to_string();
     let (told, outbox) = mpsc::unbounded_channel();

@@ -68,6 +68,9 @@ struct Args {
     /// Endpoint that the endpoint event of HTTP+SSE names in place of the true one.
     #[arg(long)]
     endpoint: Option<String>,
+    /// While this file is there, HTTP requests are answered with 503, and nothing else happens.
+    #[arg(long)]
+    sick: Option<PathBuf>,
     /// Damages its answers, always in the same way for the same seed; stdio only.
     #[arg(long)]
     damage: Option<u64>,

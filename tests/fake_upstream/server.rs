@@ -146,6 +146,16 @@ impl Server {
         self.args.behaviours.contains(&behaviour)
     }
 
+    fn capabilities(&self) -> Value {
+        let changes = json!({"listChanged": !self.does(Behaviour::NoChanges)});
+        json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}})
+    }
+
+    /// Whether it answers with 503 for now.
+    pub(crate) fn is_sick(&self) -> bool {
+        self.args.sick.as_ref().is_some_and(|file| file.exists())
+    }
+
     /// Logs a line.
     pub(crate) fn note(&self, line: &str) {
         if let Some(log) = &self.log {
@@ -312,7 +322,7 @@ impl Server {
         let info = json!({"name": self.args.name, "version": "1.0.0"});
         Ok(Reply::of(json!({
             "supportedVersions": [MODERN],
-            "capabilities": capabilities(),
+            "capabilities": self.capabilities(),
             "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
             "_meta": {"io.modelcontextprotocol/serverInfo": info},
         })))
@@ -328,7 +338,7 @@ impl Server {
         let revision = self.args.revision.as_deref().unwrap_or(known);
         self.initialized.store(true, Ordering::SeqCst);
         after_handshake(self);
-        let mut capabilities = capabilities();
+        let mut capabilities = self.capabilities();
         if self.does(Behaviour::Tasks) {
             capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
         }
@@ -403,11 +413,6 @@ impl Server {
 
 fn is_greeting(request: &Request) -> bool {
     matches!(request.method.as_str(), "initialize" | "server/discover")
-}
-
-fn capabilities() -> Value {
-    let changes = json!({"listChanged": true});
-    json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}})
 }
 
 /// Adds the members that the modern era requires on results.

@@ -45,6 +45,9 @@ fn note_headers(server: &Server, http: &str, headers: &HeaderMap) {
 }
 
 async fn open(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
+    if web.server.is_sick() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     note_headers(&web.server, "GET", &headers);
     let (messages, outbox) = mpsc::unbounded_channel::<String>();
     let id = {
@@ -77,6 +80,9 @@ async fn open(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
 
 async fn take(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let server = Arc::clone(&web.server);
+    if server.is_sick() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     note_headers(&server, "POST", &headers);
     server.note(&String::from_utf8_lossy(&body));
     let id = uri.query().and_then(|query| query.strip_prefix("sessionId="));

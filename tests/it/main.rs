@@ -39,6 +39,7 @@ mod files;
 mod foreign;
 mod fuzz;
 mod harness;
+mod health;
 mod hidden;
 mod http;
 mod input;

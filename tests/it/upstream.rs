@@ -6,6 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use std::io::{BufRead as _, BufReader};
 
+use rustix::process::{Signal, kill_process};
+
+use crate::process::{eventually, pid_of};
+
 /// The path of a cargo example, which lies beside the folder of the test executable.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -35,6 +39,13 @@ impl Fake {
     /// A server of HTTP+SSE, which is of the legacy era.
     pub(crate) fn sse() -> Self {
         Self { args: ["sse", "--listen", "127.0.0.1:0", "--era", "legacy"].map(str::to_owned).into() }
+    }
+
+    /// At that address.
+    pub(crate) fn at(mut self, address: &str) -> Self {
+        let place = self.args.iter().position(|word| word == "--listen").unwrap();
+        address.clone_into(&mut self.args[place + 1]);
+        self
     }
 
     /// Adds an option with its value.
@@ -94,6 +105,27 @@ impl Listening {
         let url = line.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
         let url = url.unwrap_or_else(|| panic!("{} {args:?} printed no URL but {line:?}", program.display()));
         Self { child, url }
+    }
+}
+
+impl Listening {
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("http://").split('/').next().unwrap()
+    }
+
+    /// Lets it stand still.
+    pub(crate) fn freeze(&self) {
+        kill_process(pid_of(&self.child), Signal::STOP).unwrap();
+        let stands = |stat: &str| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
+        let threads = || fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let stat = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        eventually("it stands still", || threads().all(|thread| stands(&stat(thread.unwrap()))));
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        kill_process(pid_of(&self.child), Signal::CONT).unwrap();
     }
 }
 

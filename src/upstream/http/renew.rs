@@ -24,6 +24,7 @@ impl HttpLink {
         let opened = initialize::open(&self.parts, EraHint::Legacy).await;
         let (agreed, session) = opened.map_err(|unopened| HttpError::Connect(unopened.why()))?;
         if agreed.revision != self.agreed.revision {
+            self.outdated.notify_one();
             return Err(HttpError::Connect("the new session speaks another revision".to_owned()));
         }
         self.logs.forget();

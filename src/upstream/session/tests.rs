@@ -14,7 +14,7 @@ fn spec() -> Upstream {
 
 fn lane() -> Lane {
     let name = UpstreamName::parse("x").unwrap();
-    let health = Health::new(name.clone(), Metrics::new().unwrap().upstream("x"));
+    let health = Health::new(name.clone(), Metrics::new().unwrap().upstream("x"), false);
     Lane::main(name, Declared::default(), Arc::new(health))
 }
 

@@ -1,0 +1,23 @@
+//! File descriptors that run out.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// Whether the process, or the whole system, may open no more files.
+pub(crate) fn ran_out(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    code == Some(Errno::MFILE.raw_os_error()) || code == Some(Errno::NFILE.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lack_of_descriptors_counts() {
+        let of = |code: Errno| io::Error::from_raw_os_error(code.raw_os_error());
+        assert!(ran_out(&of(Errno::MFILE)) && ran_out(&of(Errno::NFILE)));
+        assert!(!ran_out(&of(Errno::CONNREFUSED)) && !ran_out(&io::Error::other("too many open files")));
+    }
+}
