@@ -9,6 +9,7 @@ pub(crate) mod answer;
 pub(crate) mod awaiting_approval;
 pub(crate) mod call;
 pub(crate) mod client;
+pub(crate) mod condition;
 pub(crate) mod decision;
 pub(crate) mod dry_run;
 pub(crate) mod found;

@@ -50,7 +50,18 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
     let advice: String =
         advised.map(|upstream| format!("\n{}: {}", field(upstream, "name"), field(upstream, "advice"))).collect();
     let advice = if advice.is_empty() { advice } else { format!("{advice}\n") };
-    print(&format!("{head}{}{advice}", table(&rows)))
+    let degraded = status.list("degraded").unwrap_or_default();
+    let degraded: String = degraded
+        .iter()
+        .filter_map(|raw| RawObject::parse(raw).ok())
+        .map(|condition| {
+            let stops_calls = condition.get("stops-calls").is_some_and(|raw| raw.text() == "true");
+            let word = if stops_calls { "no call works" } else { "degraded" };
+            format!("{word}: {}: {}\n", field(&condition, "reason"), field(&condition, "text"))
+        })
+        .collect();
+    let gap = if degraded.is_empty() { "" } else { "\n" };
+    print(&format!("{head}{degraded}{gap}{}{advice}", table(&rows)))
 }
 
 /// A member of an upstream, with how many items are beyond its `max-inventory`.

@@ -24,8 +24,9 @@ use crate::gateway::answer::Answer;
 use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
+use crate::gateway::condition::conditions;
 use crate::gateway::quota::Good;
-use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
+use crate::listener::lobby::{Accepted, Guest, Lobby, LobbyLimits};
 use crate::listener::pieces::Pieces;
 use crate::listener::press::Pressed;
 use crate::mcp::meta::Meta;
@@ -99,11 +100,11 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
 /// Serves the socket until the gateway drains.
 pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: PathBuf, access: Access) {
     let draining = gateway.service.draining.clone();
-    let lobby = Lobby::new("admin", UNGREETED, Some(gateway.service.metrics.clone()));
+    let lobby = Lobby::for_operators("admin", UNGREETED, gateway.service.metrics.clone());
     let foreign = Tally::default();
     loop {
         let accepted = draining.run_until_cancelled(lobby.next(|| listener.accept())).await;
-        let Some(((stream, _), room)) = accepted else { break };
+        let Some(Accepted { stream: (stream, _), room, .. }) = accepted else { break };
         let user = stream.peer_cred().ok().map(|peer| peer.uid());
         let known = user.and_then(|user| Some((user, access.caller(user)?)));
         let Some((user, caller)) = known else {
@@ -356,6 +357,12 @@ fn status(gateway: &Gateway) -> RawJson {
     out.set("sessions", RawJson::number(gateway.sessions.len()));
     out.set("in-flight", RawJson::number(in_flight));
     out.set("withheld-items", RawJson::number(snapshot.dropped.len()));
+    let degraded = conditions(service).into_iter().map(|condition| {
+        let mut out = RawObject::of_strings(&[("reason", condition.reason), ("text", &condition.text)]);
+        out.set("stops-calls", RawJson::boolean(condition.stops_calls));
+        out.encode()
+    });
+    out.set("degraded", RawJson::list(degraded));
     out.set("upstreams", RawJson::list(upstreams));
     out.encode()
 }

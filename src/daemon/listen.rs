@@ -16,6 +16,7 @@ use crate::console::{self, Console};
 use crate::daemon::admin;
 use crate::daemon::gateway::{Gateway, StartError, many_callers};
 use crate::gateway::client::STATELESS;
+use crate::gateway::condition::{Condition, conditions};
 use crate::listener::address::Failures;
 use crate::listener::descriptors::Room;
 use crate::listener::guard::Guard;
@@ -174,13 +175,16 @@ impl Gateway {
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     service.metrics.tasks(runtime.metrics().num_alive_tasks());
                 }
+                let now = conditions(&service);
+                let is_on = |reason: &'static str| (reason, now.iter().any(|condition| condition.reason == reason));
+                service.metrics.degraded(Condition::REASONS.into_iter().map(is_on));
                 Some((http::StatusCode::OK, service.metrics.render()))
             }
             "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),
             "/readyz" if service.draining.is_cancelled() => {
                 Some((http::StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()))
             }
-            "/readyz" => Some((http::StatusCode::OK, "ready\n".to_owned())),
+            "/readyz" => Some(readiness(&conditions(&service))),
             _ => None,
         };
         let guard = Guard::new(
@@ -193,10 +197,23 @@ impl Gateway {
         // The pages stay until after the drain, so that a scraper sees it.
         let stop = self.service.giving_up.clone();
         let tasks = self.supervised.tasks.clone();
-        let lobby = Lobby::new("metrics", pages::CONNECTIONS, Some(self.service.metrics.clone()));
+        let lobby = Lobby::for_operators("metrics", pages::CONNECTIONS, self.service.metrics.clone());
         let served = Served { pages: Box::new(pages), guard };
         tasks.spawn("pages", pages::serve(listener, lobby, served, tasks.clone(), stop));
     }
+}
+
+/// Whether calls can be sent here, and what does not work.
+fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
+    let (status, word) = match conditions {
+        [] => (http::StatusCode::OK, "ready"),
+        _ if conditions.iter().any(|condition| condition.stops_calls) => {
+            (http::StatusCode::SERVICE_UNAVAILABLE, "not ready")
+        }
+        _ => (http::StatusCode::OK, "degraded"),
+    };
+    let lines: String = conditions.iter().map(|Condition { reason, text, .. }| format!("{reason}: {text}\n")).collect();
+    (status, format!("{word}\n{lines}"))
 }
 
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

@@ -5,6 +5,9 @@
 //! with a valid credential needs the lobby only until its first head is judged: a connection whose request has arrived
 //! is served before it gives way. A connection that gives way gets 503 unless another answer is under way.
 //!
+//! Without a file descriptor nothing can be accepted. Each listener keeps a spare one, with which it takes one more connection: those
+//! of operators (metrics, admin socket) are served, others get 503.
+//!
 //! With its first valid credential a connection leaves the lobby and takes a slot of its caller; without a free slot it
 //! gets 503 and is closed.
 //!
@@ -16,6 +19,7 @@
 //! | admin socket | the user, whom the kernel names | 64 before the hello, 32 of one user | `connections-per-caller`, our own user without limit |
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
 use std::hash::Hash;
 use std::io;
 use std::net::SocketAddr;
@@ -23,18 +27,26 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::descriptors::ran_out;
 use crate::base::tally::Tally;
 use crate::listener::address::Network;
 use crate::listener::pace::Phase;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, Shortage};
 
 /// Dismissed connections that have not ended yet; at this number the listener accepts no more until some have.
 pub(crate) const LEAVING: usize = 16;
+
+/// How long a connection that has the spare descriptor may take to be accepted, and to take its refusal.
+const LAST_TIME: Duration = Duration::from_millis(100);
+const NO_DESCRIPTOR: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    retry-after: 1\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 72\r\n\r\n\
+    headend has no file descriptor left for this connection; try again soon\n";
 
 /// Bounds of a lobby. A bound of zero counts as one.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +74,18 @@ pub(crate) struct Lobby<K> {
     metrics: Option<Metrics>,
     displaced: Tally,
     failed: Tally,
+    spare: Mutex<Option<File>>,
+    /// Whether the connection with the spare descriptor is served.
+    is_for_operators: bool,
+}
+
+/// A connection that a listener has accepted.
+#[derive(Debug)]
+pub(crate) struct Accepted<S> {
+    pub(crate) stream: S,
+    pub(crate) room: OwnedSemaphorePermit,
+    /// It has the spare descriptor.
+    pub(crate) is_last: bool,
 }
 
 #[derive(Debug)]
@@ -83,6 +107,20 @@ pub(crate) struct Guest<K: Copy + Eq + Hash> {
 impl<K: Copy + Eq + Hash> Lobby<K> {
     /// The lobby of a listener; `listener` is its name in the log. `metrics` counts the connections that give way.
     pub(crate) fn new(listener: &'static str, limits: LobbyLimits, metrics: Option<Metrics>) -> Arc<Self> {
+        Self::make(listener, limits, metrics, false)
+    }
+
+    /// The lobby of a listener for operators, who look when something is wrong.
+    pub(crate) fn for_operators(listener: &'static str, limits: LobbyLimits, metrics: Metrics) -> Arc<Self> {
+        Self::make(listener, limits, Some(metrics), true)
+    }
+
+    fn make(
+        listener: &'static str,
+        limits: LobbyLimits,
+        metrics: Option<Metrics>,
+        is_for_operators: bool,
+    ) -> Arc<Self> {
         let room = limits.descriptors().clamp(1, Semaphore::MAX_PERMITS);
         let inner = Inner { next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
         Arc::new(Self {
@@ -93,7 +131,22 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
             metrics,
             displaced: Tally::default(),
             failed: Tally::default(),
+            spare: Mutex::default(),
+            is_for_operators,
         })
+    }
+
+    /// Makes room for one connection, if there is a spare descriptor.
+    fn give_up_spare(&self) -> bool {
+        self.spare.lock().take().is_some()
+    }
+
+    /// Sees to the spare descriptor.
+    fn keep_spare(&self) {
+        let mut spare = self.spare.lock();
+        if spare.is_none() {
+            *spare = File::open("/dev/null").ok();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
@@ -139,27 +192,39 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         }
     }
 
-    /// Logs a failed `accept`. Pauses when resources are scarce, so that connections can end.
-    async fn not_accepted(&self, error: &io::Error) {
+    /// Logs a failed `accept`.
+    fn not_accepted(&self, error: &io::Error) {
         if let Some(count) = self.failed.count(clock::uptime()) {
             tracing::warn!(listener = self.listener, error = %error, count, "connection not accepted");
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 impl<K: Copy + Eq + Hash> Lobby<K> {
-    /// The next connection that `accept` gives, and its room.
-    pub(crate) async fn next<S, A>(&self, accept: impl Fn() -> A) -> (S, OwnedSemaphorePermit)
+    /// The next connection that `accept` gives.
+    pub(crate) async fn next<S, A>(&self, accept: impl Fn() -> A) -> Accepted<S>
     where
         A: Future<Output = io::Result<S>>,
     {
         loop {
             let Some(room) = self.room().await else { return std::future::pending().await };
-            match accept().await {
-                Ok(stream) => return (stream, room),
-                Err(error) => self.not_accepted(&error).await,
+            self.keep_spare();
+            let error = match accept().await {
+                Ok(stream) => return Accepted { stream, room, is_last: false },
+                Err(error) => error,
+            };
+            self.not_accepted(&error);
+            if ran_out(&error) {
+                if let Some(metrics) = &self.metrics {
+                    metrics.short_of(Shortage::Descriptors, clock::uptime());
+                }
+                let had_one = self.give_up_spare();
+                if had_one && let Ok(Ok(stream)) = tokio::time::timeout(LAST_TIME, accept()).await {
+                    return Accepted { stream, room, is_last: true };
+                }
             }
+            // Resources are scarce: connections can end meanwhile.
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }
@@ -172,10 +237,29 @@ impl Lobby<Network> {
         stop: &CancellationToken,
         mut connected: impl FnMut(TcpStream, SocketAddr, Guest<Network>),
     ) {
-        while let Some(((stream, peer), room)) = stop.run_until_cancelled(self.next(|| listener.accept())).await {
-            connected(stream, peer, self.enter(Network::from(peer.ip()), room));
+        while let Some(accepted) = stop.run_until_cancelled(self.next(|| listener.accept())).await {
+            let Accepted { stream: (stream, peer), room, is_last } = accepted;
+            if is_last && !self.is_for_operators {
+                turn_away(stream).await;
+            } else {
+                connected(stream, peer, self.enter(Network::from(peer.ip()), room));
+            }
         }
     }
+}
+
+/// Says that there is no descriptor for this connection, and ends it.
+async fn turn_away(mut stream: TcpStream) {
+    let talk = async {
+        stream.write_all(NO_DESCRIPTOR).await?;
+        stream.shutdown().await?;
+        // Bytes that nothing reads would make the kernel take the answer back.
+        let mut rest = [0; 512];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok::<_, io::Error>(())
+    };
+    // A client that does not read its refusal gets none.
+    drop(tokio::time::timeout(LAST_TIME, talk).await);
 }
 
 impl<K: Copy + Eq + Hash> Inner<K> {

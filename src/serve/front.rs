@@ -19,6 +19,7 @@ use crate::listener::guard::{Guard, is_direct};
 use crate::listener::lobby::{Lobby, Standing};
 use crate::listener::reply;
 use crate::serve::sessions::Sessions;
+use crate::telemetry::metrics::Shortage;
 use crate::wire::frame::Bounds;
 
 /// What the connections of one listener share.
@@ -91,6 +92,9 @@ impl Front {
     /// The place of a connection whose caller is known.
     fn place(&self, caller: &Arc<str>) -> Option<Held> {
         let taken = Arc::clone(&self.places).try_acquire_owned().ok();
+        if taken.is_none() {
+            self.service.metrics.short_of(Shortage::Places, clock::uptime());
+        }
         let held = taken.and_then(|place| Some((self.service.admission.quota.take(caller, Good::Connection)?, place)));
         if held.is_none() {
             self.service.metrics.limit_hit("max-connections");

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::base::clock;
@@ -136,8 +137,12 @@ impl Audit {
         let kept = heads.into_iter().find(|kept| kept.chain == options.chain);
         let start = recover::resume(&folder, &options.chain, kept.as_ref()).map_err(failed)?;
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let shared =
-            Arc::new(Shared { healthy: AtomicBool::new(true), urgent: Notify::new(), given_up: AtomicU64::new(0) });
+        let shared = Arc::new(Shared {
+            healthy: AtomicBool::new(true),
+            trouble: Mutex::default(),
+            urgent: Notify::new(),
+            given_up: AtomicU64::new(0),
+        });
         let audit = Self(Some(Arc::new(Inner {
             queue,
             shared: Arc::clone(&shared),
@@ -157,6 +162,12 @@ impl Audit {
     /// Whether records are written somewhere.
     pub(crate) const fn is_kept(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Why it takes no records, and whether calls are refused for that; `None` while it does.
+    pub(crate) fn trouble(&self) -> Option<(String, bool)> {
+        let Inner { shared, deny, .. } = &**self.0.as_ref()?;
+        (!shared.healthy.load(Ordering::Acquire)).then(|| (shared.trouble.lock().clone(), *deny))
     }
 
     /// Hands a record over. A durable one is on disk when [`Recorded::written`] says so; so is a plain one in strict mode, or while

@@ -16,8 +16,11 @@ use prometheus::{
 use strum::VariantArray as _;
 
 mod label;
+mod shortage;
 
 pub(crate) use self::label::{MethodLabel, OutcomeLabel};
+pub(crate) use self::shortage::Shortage;
+use self::shortage::Shortages;
 use crate::engine::fault::Fault;
 use crate::mcp::voice::Taken;
 use crate::policy::Event;
@@ -77,6 +80,9 @@ struct Families {
     reload_time: Gauge,
     audit_records: IntCounterVec,
     audit_failures: IntCounter,
+    degraded: IntGaugeVec,
+    no_descriptor: IntCounter,
+    shortages: Shortages,
 }
 
 /// Registers families one after the other and keeps the first error.
@@ -246,6 +252,16 @@ impl Metrics {
             )?,
             audit_failures: b
                 .add(IntCounter::new("headend_audit_failures_total", "Records that the audit log could not take.")?)?,
+            degraded: b.gauges(
+                "headend_degraded",
+                "Whether something does not work, by reason: 1 while it does not; see headend status.",
+                &["reason"],
+            )?,
+            no_descriptor: b.add(IntCounter::new(
+                "headend_descriptor_shortages_total",
+                "Connections and processes for which there was no file descriptor.",
+            )?)?,
+            shortages: Shortages::default(),
             registry: b.registry,
         })))
     }
@@ -316,6 +332,24 @@ impl Metrics {
 
     pub(crate) fn limit_hit(&self, limit: &str) {
         self.0.limit_hits.with_label_values(&[limit]).inc();
+    }
+
+    /// There was none left at this time of uptime.
+    pub(crate) fn short_of(&self, shortage: Shortage, now: Duration) {
+        self.0.shortages.met(shortage, now);
+        if shortage == Shortage::Descriptors {
+            self.0.no_descriptor.inc();
+        }
+    }
+
+    /// Whether there was none left some seconds ago.
+    pub(crate) fn is_short_of(&self, shortage: Shortage, now: Duration) -> bool {
+        self.0.shortages.is_on(shortage, now)
+    }
+
+    /// Sets what does not work, just before a scrape.
+    pub(crate) fn degraded(&self, reasons: impl Iterator<Item = (&'static str, bool)>) {
+        reasons.for_each(|(reason, is_on)| self.0.degraded.with_label_values(&[reason]).set(i64::from(is_on)));
     }
 
     /// The handles of the audit log.
@@ -476,6 +510,11 @@ impl UpstreamMetrics {
         for known in STATES {
             self.0.families.0.state.with_label_values(&[&self.0.name, known]).set(i64::from(known == state));
         }
+    }
+
+    /// There was no descriptor left for a connection or process of the upstream.
+    pub(crate) fn no_descriptor(&self, now: Duration) {
+        self.0.families.short_of(Shortage::Descriptors, now);
     }
 
     pub(crate) fn restarted(&self) {

@@ -35,6 +35,9 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let process = match started {
         Ok(process) => process,
         Err(Some(error)) => {
+            if error.lacks_descriptors() {
+                handle.health.no_descriptor();
+            }
             if let Some(remedy) = error.remedy() {
                 handle.health.lasts(remedy);
             }

@@ -242,7 +242,7 @@ impl Health {
     /// The start that is under way fails for a reason that lasts until an operator has done what `remedy` says. Failures of other
     /// sessions, and those while it is ready, say nothing of the next start.
     pub(crate) fn lasts(&self, remedy: &'static str) {
-        if *self.state.lock() == "starting" {
+        if self.state.lock().lane == "starting" {
             *self.remedy.lock() = Some(remedy);
         }
     }
@@ -270,6 +270,11 @@ impl Health {
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         let login = self.needs_login.load(Ordering::Relaxed).then_some("renew its `headers`, then `headend reload`");
         login.or(*self.remedy.lock())
+    }
+
+    /// There was no descriptor left for a connection to it, or for its process.
+    pub(crate) fn no_descriptor(&self) {
+        self.metrics.no_descriptor(clock::uptime());
     }
 
     /// Keeps the last words of a process, or the last error.

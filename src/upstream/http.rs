@@ -366,7 +366,7 @@ enum Renewal {
 fn may_run(error: &HttpError) -> bool {
     match error {
         HttpError::Broken(_) | HttpError::Protocol(_) | HttpError::NoRoom(_) => true,
-        HttpError::Connect(_) | HttpError::Unauthorized(_) | HttpError::Status(_) => false,
+        HttpError::Connect(_) | HttpError::NoDescriptor(_) | HttpError::Unauthorized(_) | HttpError::Status(_) => false,
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::base::descriptors::ran_out;
 use crate::config::Confinement;
 use crate::config::secret::Secret;
 
@@ -67,6 +68,12 @@ impl SpawnError {
             }
             Self::Start { .. } | Self::Pipes { .. } => None,
         }
+    }
+
+    /// Whether there was no file descriptor left for its pipes.
+    pub(crate) fn lacks_descriptors(&self) -> bool {
+        let source = std::error::Error::source(self).and_then(|source| source.downcast_ref());
+        source.is_some_and(ran_out)
     }
 }
 

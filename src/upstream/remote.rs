@@ -101,8 +101,14 @@ impl Remote {
             self.health.lasts("correct `url`, or have the server's certificate mended");
         }
         let error = transport_error(error);
-        if let HttpError::Connect(_) = &error {
-            self.health.unreached(&error.to_string());
+        match &error {
+            HttpError::Connect(_) => self.health.unreached(&error.to_string()),
+            HttpError::NoDescriptor(_) => self.health.no_descriptor(),
+            HttpError::Broken(_)
+            | HttpError::Unauthorized(_)
+            | HttpError::Status(_)
+            | HttpError::Protocol(_)
+            | HttpError::NoRoom(_) => {}
         }
         error
     }

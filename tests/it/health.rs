@@ -1,15 +1,19 @@
-//! What `status`, the metrics and the log say when an upstream is away, fails or hangs.
+//! What `status`, `/readyz`, the metrics and the log say when an upstream is away, when descriptors run out and when the audit log
+//! takes nothing.
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
 
+use crate::audit::limit;
 use crate::failures::status_of;
-use crate::harness::{Gateway, Setup};
-use crate::mcp::Mcp;
-use crate::process::within;
+use crate::harness::{Gateway, Setup, headend};
+use crate::http::{self, Conn, request};
+use crate::mcp::{Era, Mcp};
+use crate::process::{said, within};
 use crate::upstream::Fake;
 
 const SSE: &str = "HTTP+SSE";
@@ -61,7 +65,9 @@ fn works(client: &mut Mcp) -> bool {
 
 /// Lines of the log from that level on which say that.
 fn told(gateway: &Gateway, text: &str) -> usize {
-    let is_told = |line: &&String| line.contains(text) && (line.contains("WARN") || line.contains("ERROR") || line.contains("INFO"));
+    let is_told = |line: &&String| {
+        line.contains(text) && (line.contains("WARN") || line.contains("ERROR") || line.contains("INFO"))
+    };
     gateway.stderr.all().iter().filter(is_told).count()
 }
 
@@ -164,4 +170,164 @@ fn a_server_that_forgets_its_sessions_all_the_time_does_not_fill_the_log() {
     }
     let lines = told(&gateway, "upstream session opened anew");
     assert!((1..=5).contains(&lines), "{lines} lines\n{}", gateway.story());
+}
+
+/// Status and text of `/readyz`.
+fn readiness(gateway: &Gateway) -> (u16, String) {
+    let answer = http::get(gateway.metrics.unwrap(), "/readyz").unwrap();
+    (answer.head.status, answer.text())
+}
+
+/// Whether `/readyz`, `status` and the metrics agree on that reason.
+fn is_degraded(gateway: &Gateway, status: u16, reason: &str) -> bool {
+    let (code, text) = readiness(gateway);
+    let word = if status == 200 { "degraded\n" } else { "not ready\n" };
+    let told = said(&gateway.run(&["status"]));
+    code == status
+        && text.starts_with(word)
+        && text.contains(&format!("\n{reason}: "))
+        && told.contains(&format!("{}: {reason}: ", if status == 200 { "degraded" } else { "no call works" }))
+        && gateway.scrape().contains(&format!("headend_degraded{{reason=\"{reason}\"}} 1"))
+}
+
+fn is_well(gateway: &Gateway) -> bool {
+    readiness(gateway) == (200, "ready\n".to_owned())
+        && !said(&gateway.run(&["status"])).contains("degraded: ")
+        && !gateway.scrape().lines().any(|line| line.starts_with("headend_degraded{") && line.ends_with(" 1"))
+}
+
+#[test]
+fn one_upstream_that_is_away_degrades_the_gateway_and_all_of_them_stop_it() {
+    let fakes = [Fake::http("modern"), Fake::http("legacy")];
+    let servers = fakes.each_ref().map(Fake::spawn);
+    let [one, other] = servers.each_ref().map(|server| server.url.clone());
+    let gateway = Setup::new().url("one", &one).url("other", &other).start();
+    gateway.wait_for_tools(&["one__echo", "other__echo"]);
+    within(BACK, "all is well", || is_well(&gateway));
+    let [first, second] = servers;
+    let address = second.address().to_owned();
+    drop(second);
+    let mut client = gateway.modern();
+    assert!(client.call("other__echo", json!({"text": "x"})).is_error());
+    within(BACK, "one is away", || is_degraded(&gateway, 200, "upstreams"));
+    let (_, text) = readiness(&gateway);
+    assert!(text.contains("not available: other;"), "{text}");
+    assert_eq!(client.call("one__echo", json!({"text": "x"})).text(), "x");
+    drop(first);
+    assert!(client.call("one__echo", json!({"text": "x"})).is_error());
+    within(BACK, "all are away", || is_degraded(&gateway, 503, "upstreams"));
+    let _back = fakes[1].clone().at(&address).spawn();
+    within(BACK, "one is back", || is_degraded(&gateway, 200, "upstreams"));
+}
+
+#[test]
+fn an_audit_log_that_takes_nothing_is_told_and_comes_back_without_a_call() {
+    for (on_failure, status) in [("deny", 503), ("continue", 200)] {
+        let audit = format!("[audit]\non-failure = \"{on_failure}\"");
+        let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(&audit).write();
+        let mut command = world.command("/bin/sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", headend()]);
+        let gateway = Gateway::start_by(command, world, Some(config), &["serve"], &[]);
+        gateway.wait_for_tools(&["fx__echo"]);
+        within(BACK, "all is well", || is_well(&gateway));
+        limit(&gateway, Some(10));
+        let mut client = gateway.modern();
+        within(BACK, "it is noticed", || {
+            client.call("fx__echo", json!({"text": "x"}));
+            is_degraded(&gateway, status, "audit-log")
+        });
+        assert_eq!(client.call("fx__echo", json!({"text": "x"})).is_error(), status == 503, "{on_failure}");
+        let (_, text) = readiness(&gateway);
+        assert!(text.contains("File too large"), "{text}");
+        limit(&gateway, None);
+        within(BACK, "it takes records again", || is_well(&gateway));
+        assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
+        assert_eq!(told(&gateway, "the audit log takes no records"), 1, "{}", gateway.story());
+        assert_eq!(told(&gateway, "takes records again"), 1, "{}", gateway.story());
+        let verdict = gateway.run(&["audit", "verify"]);
+        assert!(verdict.status.success(), "{}", said(&verdict));
+    }
+}
+
+#[test]
+fn a_full_house_is_told() {
+    let gateway = Setup::new().server("limits.max-connections = 2").fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut held: Vec<Mcp> = (0..2).map(|_| gateway.modern()).collect();
+    within(BACK, "both have a place", || held.iter_mut().all(works));
+    assert_eq!(ask(&gateway).1.head.status, 503);
+    assert!(is_degraded(&gateway, 200, "connections"), "{:?}", readiness(&gateway));
+    assert!(held.iter_mut().all(works));
+    drop(held);
+    within(BACK, "all is well", || is_well(&gateway));
+}
+
+/// One request on a connection of its own.
+fn ask(gateway: &Gateway) -> (Conn, http::Response) {
+    let headers = [
+        ("Host".to_owned(), gateway.address.to_string()),
+        ("Authorization".to_owned(), format!("Bearer {}", gateway.token().unwrap())),
+    ];
+    let mut conn = Conn::open(gateway.address).unwrap();
+    conn.send(&request("GET", "/mcp", &headers, b"")).unwrap();
+    let answer = conn.response().unwrap();
+    (conn, answer)
+}
+
+/// Opens connections until one is not served, and returns its answer.
+fn fill(gateway: &Gateway, held: &mut Vec<Conn>) -> http::Response {
+    loop {
+        let (conn, answer) = ask(gateway);
+        if answer.head.status != 405 {
+            return answer;
+        }
+        held.push(conn);
+        assert!(held.len() < 200, "{}", gateway.story());
+    }
+}
+
+/// Sets how many files the daemon may have open; `None` for as many as it may have.
+fn descriptors(gateway: &Gateway, limit: Option<u64>) {
+    let pid = gateway.pid();
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let hard = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let hard: u64 = hard.split_whitespace().nth(4).unwrap().parse().unwrap();
+    let limit = Rlimit { current: Some(limit.unwrap_or(hard)), maximum: Some(hard) };
+    prlimit(Pid::from_raw(i32::try_from(pid).unwrap()), Resource::Nofile, limit).unwrap();
+}
+
+#[test]
+fn without_descriptors_clients_get_503_and_operators_see_why() {
+    let server = Fake::http("modern").behaving("no-changes").spawn();
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).url("web", &server.url).start();
+    gateway.wait_for_tools(&["fx__echo", "web__echo"]);
+    let mut client = gateway.modern();
+    assert!(works(&mut client));
+    let open = fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap();
+    let open: Vec<u64> = open.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok()).collect();
+    // Below it there is room for the spare ones; what this test has inherited may have a far higher number.
+    let highest = open.iter().filter(|number| **number < 2 * open.len() as u64).max().unwrap();
+    descriptors(&gateway, Some(highest + 1));
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        let refused = fill(&gateway, &mut held);
+        assert_eq!(refused.head.status, 503, "{}", refused.text());
+        assert!(refused.head.header("retry-after").is_some() && refused.text().contains("file descriptor"));
+        assert!(works(&mut client), "calls on open connections go on");
+    }
+    assert!(is_degraded(&gateway, 200, "descriptors"), "{:?}", readiness(&gateway));
+    // One for the probe of a moment ago, at most.
+    let (down, unreached) = (told(&gateway, "upstream down"), client.call("web__echo", json!({"text": "x"})));
+    assert!(
+        down == 0 && status_of(&gateway, "web")["state"] == "ready",
+        "it is not the upstream's fault: {}",
+        unreached.raw
+    );
+    within(BACK, "the log says so", || told(&gateway, "connection not accepted") > 0);
+    assert!(told(&gateway, "connection not accepted") <= 4, "one line of each listener: {}", gateway.story());
+    drop(held);
+    descriptors(&gateway, None);
+    within(BACK, "all is well", || is_well(&gateway));
+    assert_eq!(ask(&gateway).1.head.status, 405);
+    assert_eq!(gateway.client(Era::Modern).call("web__echo", json!({"text": "x"})).text(), "x");
 }

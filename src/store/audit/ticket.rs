@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::policy::Entry;
@@ -36,6 +37,8 @@ pub(crate) struct Options {
 pub(super) struct Shared {
     /// Whether the last attempt to write succeeded.
     pub(super) healthy: AtomicBool,
+    /// Why the last attempt that failed did so.
+    pub(super) trouble: Mutex<String>,
     /// Ends the writer's rest between two batches.
     pub(super) urgent: Notify,
     /// Records that were given up before they came into the queue.

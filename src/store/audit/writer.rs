@@ -174,6 +174,7 @@ impl Writer {
 
     fn failed(&mut self, error: &io::Error, records: usize) {
         self.setting.metrics.failed(records);
+        *self.setting.shared.trouble.lock() = error.to_string();
         if self.setting.shared.healthy.swap(false, Ordering::AcqRel) {
             let deny = self.setting.options.deny;
             let what = if deny { "calls are refused until it does" } else { "calls go on unrecorded" };
@@ -253,9 +254,26 @@ impl Writer {
         Ok(())
     }
 
+    /// Looks whether the disk takes records again: while calls are refused elsewhere, none may come to find out.
+    fn retry(&mut self) {
+        self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
+        let lost = self.lost;
+        match self.try_write(&[]).and_then(|()| self.sync()) {
+            Ok(()) => self.recovered(false),
+            Err(error) => {
+                *self.setting.shared.trouble.lock() = error.to_string();
+                self.lost = lost;
+                self.due = Some(clock::now() + LAG);
+            }
+        }
+    }
+
     /// Syncs records without waiters, and keeps the head.
     fn settle(&mut self) {
         self.due = None;
+        if !self.setting.shared.healthy.load(Ordering::Acquire) {
+            self.retry();
+        }
         let unsynced = self.written.chain.head().seq - self.synced.chain.head().seq;
         if let Err(error) = self.sync() {
             self.failed(&error, usize::try_from(unsynced).unwrap_or(usize::MAX));
