@@ -1,8 +1,11 @@
 //! The running program: builds the gateway, opens its listeners, takes the operator's commands and shuts everything
 //! down in order.
 
+pub(crate) mod access;
 pub(crate) mod admin;
+pub(crate) mod doors;
 pub(crate) mod file_watch;
 pub(crate) mod gateway;
 pub(crate) mod listen;
+pub(crate) mod live;
 pub(crate) mod systemd;

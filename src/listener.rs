@@ -22,6 +22,7 @@ pub(crate) mod address;
 pub(crate) mod body;
 pub(crate) mod coded;
 pub(crate) mod connection;
+pub(crate) mod credentials;
 pub(crate) mod descriptors;
 pub(crate) mod guard;
 pub(crate) mod lobby;

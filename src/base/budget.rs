@@ -67,7 +67,7 @@ impl NoRoom {
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
     /// How often room was given back.
     freed: AtomicUsize,
     /// How many messages wait for room.
@@ -82,7 +82,7 @@ impl Budget {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicUsize::new(0),
-            limit,
+            limit: AtomicUsize::new(limit),
             freed: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             changed: Notify::new(),
@@ -91,7 +91,14 @@ impl Budget {
     }
 
     pub(crate) fn limit(&self) -> usize {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Messages beyond a smaller one stay.
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+        // A larger one may have room for a message that waits.
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -101,12 +108,13 @@ impl Budget {
     /// Whether messages exceed the limit so far that no call can be taken. A budget that is merely used up refuses only
     /// large messages: clients that read nothing must not block the small ones of others.
     pub(crate) fn is_overdrawn(&self) -> bool {
-        self.used() > self.limit.saturating_add(self.limit / OVERDRAFT)
+        let limit = self.limit();
+        self.used() > limit.saturating_add(limit / OVERDRAFT)
     }
 
     /// Whether room is so short that its holders must use it: slow clients are disconnected.
     pub(crate) fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0 || self.used() > self.limit / 4 * 3
+        self.waiting.load(Ordering::Relaxed) > 0 || self.used() > self.limit() / 4 * 3
     }
 
     /// Counts the bytes until their last slice is dropped, with or without room. For bytes that must not be lost and
@@ -145,7 +153,8 @@ impl Budget {
     }
 
     fn try_take(&self, bytes: usize) -> Result<(), NoRoom> {
-        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        let limit = self.limit();
+        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= limit);
         // The failing load is ordered too: `give_back` relies on it.
         self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).map(drop).map_err(|_| NoRoom)
     }
@@ -263,7 +272,7 @@ impl Room {
     async fn wait_for(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let budget = Arc::clone(&self.budget);
         let freed = || budget.freed.load(Ordering::Relaxed);
-        if bytes > budget.limit || self.stuck == Some(freed()) {
+        if bytes > budget.limit() || self.stuck == Some(freed()) {
             return Err(NoRoom);
         }
         budget.waiting.fetch_add(1, Ordering::SeqCst);

@@ -13,7 +13,8 @@ use super::options::{Common, LogFormat};
 use super::output::{Failure, print};
 use super::source::{self, Loaded};
 use crate::config::{self, Auth};
-use crate::daemon::admin::{self, Access};
+use crate::daemon::access::Access;
+use crate::daemon::admin;
 use crate::daemon::file_watch::{FileWatch, QUIET};
 use crate::daemon::gateway::{Gateway, StartError, StopTimes};
 use crate::daemon::listen::Addresses;
@@ -45,7 +46,8 @@ pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<lo
         (Some(LogFormat::Json), _) | (None, config::LogFormat::Json) => logs::LogFormat::Json,
     };
     let filter = common.log.clone().unwrap_or_else(|| configured.filter.clone());
-    logs::init(&logs::LogOptions { format, filter }).map_err(|why| Failure::new(USAGE, why))
+    logs::init(&logs::LogOptions { format, filter, fixed: common.log.is_some() })
+        .map_err(|why| Failure::new(USAGE, why))
 }
 
 /// Runs a command to its end on a runtime of its own.

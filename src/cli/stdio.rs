@@ -14,7 +14,6 @@ use super::source::{self, Loaded};
 use super::{relay, serve};
 use crate::config::{Filter, Profile};
 use crate::daemon::gateway::{Gateway, StopTimes};
-use crate::policy::LOCAL;
 use crate::serve::lines;
 use crate::store::audit::chain_of_its_own;
 
@@ -88,7 +87,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
     let store = if inline { None } else { Some(source::store(&loaded.config)?) };
     let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
         .map_err(serve::start_failure)?;
-    let client = gateway.line_client(Arc::from(LOCAL), profile.map(Arc::from));
+    let client = gateway.line_client(gateway.own_caller(), profile.map(Arc::from));
     let mut ends = Ends::watch()?;
     let (input_ended, ended) = (CancellationToken::new(), CancellationToken::new());
     let tell = input_ended.clone();

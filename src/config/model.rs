@@ -186,6 +186,13 @@ pub(crate) struct Upstream {
     pub(crate) resources: Filter,
 }
 
+impl Upstream {
+    /// Whether several clients may share one process of it.
+    pub(crate) fn is_shared_process(&self) -> bool {
+        matches!(self.target, Target::Stdio { .. }) && matches!(self.instance, Instance::Auto | Instance::Shared)
+    }
+}
+
 /// Which completions of arguments an upstream is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]

@@ -6,15 +6,17 @@ use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 
 use crate::catalog::name::UpstreamName;
+use crate::policy::LOCAL;
 
-use super::model::{Config, Confinement, Target, Upstream};
+use super::model::{Auth, Config, Confinement, Target, Upstream};
 
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) start: Vec<UpstreamName>,
     pub(crate) stop: Vec<UpstreamName>,
-    /// Their launch identity or the bound of their lists changed: start the new one, then drain the old one.
+    /// Their launch identity or the bound of their lists changed, or other callers come to a process that has asked its one
+    /// caller so far: start the new one, then drain the old one.
     pub(crate) replace: Vec<UpstreamName>,
     /// Upstreams that keep running.
     pub(crate) keep: Vec<UpstreamName>,
@@ -23,6 +25,10 @@ pub(crate) struct Plan {
     pub(crate) policy_changed: bool,
     /// Naming, profiles, or the filters or order of upstreams.
     pub(crate) views_changed: bool,
+    /// Changed key paths that hold at once.
+    pub(crate) live: Vec<String>,
+    /// Callers whose credential is not valid any more; what they have open ends.
+    pub(crate) end: Vec<String>,
     /// Changed key paths that are read only at start.
     pub(crate) needs_restart: Vec<String>,
 }
@@ -32,14 +38,21 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
     let mut plan = Plan {
         policy_changed: old.policy != new.policy,
         views_changed: views(old) != views(new),
+        live: live_keys(old, new),
+        end: gone(old, new),
         needs_restart: fixed_keys(old, new),
         ..Plan::default()
     };
+    let joined = !old.has_many_callers() && new.has_many_callers();
     for upstream in &new.upstreams {
         let before = old.upstreams.iter().find(|before| before.name == upstream.name);
         let list = match before {
             None => &mut plan.start,
-            Some(before) if before.launch_identity() != upstream.launch_identity() => &mut plan.replace,
+            Some(before)
+                if before.launch_identity() != upstream.launch_identity() || (joined && before.is_shared_process()) =>
+            {
+                &mut plan.replace
+            }
             // Its lists are read with that bound.
             Some(before) if before.max_inventory != upstream.max_inventory => &mut plan.replace,
             Some(before) => {
@@ -65,38 +78,67 @@ fn views(config: &Config) -> impl PartialEq + '_ {
     (config.naming, &config.profiles, config.upstreams.iter().map(shown).collect::<Vec<_>>())
 }
 
-/// Changed key paths that are read only at start.
-fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
+/// Changed key paths that hold at once, apart from those of upstreams, profiles, rules and the limits of the policy.
+fn live_keys(old: &Config, new: &Config) -> Vec<String> {
     let (a, b) = (&old.server, &new.server);
     let keys = [
-        ("server.listen", a.listen != b.listen),
-        ("server.endpoint", a.endpoint != b.endpoint),
-        ("server.legacy-sse", a.legacy_sse != b.legacy_sse),
         ("server.allowed-hosts", a.allowed_hosts != b.allowed_hosts),
         ("server.allowed-origins", a.allowed_origins != b.allowed_origins),
         ("server.auth", a.auth != b.auth),
         ("server.drain-timeout", a.drain_timeout != b.drain_timeout),
-        ("metrics.listen", old.metrics != new.metrics),
-        ("console.listen", old.console.listen != new.console.listen),
-        ("admin.socket", old.admin.socket != new.admin.socket),
-        ("admin.group", old.admin.group != new.admin.group),
         ("admin.users", old.admin.users != new.admin.users),
         ("policy.consent", old.consent != new.consent),
-        ("audit.path", old.audit.path != new.audit.path),
         ("audit.capture-arguments", old.audit.capture_arguments != new.audit.capture_arguments),
         ("audit.strict", old.audit.strict != new.audit.strict),
         ("audit.on-failure", old.audit.on_failure != new.audit.on_failure),
         ("audit.max-segment", old.audit.max_segment != new.audit.max_segment),
-        ("secrets.key", old.secrets.key != new.secrets.key),
         ("log.filter", old.log.filter != new.log.filter),
-        ("log.format", old.log.format != new.log.format),
     ];
-    let mut changed: Vec<String> =
-        keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| (*key).to_owned()).collect();
+    let mut changed = changed(&keys);
     let (before, after) = (a.limits.show(), b.limits.show());
     let lines = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
     changed.extend(lines.filter_map(|(_, line)| Some(format!("server.limits.{}", line.split_once(" =")?.0))));
     changed
+}
+
+fn changed(keys: &[(&str, bool)]) -> Vec<String> {
+    keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| (*key).to_owned()).collect()
+}
+
+/// The callers whose credential is not valid any more.
+fn gone(old: &Config, new: &Config) -> Vec<String> {
+    let mut gone: Vec<String> = match (&old.server.auth, &new.server.auth) {
+        (Auth::Token { tokens: old }, Auth::Token { tokens: new }) => {
+            old.iter().filter(|token| !new.contains(token)).map(|(caller, _)| caller.clone()).collect()
+        }
+        (Auth::Token { tokens }, Auth::None) => {
+            tokens.iter().map(|(caller, _)| caller.as_str()).chain([LOCAL]).map(str::to_owned).collect()
+        }
+        (Auth::None, Auth::Token { .. }) => vec![LOCAL.to_owned()],
+        (Auth::None, Auth::None) => Vec::new(),
+    };
+    if new.admin.group.is_none() {
+        let users = old.admin.users.iter().filter(|user| !new.admin.users.contains(user));
+        gone.extend(users.map(|user| format!("the user {user}")));
+    }
+    gone
+}
+
+/// Changed key paths that are read only at start: addresses and places of files, and what is bound to them.
+fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
+    let (a, b) = (&old.server, &new.server);
+    changed(&[
+        ("server.listen", a.listen != b.listen),
+        ("server.endpoint", a.endpoint != b.endpoint),
+        ("server.legacy-sse", a.legacy_sse != b.legacy_sse),
+        ("metrics.listen", old.metrics != new.metrics),
+        ("console.listen", old.console.listen != new.console.listen),
+        ("admin.socket", old.admin.socket != new.admin.socket),
+        ("admin.group", old.admin.group != new.admin.group),
+        ("audit.path", old.audit.path != new.audit.path),
+        ("secrets.key", old.secrets.key != new.secrets.key),
+        ("log.format", old.log.format != new.log.format),
+    ])
 }
 
 impl Upstream {
@@ -142,6 +184,16 @@ fn digest_of(parts: &[&str]) -> String {
     HEXLOWER.encode(hash.finish().as_ref())
 }
 
+impl Plan {
+    /// Why it cannot be carried out.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let keys = self.needs_restart.join(", ");
+        (!keys.is_empty()).then(|| {
+            format!("these keys cannot change while the gateway runs: {keys}; nothing was changed, restart it to put them in force")
+        })
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut steps = Vec::new();
@@ -158,6 +210,12 @@ impl fmt::Display for Plan {
         }
         if self.views_changed {
             steps.push("new names or views".to_owned());
+        }
+        if !self.live.is_empty() {
+            steps.push(format!("new settings of {}", self.live.join(", ")));
+        }
+        if !self.end.is_empty() {
+            steps.push(format!("end the sessions of {}", self.end.join(", ")));
         }
         if !self.needs_restart.is_empty() {
             steps.push(format!("only after a restart: {}", self.needs_restart.join(", ")));

@@ -47,7 +47,7 @@ impl Console {
             desk,
             doors: Doors::new(token),
             // Only its own host and origin, whatever the configuration allows other listeners.
-            guard: Guard::new(local, &[], &[], None, &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
+            guard: Guard::new(local, &[], &[], &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),

@@ -18,6 +18,7 @@ use crate::base::budget::{Budget, Room};
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::config::guard;
+use crate::daemon::access::{Access, UNGREETED, Users, operator};
 use crate::daemon::gateway::Gateway;
 use crate::engine::route::Params;
 use crate::gateway::answer::Answer;
@@ -26,7 +27,8 @@ use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::condition::conditions;
 use crate::gateway::quota::Good;
-use crate::listener::lobby::{Accepted, Guest, Lobby, LobbyLimits};
+use crate::listener::credentials::Caller;
+use crate::listener::lobby::{Accepted, Guest, Lobby};
 use crate::listener::pieces::Pieces;
 use crate::listener::press::Pressed;
 use crate::mcp::meta::Meta;
@@ -40,16 +42,12 @@ use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
-mod access;
 mod consents;
 mod pins;
 mod restart;
 mod upstream;
 
-pub(crate) use self::access::Access;
 pub(crate) use self::pins::listed;
-
-use self::access::operator;
 
 /// Version of the hello; a newer major version is refused.
 const HELLO: u64 = 1;
@@ -58,11 +56,6 @@ const MAX_HELLO_BYTES: u64 = 64 * 1024;
 const MAX_LINE_BYTES: usize = 4 << 20;
 /// Time from the connection to the end of the hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);
-/// Connections before their hello, in all and of one user.
-const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
-/// File descriptors of connections before their hello. Afterwards our own user's connections are unlimited, and other
-/// users have their caller's share.
-pub(crate) const DESCRIPTORS: usize = UNGREETED.descriptors();
 
 /// Methods for socket users who are not the operator: those that any client has.
 const FOR_EVERYBODY: [&str; 2] = ["tools", "call"];
@@ -99,6 +92,7 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
 
 /// Serves the socket until the gateway drains.
 pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: PathBuf, access: Access) {
+    let users = gateway.users.get_or_init(|| Users::new(access));
     let draining = gateway.service.draining.clone();
     let lobby = Lobby::for_operators("admin", UNGREETED, gateway.service.metrics.clone());
     let foreign = Tally::default();
@@ -106,7 +100,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
         let accepted = draining.run_until_cancelled(lobby.next(|| listener.accept())).await;
         let Some(Accepted { stream: (stream, _), room, .. }) = accepted else { break };
         let user = stream.peer_cred().ok().map(|peer| peer.uid());
-        let known = user.and_then(|user| Some((user, access.caller(user)?)));
+        let known = user.and_then(|user| Some((user, users.caller(user, &gateway.service.giving_up)?)));
         let Some((user, caller)) = known else {
             if let Some(count) = foreign.count(clock::uptime()) {
                 tracing::warn!(count, "admin connection refused: the user is not allowed; see [admin] users and group");
@@ -119,7 +113,12 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
         let guest = lobby.enter(user, room);
         let gateway = Arc::clone(&gateway);
         gateway.service.tasks.clone().spawn("admin", async move {
-            if let Err(error) = connection(&gateway, stream, caller, guest).await {
+            let access = Arc::clone(&caller.access);
+            let served = tokio::select! {
+                served = connection(&gateway, stream, caller, guest) => served,
+                () = access.ended() => Ok(()),
+            };
+            if let Err(error) = served {
                 tracing::debug!(error = %error, "admin connection ended");
             }
         });
@@ -157,7 +156,7 @@ pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>
     ) + "\n"
 }
 
-async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>, guest: Guest<u32>) -> io::Result<()> {
+async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Caller, guest: Guest<u32>) -> io::Result<()> {
     let phase = guest.phase().clone();
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
@@ -175,7 +174,7 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Arc<str>
     };
     phase.known();
     drop(guest);
-    let share = gateway.service.admission.quota.take(&caller, Good::Connection);
+    let share = gateway.service.admission.quota.take(&caller.name, Good::Connection);
     let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
     if let Some(why) = refused.or_else(full) {
         // A client that does not read its refusal gets none.
@@ -263,7 +262,7 @@ async fn admin(
     gateway: &Arc<Gateway>,
     mut read: BufReader<OwnedReadHalf>,
     mut write: Pressed<OwnedWriteHalf>,
-    caller: &Arc<str>,
+    caller: &Caller,
 ) -> io::Result<()> {
     let budget = &gateway.service.budget;
     loop {
@@ -291,9 +290,10 @@ async fn admin(
     }
 }
 
-async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
-    gateway.service.admission.admit(caller, 1).map_err(|over| (1, over.to_string()))?;
-    let by = match operator(caller) {
+async fn operate(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
+    let name = &caller.name;
+    gateway.service.admission.admit(name, 1).map_err(|over| (1, over.to_string()))?;
+    let by = match operator(name) {
         Some(by) => by,
         None if FOR_EVERYBODY.contains(&request.method.as_str()) => String::new(),
         None => return Err((1, "only root and the user that runs headend may do that".to_owned())),
@@ -307,12 +307,12 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -
         "reload" => gateway
             .reload()
             .await
-            .map(|plan| RawObject::of_strings(&[("plan", &plan)]).encode())
+            .map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode())
             .map_err(|why| (1, why)),
         "restart" => restart::operate(gateway, &by, request).await,
         "call" => call(gateway, caller, request).await,
         "console.link" => console_link(gateway),
-        method if method.starts_with("pins.") => pins::operate(gateway, caller, request).await,
+        method if method.starts_with("pins.") => pins::operate(gateway, name, request).await,
         other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
     }
 }
@@ -368,10 +368,10 @@ fn status(gateway: &Gateway) -> RawJson {
 }
 
 /// The tools; for users other than the operator, those that their caller may see.
-fn tools(gateway: &Gateway, caller: &Arc<str>) -> RawJson {
+fn tools(gateway: &Gateway, Caller { name: caller, access }: &Caller) -> RawJson {
     let snapshot = gateway.service.snapshots.load_full();
     let view = &snapshot.whole;
-    let viewer = ClientContext::new(Arc::clone(caller), None, Revision::preferred(Era::Legacy));
+    let viewer = ClientContext::new(Arc::clone(caller), Arc::clone(access), None, Revision::preferred(Era::Legacy));
     let is_shown = |at: &usize| operator(caller).is_some() || view.visible(&snapshot.policy, *at, viewer.viewer());
     let tools = view
         .catalog
@@ -409,9 +409,10 @@ fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
 }
 
 /// One tool call, through the same path as a client's.
-async fn call(gateway: &Arc<Gateway>, caller: &Arc<str>, request: &Request) -> Result<RawJson, (i64, String)> {
+async fn call(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
     gateway.service.settled().await;
-    let client = ClientContext::new(Arc::clone(caller), None, Revision::preferred(Era::Legacy));
+    let Caller { name, access } = caller.clone();
+    let client = ClientContext::new(name, access, None, Revision::preferred(Era::Legacy));
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();
     let asked = Request { id, method, params: request.params.clone() };

@@ -3,26 +3,30 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::access::Access;
 use crate::base::budget::Budget;
 use crate::base::clock;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
-use crate::config::{Auth, Config, Loading, Seen, Warning};
+use crate::config::plan::Plan;
+use crate::config::{Config, Loading, Seen, Warning};
 use crate::console::Console;
+use crate::daemon::access::Users;
+use crate::daemon::doors::Doors;
 use crate::daemon::systemd;
 use crate::gateway::admission::Admission;
 use crate::gateway::keys::Keys;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
-use crate::policy::Entry;
+use crate::listener::credentials::Caller;
+use crate::policy::{Entry, LOCAL};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Approvals;
@@ -109,8 +113,11 @@ pub(crate) struct Gateway {
     pub(crate) console: OnceLock<Arc<Console>>,
     pub(crate) pins: Pins,
     pub(super) store: Option<Store>,
+    /// Set when HTTP is listened to.
+    pub(super) doors: OnceLock<Doors>,
+    /// Set when the admin socket is served.
+    pub(super) users: OnceLock<Users>,
     reloading: Mutex<()>,
-    drain_timeout: Duration,
     times: StopTimes,
 }
 
@@ -136,14 +143,8 @@ impl Gateway {
         // Without a writable audit log the gateway starts too, and refuses calls.
         drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
-        let session_limits = SessionLimits {
-            sessions: limits.sessions,
-            per_caller: many_callers(&config).then_some(limits.sessions_per_caller),
-            idle: limits.session_idle,
-            max: limits.session_max,
-        };
+        let session_limits = session_limits(&config);
         let limits = limits.clone();
-        let drain_timeout = config.server.drain_timeout;
         let budget = Budget::new(limits.buffered_bytes);
         metrics.reloaded(true, clock::unix_seconds());
         let pins = match db.clone().filter(|_| source.remembers) {
@@ -155,11 +156,7 @@ impl Gateway {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
-            intake: Intake {
-                budget: Arc::clone(&budget),
-                max_message_bytes: limits.upstream_result_bytes,
-                bounds: Bounds { depth: limits.upstream_depth, nodes: limits.upstream_nodes },
-            },
+            intake: Intake::new(Arc::clone(&budget), &limits),
             pins: pins.clone(),
             leases: leases.clone(),
             times,
@@ -184,14 +181,14 @@ impl Gateway {
             settled: supervised.settled.clone(),
             metrics,
             audit,
-            parks: Parks::new(tasks.clone(), draining.clone(), giving_up.clone()),
+            parks: Parks::new(tasks.clone(), draining.clone()),
             approvals: Arc::clone(&approvals),
             leases,
             tasks,
             draining,
             giving_up,
             keys: Keys::new().ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
-            max_result_bytes: limits.result_bytes,
+            max_result_bytes: AtomicUsize::new(limits.result_bytes),
             budget: Arc::clone(&budget),
             admission: Admission::new(&limits),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
@@ -210,19 +207,26 @@ impl Gateway {
             console: OnceLock::new(),
             pins,
             store,
+            doors: OnceLock::new(),
+            users: OnceLock::new(),
             reloading: Mutex::new(()),
-            drain_timeout,
             times,
         })
     }
 
+    /// Our own user, who has access for as long as the gateway runs.
+    pub(crate) fn own_caller(&self) -> Caller {
+        Caller { name: Arc::from(LOCAL), access: Access::new(&self.service.giving_up) }
+    }
+
     /// A client on a pipe.
-    pub(crate) fn line_client(&self, caller: Arc<str>, profile: Option<Arc<str>>) -> LineClient {
+    pub(crate) fn line_client(&self, caller: Caller, profile: Option<Arc<str>>) -> LineClient {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let limits = &config.server.limits;
         LineClient {
             service: Arc::clone(&self.service),
-            caller,
+            caller: caller.name,
+            access: caller.access,
             profile,
             connected: Some(self.service.metrics.connected("stdio")),
             is_here: true,
@@ -237,7 +241,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Why it was refused; nothing has changed then.
-    pub(crate) async fn reload(&self) -> Result<String, String> {
+    pub(crate) async fn reload(&self) -> Result<Plan, String> {
         let _one_at_a_time = self.reloading.lock().await;
         systemd::reloading();
         let outcome = self.load_and_apply().await;
@@ -252,28 +256,32 @@ impl Gateway {
         outcome
     }
 
-    async fn load_and_apply(&self) -> Result<String, String> {
+    async fn load_and_apply(&self) -> Result<Plan, String> {
         let (config, warnings) = self.source.read()?;
         for warning in warnings {
             tracing::warn!(warning = %warning, "configuration");
         }
+        let ready = self.make_ready(&config)?;
+        let before = Arc::clone(&self.service.snapshots.load().config);
         let (reply, answer) = oneshot::channel();
         let order = Order::Apply { config: Box::new(config), reply };
         self.supervised.orders.send(order).await.map_err(|_| "the gateway is shutting down".to_owned())?;
         let plan = answer.await.map_err(|_| "the gateway is shutting down".to_owned())??;
+        self.put_in_force(&before, ready).await;
         // Grants end with their upstream, even if one of the same name is added later.
         self.service.approvals.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));
-        Ok(plan.to_string())
+        Ok(plan)
     }
 
     /// Shuts everything down in order; every step has its own time limit. A second signal (`hurry`) skips the waiting.
     pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
         let times = self.times;
-        systemd::stopping(times.total(self.drain_timeout));
+        let drain_timeout = self.service.snapshots.load().config.server.drain_timeout;
+        systemd::stopping(times.total(drain_timeout));
         self.service.draining.cancel();
         tokio::select! {
             () = self.service.tasks.join() => {}
-            () = tokio::time::sleep(times.drain.min(self.drain_timeout)) => {
+            () = tokio::time::sleep(times.drain.min(drain_timeout)) => {
                 tracing::warn!("calls in flight are cancelled");
             }
             () = hurry.cancelled() => {}
@@ -317,8 +325,12 @@ fn pin_changed(change: &PinChange, approvals: &Approvals, audit: &Audit) {
     });
 }
 
-/// Whether there can be callers other than the local user.
-pub(crate) fn many_callers(config: &Config) -> bool {
-    let named = matches!(&config.server.auth, Auth::Token { tokens } if !tokens.is_empty());
-    named || !config.admin.users.is_empty() || config.admin.group.is_some()
+pub(super) fn session_limits(config: &Config) -> SessionLimits {
+    let limits = &config.server.limits;
+    SessionLimits {
+        sessions: limits.sessions,
+        per_caller: config.has_many_callers().then_some(limits.sessions_per_caller),
+        idle: limits.session_idle,
+        max: limits.session_max,
+    }
 }

@@ -5,28 +5,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use crate::base::clock;
+use crate::base::slots::Slots;
 use crate::base::tally::Tally;
-use crate::config::{Auth, Config};
+use crate::config::Config;
 use crate::console::live_desk::LiveDesk;
 use crate::console::{self, Console};
-use crate::daemon::admin;
-use crate::daemon::gateway::{Gateway, StartError, many_callers};
+use crate::daemon::doors::room;
+use crate::daemon::gateway::{Gateway, StartError};
 use crate::gateway::client::STATELESS;
 use crate::gateway::condition::{Condition, conditions};
-use crate::listener::address::Failures;
-use crate::listener::descriptors::Room;
 use crate::listener::guard::Guard;
-use crate::listener::lobby::{Lobby, LobbyLimits};
-use crate::policy::LOCAL;
-use crate::serve::front::Front;
+use crate::listener::lobby::Lobby;
+use crate::serve::front::{Front, Terms};
 use crate::serve::http_server::accept;
 use crate::serve::pages::{self, Served};
 use crate::store::directory::Store;
-use crate::wire::frame::Bounds;
 
 /// Longest time between two looks for sessions that are idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -67,39 +64,27 @@ impl Gateway {
         };
         let bound = listeners.iter().chain(&metrics).chain(&console).map(|(_, local)| local.port());
         self.service.ports.get_or_init(|| bound.collect());
-        let tokens = match &config.server.auth {
-            Auth::None => None,
-            Auth::Token { tokens } => Some(self.tokens(tokens, &mut addresses)?),
-        };
-        let failures = Arc::new(Failures::new(&config.server.limits, many_callers(&config)));
-        let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + admin::DESCRIPTORS;
-        let room = Room::make(&config.server.limits, listeners.len(), config.upstreams.len(), fixed);
-        let limits = room.fit(&config.server.limits);
+        let doors = self.open_doors(&config)?;
+        addresses.token_file = doors.own_token.get().and_then(|own| own.as_ref()).map(|(_, path)| path.clone());
+        let limits = room(&config, listeners.len()).fit(&config.server.limits);
         for (listener, local) in listeners {
             let server = &config.server;
-            let guard =
-                Guard::new(local, &server.allowed_hosts, &server.allowed_origins, tokens.clone(), &server.limits);
+            let terms = Terms::new(local, server, limits.clone());
             addresses.endpoints.push(format!("http://{local}{}", server.endpoint));
             let front = Arc::new(Front {
                 service: Arc::clone(&self.service),
                 sessions: Arc::clone(&self.sessions),
-                guard,
+                local,
+                credentials: Arc::clone(&doors.credentials),
                 endpoint: server.endpoint.clone(),
                 legacy_sse: server.legacy_sse,
-                bounds: Bounds { depth: server.limits.depth, nodes: server.limits.nodes },
-                max_body_bytes: server.limits.body_bytes,
-                body_time: server.limits.body_timeout,
-                keepalive: server.limits.keepalive,
-                lobby: Lobby::new(
-                    "mcp",
-                    LobbyLimits { all: limits.anonymous_connections, per_origin: limits.connections_per_ip },
-                    Some(self.service.metrics.clone()),
-                ),
-                places: Arc::new(Semaphore::new(limits.connections)),
+                lobby: Lobby::new("mcp", terms.lobby(), Some(self.service.metrics.clone())),
+                places: Slots::new(limits.connections),
+                terms: ArcSwap::from_pointee(terms),
                 full: Tally::default(),
-                failures: Arc::clone(&failures),
-                limits: limits.clone(),
+                failures: Arc::clone(&doors.failures),
             });
+            doors.fronts.lock().push(Arc::clone(&front));
             self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
         }
         if let Some((listener, local)) = metrics {
@@ -110,13 +95,14 @@ impl Gateway {
             addresses.console = Some(self.serve_console(listener, local)?);
         }
         let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
-        let (approvals, life) = (Arc::clone(&self.service.approvals), config.server.limits.session_max);
-        let pause = config.server.limits.session_idle.min(SWEEP);
+        let (approvals, snapshots) = (Arc::clone(&self.service.approvals), Arc::clone(&self.service.snapshots));
         self.service.tasks.spawn("sweep", async move {
             let mut begun = clock::now();
-            while tokio::time::timeout(pause, draining.cancelled()).await.is_err() {
+            let pause = || snapshots.load().config.server.limits.session_idle.min(SWEEP);
+            while tokio::time::timeout(pause(), draining.cancelled()).await.is_err() {
                 sessions.sweep();
                 // Session grants of clients without a session last no longer than a session may.
+                let life = snapshots.load().config.server.limits.session_max;
                 if clock::now().duration_since(begun) >= life {
                     begun = clock::now();
                     approvals.session_ended(STATELESS);
@@ -124,22 +110,6 @@ impl Gateway {
             }
         });
         Ok(addresses)
-    }
-
-    fn tokens(
-        &self,
-        named: &[(String, crate::config::secret::Secret)],
-        addresses: &mut Addresses,
-    ) -> Result<Vec<(String, Arc<str>)>, StartError> {
-        let mut tokens: Vec<(String, Arc<str>)> =
-            named.iter().map(|(caller, token)| (token.expose().to_owned(), Arc::from(caller.as_str()))).collect();
-        if let Some(store) = &self.store {
-            let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
-            let (token, path) = store.token().map_err(failed)?;
-            tokens.push((token, Arc::from(LOCAL)));
-            addresses.token_file = Some(path);
-        }
-        Ok(tokens)
     }
 
     fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {
@@ -187,13 +157,12 @@ impl Gateway {
             "/readyz" => Some(readiness(&conditions(&service))),
             _ => None,
         };
-        let guard = Guard::new(
-            local,
-            &config.server.allowed_hosts,
-            &config.server.allowed_origins,
-            None,
-            &config.server.limits,
-        );
+        let server = &config.server;
+        let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, &server.limits);
+        let guard = Arc::new(ArcSwap::from_pointee(guard));
+        if let Some(doors) = self.doors.get() {
+            doors.pages.get_or_init(|| (local, Arc::clone(&guard)));
+        }
         // The pages stay until after the drain, so that a scraper sees it.
         let stop = self.service.giving_up.clone();
         let tasks = self.supervised.tasks.clone();

@@ -8,12 +8,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::base::clock;
 use crate::base::queue::{Queue, Queued};
+use crate::base::slots::{Slot, Slots};
 use crate::config::Limits;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::gateway::quota::{Quota, QuotaLimits};
@@ -25,18 +28,19 @@ const MAX_ASKING: usize = 1024;
 /// The rates and shares of all callers, and the places that all calls share. The local user has no rate and no share.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    rate: Option<CallerLimiter>,
+    rate: ArcSwapOption<CallerLimiter>,
     pub(crate) quota: Quota,
-    in_flight: Arc<Semaphore>,
+    in_flight: Slots,
     queue: Queue,
-    queue_time: Duration,
+    /// In milliseconds.
+    queue_time: AtomicU64,
     asking: Arc<Semaphore>,
 }
 
 /// A call's place among all calls in flight, or its turn to get one. Held, not read.
 #[derive(Debug)]
 pub(crate) enum InFlight {
-    Running(#[expect(dead_code, reason = "given back on drop")] OwnedSemaphorePermit),
+    Running(#[expect(dead_code, reason = "given back on drop")] Slot),
     Queued(#[expect(dead_code, reason = "given back on drop")] Queued),
 }
 
@@ -61,19 +65,25 @@ impl fmt::Display for OverRate {
 
 impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
         Self {
-            rate: CallerLimiter::new(limits.caller_rate, burst),
-            quota: Quota::new(QuotaLimits {
-                connections: limits.connections_per_caller,
-                calls: limits.in_flight_per_caller,
-                streams: limits.streams_per_caller,
-            }),
-            in_flight: Arc::new(Semaphore::new(limits.in_flight)),
+            rate: ArcSwapOption::from(rate(limits)),
+            quota: Quota::new(shares(limits)),
+            in_flight: Slots::new(limits.in_flight),
             queue: Queue::new(limits.queue),
-            queue_time: limits.queue_timeout,
+            queue_time: AtomicU64::new(millis(limits.queue_timeout)),
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
         }
+    }
+
+    /// Puts other limits in force. A rate that stays the same stays as far used up as it is.
+    pub(crate) fn set_limits(&self, old: &Limits, new: &Limits) {
+        if (old.caller_rate, old.caller_burst) != (new.caller_rate, new.caller_burst) {
+            self.rate.store(rate(new));
+        }
+        self.quota.set_limits(shares(new));
+        self.in_flight.set_number(new.in_flight);
+        self.queue.set_limit(new.queue);
+        self.queue_time.store(millis(new.queue_timeout), Ordering::Relaxed);
     }
 
     /// Takes so many requests from a caller's rate, all or none. A batch takes one for each request in it.
@@ -81,14 +91,18 @@ impl Admission {
     /// # Errors
     /// [`OverRate`]: nothing was taken.
     pub(crate) fn admit(&self, caller: &str, requests: usize) -> Result<(), OverRate> {
-        let Some(rate) = self.rate.as_ref().filter(|_| caller != LOCAL && requests > 0) else { return Ok(()) };
+        if caller == LOCAL || requests == 0 {
+            return Ok(());
+        }
+        let rate = self.rate.load();
+        let Some(rate) = &*rate else { return Ok(()) };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         rate.take(caller, requests, clock::uptime()).map_err(|wait| OverRate { wait })
     }
 
     /// Whether every place for a call is taken, and the queue before them is full.
     pub(crate) fn is_full(&self) -> bool {
-        self.in_flight.available_permits() == 0 && self.queue.is_full()
+        self.in_flight.free() == 0 && self.queue.is_full()
     }
 
     /// How many calls wait for a place.
@@ -98,9 +112,9 @@ impl Admission {
 
     /// A place among all calls, or a turn to get one; `None` where too many wait.
     pub(crate) fn enter(&self) -> Option<InFlight> {
-        match Arc::clone(&self.in_flight).try_acquire_owned() {
-            Ok(permit) => Some(InFlight::Running(permit)),
-            Err(_) => self.queue.enter().map(InFlight::Queued),
+        match self.in_flight.try_take() {
+            Some(slot) => Some(InFlight::Running(slot)),
+            None => self.queue.enter().map(InFlight::Queued),
         }
     }
 
@@ -109,20 +123,34 @@ impl Admission {
     /// # Errors
     /// [`Reason::Busy`]: it took too long.
     pub(crate) async fn place(&self) -> Result<InFlight, Failure> {
-        let free = Arc::clone(&self.in_flight).acquire_owned();
-        match tokio::time::timeout(self.queue_time, free).await {
-            Ok(Ok(permit)) => Ok(InFlight::Running(permit)),
-            Ok(Err(_)) | Err(_) => {
-                let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
-                Err(busy.retry_after(self.queue_time.max(Duration::from_secs(1))))
-            }
-        }
+        let queue_time = Duration::from_millis(self.queue_time.load(Ordering::Relaxed));
+        tokio::time::timeout(queue_time, self.in_flight.take()).await.map(InFlight::Running).map_err(|_| {
+            let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
+            busy.retry_after(queue_time.max(Duration::from_secs(1)))
+        })
     }
 
     /// A place among all calls that wait for a person.
     pub(crate) fn ask(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.asking).try_acquire_owned().ok()
     }
+}
+
+fn rate(limits: &Limits) -> Option<Arc<CallerLimiter>> {
+    let burst = u32::try_from(limits.caller_burst).unwrap_or(u32::MAX);
+    CallerLimiter::new(limits.caller_rate, burst).map(Arc::new)
+}
+
+const fn shares(limits: &Limits) -> QuotaLimits {
+    QuotaLimits {
+        connections: limits.connections_per_caller,
+        calls: limits.in_flight_per_caller,
+        streams: limits.streams_per_caller,
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -139,5 +167,12 @@ mod tests {
         assert!((3590..=3601).contains(&over.seconds()), "{over}");
         assert_eq!(over.to_string(), format!("too many requests; try again in {} s", over.seconds()));
         assert!(admission.admit("dev", 1).is_ok() && admission.admit(LOCAL, 1000).is_ok());
+        let other = Limits { in_flight: 1, ..limits.clone() };
+        admission.set_limits(&limits, &other);
+        assert!(admission.admit("ci", 1).is_err(), "the same rate is not refilled");
+        let _held = admission.enter();
+        assert!(matches!(admission.enter(), Some(InFlight::Queued(_))), "one call at once");
+        admission.set_limits(&other, &Limits { caller_burst: 4, ..other.clone() });
+        assert!(admission.admit("ci", 4).is_ok());
     }
 }

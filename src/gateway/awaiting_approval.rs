@@ -15,7 +15,7 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::question::approval::read;
 use crate::gateway::answer::{Answer, CallLabels, refused};
-use crate::gateway::call::{Call, ClientEvent};
+use crate::gateway::call::{Call, ClientEvent, given_up};
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
 use crate::gateway::quota::Place;
@@ -33,6 +33,8 @@ const PAGE_WAIT: Duration = Duration::from_secs(20);
 
 /// Why a question is taken back whose time is over.
 const LATE: &str = "no answer in time";
+/// How often a call that waits looks whether it may still.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The outcome of a request.
 pub(crate) enum Handled {
@@ -123,7 +125,8 @@ pub(crate) struct Asking {
     request: Request,
     prompt: PromptId,
     channel: Channel,
-    until: Instant,
+    begun: Instant,
+    patience: Duration,
     question: Option<PendingRequest>,
     asked: bool,
     answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
@@ -157,7 +160,8 @@ impl Asking {
             page_id: prompt.to_string(),
             prompt,
             channel,
-            until: clock::now() + patience,
+            begun: clock::now(),
+            patience,
             question: None,
             asked: false,
             answering: None,
@@ -202,6 +206,7 @@ impl Asking {
                 }
                 continue;
             }
+            let until = self.until();
             let Some(settled) = &mut self.settled else { return Step::Event(self.refuse(Reason::Denied, "")) };
             let question = async {
                 match &mut self.question {
@@ -213,16 +218,25 @@ impl Asking {
                 biased;
                 closed = settled => { self.concluded = Some(closed); self.settled = None; }
                 answer = question => self.answered(answer),
-                () = clock::sleep_until(Some(self.until)) => {
-                    let late = self.late();
-                    return Step::Event(self.last(late, LATE));
+                () = clock::sleep_until(Some(until.min(clock::now() + LOOK))) => {
+                    if until <= clock::now() {
+                        let late = self.late();
+                        return Step::Event(self.last(late, LATE));
+                    }
                 }
-                () = self.service.giving_up.cancelled() => {
-                    let refused = self.refuse(Reason::ShuttingDown, "The gateway is shutting down.");
-                    return Step::Event(self.last(refused, "the gateway is shutting down"));
+                () = self.request.client.access.ended() => {
+                    let failure = given_up(&self.request.client.access, Executed::No);
+                    let refused = self.fail(&failure);
+                    return Step::Event(self.last(refused, "the call has ended"));
                 }
             }
         }
+    }
+
+    /// When the client has waited long enough. A reload may make that sooner.
+    fn until(&self) -> Instant {
+        let timeout = self.service.snapshots.load().config.consent.timeout;
+        self.begun + self.patience.min(timeout)
     }
 
     /// Sends the question, or takes the answer that is there already.
@@ -327,9 +341,12 @@ impl Asking {
     }
 
     fn refuse(&self, reason: Reason, text: &str) -> ClientEvent {
-        let outcome = if reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::Busy };
+        self.fail(&Failure::new(reason, Executed::No, text))
+    }
+
+    fn fail(&self, failure: &Failure) -> ClientEvent {
+        let outcome = if failure.reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::Busy };
         self.request.metrics.count(self.request.labels.label, outcome);
-        let failure = Failure::new(reason, Executed::No, text);
-        ClientEvent::Done(refused(&failure, &self.request.labels, self.request.client.revision))
+        ClientEvent::Done(refused(failure, &self.request.labels, self.request.client.revision))
     }
 }

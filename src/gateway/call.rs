@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use crate::base::access::Access;
 use crate::base::clock;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question, unable};
 use crate::engine::call::{Deadline, Executed, Failure, Outgoing, Progress, Reason};
@@ -41,6 +42,7 @@ mod recheck;
 mod start;
 mod tasked;
 
+pub(crate) use self::ending::given_up;
 pub(crate) use self::outcome::translate;
 
 use self::opening::Opening;
@@ -61,6 +63,8 @@ pub(crate) enum ClientEvent {
 /// One call. Dropping it before the answer cancels it upstream.
 pub(crate) struct Call {
     service: Arc<Service>,
+    /// The call ends with it.
+    access: Arc<Access>,
     handle: Arc<Handle>,
     wants: Wants,
     view: Arc<View>,
@@ -134,6 +138,7 @@ impl Call {
         let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
         Self {
             service,
+            access: Arc::clone(&client.access),
             handle: Arc::clone(found.handle),
             wants: Wants { caller: Arc::clone(&action.caller), client: client.tag.clone(), offered },
             view: Arc::clone(found.view),
@@ -174,7 +179,7 @@ impl Call {
                 Box::pin(self.talk()).await
             } else {
                 if self.running.is_none() {
-                    match self.start().await {
+                    match self.begin().await {
                         Ok(None) => {}
                         Ok(Some(notice)) => return notice,
                         Err(failure) => {
@@ -217,7 +222,7 @@ impl Call {
                     Turn::Answered(shown, answer)
                 }
                 () = clock::sleep_until(until) => if due.is_some() { return self.inquire() } else { Turn::TimeOut },
-                () = self.service.giving_up.cancelled() => Turn::GivingUp,
+                () = self.access.ended() => Turn::GivingUp,
             };
             let event = match turn {
                 Turn::Event(ExchangeEvent::Progress(params)) => self.progress(&params),
@@ -250,10 +255,7 @@ impl Call {
                         format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
                     Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)))
                 }
-                Turn::GivingUp => {
-                    let text = "The gateway is shutting down.";
-                    Some(self.fail(&Failure::new(Reason::ShuttingDown, Executed::Unknown, text)))
-                }
+                Turn::GivingUp => Some(self.give_up()),
             };
             if event.is_some() {
                 return event;
@@ -304,7 +306,7 @@ impl Call {
                 return None;
             }
             (Some(InputContext { client_requests: Some(client_requests), .. }), Ok(judged)) => {
-                let judged = judged.for_revision(self.revision, page_id).ok();
+                let judged = judged.for_revision(self.revision, declined::page_id).ok();
                 match judged.and_then(|judged| ask(&mut self.on_stream, client_requests, question(judged))) {
                     Some(message) => return Some(ClientEvent::Question(self.service.budget.count(message))),
                     None => false,
@@ -334,11 +336,17 @@ impl Call {
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(_)) = (self.running.take(), &self.input) else { return false };
         let (lane, permit) = (running.lane.clone(), Some(self.permit.onward()));
-        let (exchange, parked) =
-            match self.service.parks.park(&self.action.caller, running.exchange, lane, permit, question) {
-                Ok(held) => (Exchange::Held(held), true),
-                Err(exchange) => (exchange, false),
-            };
+        let (exchange, parked) = match self.service.parks.park(
+            &self.action.caller,
+            &self.access,
+            running.exchange,
+            lane,
+            permit,
+            question,
+        ) {
+            Ok(held) => (Exchange::Held(held), true),
+            Err(exchange) => (exchange, false),
+        };
         self.running = Some(Running { exchange, ..running });
         parked
     }
@@ -375,7 +383,10 @@ impl Call {
         if !self.on_stream.is_empty() {
             let (Shown { question, wait, .. }, answer) = tokio::select! {
                 ended = next_answer(&mut self.on_stream) => ended,
-                () = self.service.giving_up.cancelled() => return Some(self.unfinished("the gateway is shutting down")),
+                () = self.access.ended() => {
+                    self.round = None;
+                    return Some(self.give_up());
+                }
             };
             if answer.is_none() {
                 self.closing.push(wait.withdrawal(LATE));
@@ -415,7 +426,7 @@ impl Call {
         }
         let wanted = requests(raw, &self.terms())?;
         wanted.declined.iter().for_each(|(_, why)| self.declined(*why));
-        let round = Round::new(wanted, self.revision, page_id);
+        let round = Round::new(wanted, self.revision, declined::page_id);
         self.running = None;
         self.round = Some((Box::new(round), outgoing));
         Ok(())
@@ -478,11 +489,6 @@ impl Call {
         let tasks = self.service.tasks.clone();
         tasks.spawn("detached call", async move { while !matches!(self.next().await, ClientEvent::Done(_)) {} });
     }
-}
-
-/// A name for a page that its server gave none.
-fn page_id() -> String {
-    data_encoding::HEXLOWER.encode(&clock::random::<16>())
 }
 
 impl Drop for Call {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::access::Access;
 use crate::catalog::merge::Entry;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
@@ -21,6 +22,7 @@ pub(crate) const STATELESS: u64 = 0;
 #[derive(Clone, Debug)]
 pub(crate) struct ClientContext {
     pub(crate) caller: Arc<str>,
+    pub(crate) access: Arc<Access>,
     pub(crate) profile: Option<Arc<str>>,
     pub(crate) revision: Revision,
     /// What the client can be asked for.
@@ -39,9 +41,10 @@ pub(crate) struct ClientContext {
 
 impl ClientContext {
     /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
-    pub(crate) fn new(caller: Arc<str>, profile: Option<Arc<str>>, revision: Revision) -> Self {
+    pub(crate) fn new(caller: Arc<str>, access: Arc<Access>, profile: Option<Arc<str>>, revision: Revision) -> Self {
         Self {
             caller,
+            access,
             profile,
             revision,
             offered: Kinds::default(),

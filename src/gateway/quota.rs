@@ -27,7 +27,9 @@ pub(crate) struct QuotaLimits {
 /// What every caller holds. The table is bounded by the configured callers.
 #[derive(Debug)]
 pub(crate) struct Quota {
-    limits: QuotaLimits,
+    connections: AtomicUsize,
+    calls: AtomicUsize,
+    streams: AtomicUsize,
     held: Mutex<HashMap<Arc<str>, Arc<Held>>>,
 }
 
@@ -62,7 +64,20 @@ impl Drop for Place {
 
 impl Quota {
     pub(crate) fn new(limits: QuotaLimits) -> Self {
-        Self { limits, held: Mutex::default() }
+        let QuotaLimits { connections, calls, streams } = limits;
+        Self {
+            connections: AtomicUsize::new(connections),
+            calls: AtomicUsize::new(calls),
+            streams: AtomicUsize::new(streams),
+            held: Mutex::default(),
+        }
+    }
+
+    /// Puts other shares in force. What a caller holds beyond a smaller one stays.
+    pub(crate) fn set_limits(&self, limits: QuotaLimits) {
+        self.connections.store(limits.connections, Ordering::Relaxed);
+        self.calls.store(limits.calls, Ordering::Relaxed);
+        self.streams.store(limits.streams, Ordering::Relaxed);
     }
 
     /// Takes one more for a caller; `None` when it holds its share already.
@@ -71,10 +86,11 @@ impl Quota {
             return Some(Place(None));
         }
         let limit = match good {
-            Good::Connection => self.limits.connections,
-            Good::Call => self.limits.calls,
-            Good::Stream => self.limits.streams,
+            Good::Connection => &self.connections,
+            Good::Call => &self.calls,
+            Good::Stream => &self.streams,
         };
+        let limit = limit.load(Ordering::Relaxed);
         let held = {
             let mut table = self.held.lock();
             Arc::clone(table.entry(Arc::clone(caller)).or_default())
@@ -100,6 +116,10 @@ mod tests {
         assert!(quota.take(&ci, Good::Stream).is_some());
         assert!(quota.take(&dev, Good::Call).is_some());
         drop(first);
+        assert!(quota.take(&ci, Good::Call).is_some());
+        quota.set_limits(QuotaLimits { connections: 1, calls: 1, streams: 1 });
+        assert!(quota.take(&ci, Good::Call).is_none(), "one is held");
+        drop(second);
         assert!(quota.take(&ci, Good::Call).is_some());
     }
 

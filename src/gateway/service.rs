@@ -1,6 +1,6 @@
 //! What all requests share: the snapshot, the store, the limits.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::budget::Budget;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::page::CursorScope;
+use crate::config::Limits;
 use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
@@ -51,7 +52,7 @@ pub(crate) struct Service {
     /// What calls use of their limits, on disk.
     pub(crate) leases: Leases,
     /// Longest result that a client is sent, in bytes.
-    pub(crate) max_result_bytes: usize,
+    pub(crate) max_result_bytes: AtomicUsize,
     pub(crate) budget: Arc<Budget>,
     pub(crate) admission: Admission,
     pub(crate) calls: AtomicU64,
@@ -85,6 +86,17 @@ impl Service {
             // The sender lives as long as the gateway.
             drop(self.settled.clone().wait_for(|settled| *settled).await);
         }
+    }
+
+    pub(super) fn max_result_bytes(&self) -> usize {
+        self.max_result_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Puts other limits in force.
+    pub(crate) fn set_limits(&self, old: &Limits, new: &Limits) {
+        self.admission.set_limits(old, new);
+        self.budget.set_limit(new.buffered_bytes);
+        self.max_result_bytes.store(new.result_bytes, Ordering::Relaxed);
     }
 
     /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.

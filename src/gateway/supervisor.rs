@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::slots::Slots;
 use crate::base::stop::StopTimes;
 use crate::base::tally::Tally;
 use crate::base::task_group::TaskGroup;
@@ -112,7 +113,7 @@ struct Supervisor {
     actors: TaskGroup,
     stop: CancellationToken,
     /// Places for programs that start.
-    starts: Arc<Semaphore>,
+    starts: Slots,
     /// Lines about items that are withheld, and about pins that cannot be read.
     dropped: Tally,
     unread: Tally,
@@ -129,7 +130,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     let (orders_in, orders) = mpsc::channel(8);
     let (generation_in, generation) = watch::channel(0);
     let (settled_in, settled) = watch::channel(false);
-    let starts = Arc::new(Semaphore::new(config.server.limits.starts));
+    let starts = Slots::new(config.server.limits.starts);
     let config = Arc::new(config);
     let policy = Arc::new(policy);
     let limiter = Arc::new(limiter);
@@ -225,7 +226,7 @@ impl Supervisor {
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
             many_callers: self.config.has_many_callers(),
-            starts: Arc::clone(&self.starts),
+            starts: self.starts.clone(),
             times: self.parts.times,
             marks: self.parts.marks.clone(),
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
@@ -392,8 +393,8 @@ impl Supervisor {
     /// All or nothing: everything that can fail is done before anything changes.
     fn apply(&mut self, new: Config) -> Result<Plan, String> {
         let plan = diff(&self.config, &new);
-        if !plan.needs_restart.is_empty() {
-            return Err(format!("these keys cannot change while the gateway runs: {}", plan.needs_restart.join(", ")));
+        if let Some(why) = plan.refusal() {
+            return Err(why);
         }
         let policy = Policy::build(&new.policy).map_err(|problems| join(&problems))?;
         for upstream in &new.upstreams {
@@ -410,6 +411,8 @@ impl Supervisor {
                 }
             }
         }
+        self.parts.intake.set_limits(&new.server.limits);
+        self.starts.set_number(new.server.limits.starts);
         self.limiter = Arc::new(self.limiter.carry_over(&policy));
         self.policy = Arc::new(policy);
         self.config = Arc::new(new);

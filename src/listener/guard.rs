@@ -1,9 +1,8 @@
-//! Checks of a request's head: Host, Origin and credentials, before a byte of the body is read.
+//! Checks of a request's head: Host, Origin and its shape, before a byte of the body is read.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING, WWW_AUTHENTICATE};
+use http::header::{HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -11,7 +10,6 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use crate::config::Limits;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::{refusal, refusal_and_close};
-use crate::policy::LOCAL;
 use crate::wire::{code, coding};
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -37,20 +35,15 @@ pub(crate) struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
     port: u16,
-    /// Digest of each accepted token and its caller; `None`: no token is required.
-    tokens: Option<Vec<(aws_lc_rs::digest::Digest, Arc<str>)>>,
-    local: Arc<str>,
     max_fields: usize,
     max_field_bytes: usize,
 }
 
 impl Guard {
-    /// `tokens` is `None` if no authentication is configured.
     pub(crate) fn new(
         listen: SocketAddr,
         allowed_hosts: &[String],
         allowed_origins: &[String],
-        tokens: Option<Vec<(String, Arc<str>)>>,
         limits: &Limits,
     ) -> Self {
         Self {
@@ -58,15 +51,9 @@ impl Guard {
             hosts: allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             origins: allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             port: listen.port(),
-            tokens: tokens.map(|tokens| tokens.into_iter().map(|(t, caller)| (digest(t.as_bytes()), caller)).collect()),
-            local: Arc::from(LOCAL),
             max_fields: limits.header_fields,
             max_field_bytes: limits.header_field_bytes,
         }
-    }
-
-    pub(crate) fn asks_for_token(&self) -> bool {
-        self.tokens.is_some()
     }
 
     /// Checks Host, Origin and the shape of the head. All of this precedes authentication, so no answer reveals what
@@ -149,45 +136,6 @@ impl Guard {
         let text = "this Origin is not allowed; see `server.allowed-origins`";
         Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)))
     }
-
-    /// The caller of a request.
-    ///
-    /// # Errors
-    /// 401 with a challenge. It does not say which part was wrong.
-    pub(crate) fn authenticate(
-        &self,
-        headers: &HeaderMap,
-        host: Option<&HeaderValue>,
-    ) -> Result<Arc<str>, Box<Response<ReplyBody>>> {
-        let Some(tokens) = &self.tokens else { return Ok(Arc::clone(&self.local)) };
-        let presented = headers.get(AUTHORIZATION);
-        let token = presented.and_then(|value| {
-            let (scheme, token) = value.as_bytes().split_at_checked(7)?;
-            scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
-        });
-        if let Some(token) = token {
-            // Constant-time comparison of equally long digests, over all tokens, whichever fits.
-            let given = digest(token);
-            let mut found = None;
-            for (known, caller) in tokens {
-                if aws_lc_rs::constant_time::verify_slices_are_equal(known.as_ref(), given.as_ref()).is_ok() {
-                    found = Some(caller);
-                }
-            }
-            if let Some(caller) = found {
-                return Ok(Arc::clone(caller));
-            }
-        }
-        let mut response = refusal(StatusCode::UNAUTHORIZED, code::INVALID_REQUEST, "a valid bearer token is required");
-        let host = host.and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-        let error = if presented.is_some() { r#"error="invalid_token", "# } else { "" };
-        let challenge =
-            format!(r#"Bearer {error}resource_metadata="http://{host}/.well-known/oauth-protected-resource""#);
-        if let Ok(challenge) = HeaderValue::from_str(&challenge) {
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        }
-        Err(Box::new(response))
-    }
 }
 
 /// The port of a Host without user info. The `http` crate accepts any text as a port and returns `None` for text that
@@ -206,10 +154,6 @@ fn port(authority: &Authority) -> Result<Option<u16>, ()> {
     digits.parse().ok().filter(|port| *port != 0).map(Some).ok_or(())
 }
 
-fn digest(bytes: &[u8]) -> aws_lc_rs::digest::Digest {
-    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,12 +167,10 @@ mod tests {
     }
 
     fn guard() -> Guard {
-        let tokens = vec![("secret".to_owned(), Arc::from("ci"))];
         Guard::new(
             "127.0.0.1:8627".parse().unwrap(),
             &["gw.example".to_owned()],
             &["https://app.example".to_owned()],
-            Some(tokens),
             &Limits::default(),
         )
     }
@@ -302,25 +244,6 @@ mod tests {
             head.uri = target.parse().unwrap();
             let got = guard().admit(&head).err().map_or(0, |response| response.status().as_u16());
             assert_eq!(got, status, "{label}");
-        }
-    }
-
-    #[test]
-    fn a_token_names_its_caller_and_nothing_else_does() {
-        for (label, value, want) in [
-            ("right", Some("Bearer secret"), Some("ci")),
-            ("scheme in other case", Some("bearer secret"), Some("ci")),
-            ("wrong", Some("Bearer secreT"), None),
-            ("empty", Some("Bearer "), None),
-            ("other scheme", Some("Basic secret"), None),
-            ("none", None, None),
-        ] {
-            let mut headers = HeaderMap::new();
-            if let Some(value) = value {
-                headers.insert(AUTHORIZATION, HeaderValue::from_static(value));
-            }
-            let got = guard().authenticate(&headers, None).ok();
-            assert_eq!(got.as_deref(), want, "{label}");
         }
     }
 }

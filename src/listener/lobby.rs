@@ -29,11 +29,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::descriptors::ran_out;
+use crate::base::slots::{Slot, Slots};
 use crate::base::tally::Tally;
 use crate::listener::address::Network;
 use crate::listener::pace::Phase;
@@ -68,8 +68,7 @@ impl LobbyLimits {
 #[derive(Debug)]
 pub(crate) struct Lobby<K> {
     listener: &'static str,
-    limits: LobbyLimits,
-    room: Arc<Semaphore>,
+    room: Slots,
     inner: Mutex<Inner<K>>,
     metrics: Option<Metrics>,
     displaced: Tally,
@@ -83,13 +82,14 @@ pub(crate) struct Lobby<K> {
 #[derive(Debug)]
 pub(crate) struct Accepted<S> {
     pub(crate) stream: S,
-    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) room: Slot,
     /// It has the spare descriptor.
     pub(crate) is_last: bool,
 }
 
 #[derive(Debug)]
 struct Inner<K> {
+    limits: LobbyLimits,
     next: u64,
     guests: BTreeMap<u64, (K, Phase)>,
     by_origin: HashMap<K, BTreeSet<u64>>,
@@ -101,7 +101,7 @@ pub(crate) struct Guest<K: Copy + Eq + Hash> {
     lobby: Arc<Lobby<K>>,
     number: u64,
     phase: Phase,
-    _room: OwnedSemaphorePermit,
+    _room: Slot,
 }
 
 impl<K: Copy + Eq + Hash> Lobby<K> {
@@ -121,12 +121,10 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         metrics: Option<Metrics>,
         is_for_operators: bool,
     ) -> Arc<Self> {
-        let room = limits.descriptors().clamp(1, Semaphore::MAX_PERMITS);
-        let inner = Inner { next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
+        let inner = Inner { limits, next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
         Arc::new(Self {
             listener,
-            limits,
-            room: Arc::new(Semaphore::new(room)),
+            room: Slots::new(limits.descriptors().max(1)),
             inner: Mutex::new(inner),
             metrics,
             displaced: Tally::default(),
@@ -153,21 +151,21 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         self.inner.lock()
     }
 
-    /// Waits until the listener may accept one more connection: at most until dismissed connections have ended.
-    async fn room(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        Arc::clone(&self.room).acquire_owned().await.ok()
+    /// Puts other bounds in force. With smaller ones the next connection makes the oldest give way, as always.
+    pub(crate) fn set_limits(&self, limits: LobbyLimits) {
+        self.lock().limits = limits;
+        self.room.set_number(limits.descriptors().max(1));
     }
 
     /// Adds a new connection, and dismisses others if there are too many.
-    pub(crate) fn enter(self: &Arc<Self>, origin: K, room: OwnedSemaphorePermit) -> Guest<K> {
+    pub(crate) fn enter(self: &Arc<Self>, origin: K, room: Slot) -> Guest<K> {
         let phase = Phase::anonymous();
         let mut inner = self.lock();
         let number = inner.next;
         inner.next += 1;
         inner.guests.insert(number, (origin, phase.clone()));
         inner.by_origin.entry(origin).or_default().insert(number);
-        while let Some((victim, limit)) = inner.victim(origin, number, self.limits) {
+        while let Some((victim, limit)) = inner.victim(origin, number) {
             if let Some(phase) = inner.remove(victim) {
                 phase.dismiss();
                 self.displaced(limit);
@@ -207,7 +205,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         A: Future<Output = io::Result<S>>,
     {
         loop {
-            let Some(room) = self.room().await else { return std::future::pending().await };
+            let room = self.room.take().await;
             self.keep_spare();
             let error = match accept().await {
                 Ok(stream) => return Accepted { stream, room, is_last: false },
@@ -264,7 +262,8 @@ async fn turn_away(mut stream: TcpStream) {
 
 impl<K: Copy + Eq + Hash> Inner<K> {
     /// The connection that gives way to the newest if a bound is passed, and the key of that bound.
-    fn victim(&self, origin: K, newest: u64, limits: LobbyLimits) -> Option<(u64, &'static str)> {
+    fn victim(&self, origin: K, newest: u64) -> Option<(u64, &'static str)> {
+        let limits = self.limits;
         let own = self.by_origin.get(&origin)?;
         if own.len() > limits.per_origin.max(1) {
             return Some((self.oldest(own.iter().copied(), newest)?, "connections-per-ip"));
@@ -338,7 +337,7 @@ mod tests {
     const LIMITS: LobbyLimits = LobbyLimits { all: 4, per_origin: 3 };
 
     async fn enter(lobby: &Arc<Lobby<u8>>, origin: u8) -> Guest<u8> {
-        let room = lobby.room().await.unwrap();
+        let room = lobby.room.take().await;
         lobby.enter(origin, room)
     }
 
@@ -357,6 +356,16 @@ mod tests {
         drop(guests);
         let inner = lobby.lock();
         assert!(inner.guests.is_empty() && inner.by_origin.is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn smaller_bounds_hold_from_the_next_connection_on() {
+        let lobby = Lobby::new("test", LIMITS, None);
+        let mut guests = vec![enter(&lobby, 1).await, enter(&lobby, 2).await, enter(&lobby, 3).await];
+        lobby.set_limits(LobbyLimits { all: 2, per_origin: 2 });
+        assert!(dismissed(&guests).is_empty());
+        guests.push(enter(&lobby, 4).await);
+        assert_eq!(dismissed(&guests), [0, 1]);
     }
 
     #[tokio::test]
@@ -402,8 +411,8 @@ mod tests {
         for _ in 0..=LEAVING {
             guests.push(enter(&lobby, 1).await);
         }
-        assert_eq!(lobby.room.available_permits(), 0);
+        assert_eq!(lobby.room.free(), 0);
         guests.remove(0);
-        assert_eq!(lobby.room.available_permits(), 1);
+        assert_eq!(lobby.room.free(), 1);
     }
 }

@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::base::access::Access;
 use crate::engine::answer::Answer;
 use crate::engine::client::asked::{Asked, fits_session, is_modern};
 use crate::engine::client::heard::{Batch, Heard, claims};
@@ -22,6 +23,7 @@ use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
+use crate::listener::credentials::{Caller, unauthorized};
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
@@ -55,6 +57,7 @@ struct Received<'a> {
     seat: &'a Seat,
     headers: &'a HeaderMap,
     caller: Arc<str>,
+    access: Arc<Access>,
     profile: Option<Arc<str>>,
     accepts_events: bool,
 }
@@ -65,14 +68,16 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     match admit(front, &head, seat) {
         Err(response) => *response,
         Ok(Route::WellKnown) => front.resource_metadata(&head),
-        Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. }) if !seat.allows(front, &caller) => {
+        Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. }) if !seat.allows(front, &caller.name) => {
             let mut response = reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections");
             response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
             response
         }
         Ok(Route::Endpoint { profile, caller }) => {
             let events = accepts(&head.headers, "text/event-stream");
-            let received = Received { front, seat, headers: &head.headers, caller, profile, accepts_events: events };
+            let Caller { name: caller, access } = caller;
+            let headers = &head.headers;
+            let received = Received { front, seat, headers, caller, access, profile, accepts_events: events };
             if head.method == HttpMethod::POST {
                 received.post(&head, body).await
             } else {
@@ -84,16 +89,16 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
 }
 
 enum Route {
-    Endpoint { profile: Option<Arc<str>>, caller: Arc<str> },
-    LegacySse { path: legacy_sse::Path, caller: Arc<str> },
+    Endpoint { profile: Option<Arc<str>>, caller: Caller },
+    LegacySse { path: legacy_sse::Path, caller: Caller },
     WellKnown,
 }
 
 /// Rungs 3 to 6: Host and Origin, path and method, credentials.
 fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Reply>> {
-    front.guard.admit(head)?;
+    front.terms.load().guard.admit(head)?;
     let path = head.uri.path();
-    if path == "/.well-known/oauth-protected-resource" && front.guard.asks_for_token() {
+    if path == "/.well-known/oauth-protected-resource" && front.credentials.load().asks_for_token() {
         return Ok(Route::WellKnown);
     }
     if let Some(path) = legacy_sse::Path::of(front, path) {
@@ -154,6 +159,8 @@ impl Received<'_> {
             return *response;
         }
         match read_body(body, &head.headers, self.front).await {
+            // A body may take its time, and the token may be withdrawn meanwhile.
+            Ok(_) if self.access.is_withdrawn() => unauthorized(self.headers),
             Ok(bytes) => self.message(bytes).await,
             Err(response) => *response,
         }
@@ -161,7 +168,7 @@ impl Received<'_> {
 
     /// Rungs 10 and 11: JSON, then JSON-RPC.
     async fn message(&self, bytes: Bytes) -> Reply {
-        let heard = Heard::read(bytes, self.front.bounds);
+        let heard = Heard::read(bytes, self.front.bounds());
         let requests = heard.requests();
         match heard {
             Heard::Batch(batch) => Box::pin(self.batch(batch, requests)).await,
@@ -196,9 +203,9 @@ impl Received<'_> {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
             };
             let id = request.id.raw();
-            let uris = self.front.limits.uris_per_stream;
+            let uris = self.front.terms.load().limits.uris_per_stream;
             return match Listening::open(&self.front.service, client, id, &params.object, uris) {
-                Ok(listening) => listen(listening, place, self.front.keepalive),
+                Ok(listening) => listen(listening, place, self.front.keepalive()),
                 Err(refused) => reply::answer(id, refused),
             };
         }
@@ -213,7 +220,8 @@ impl Received<'_> {
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
-        ClientContext::new(Arc::clone(&self.caller), self.profile.clone(), revision)
+        let (caller, access) = (Arc::clone(&self.caller), Arc::clone(&self.access));
+        ClientContext::new(caller, access, self.profile.clone(), revision)
     }
 
     /// Rung 13: the session, and what it allows.
@@ -286,7 +294,7 @@ impl Received<'_> {
             Handled::Later(later) => reply::answer(request.id.raw(), later.await),
             Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
             Handled::Call(call) => {
-                let keep = self.front.keepalive;
+                let keep = self.front.keepalive();
                 Conversation::new(call, request.id, entered, keep)
                     .respond(&self.front.service, self.accepts_events)
                     .await
@@ -376,7 +384,7 @@ impl Received<'_> {
             Handled::Later(answer) => answer.await,
             Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
             Handled::Call(call) => {
-                let call = Conversation::new(call, request.id, Some(entered), self.front.keepalive);
+                let call = Conversation::new(call, request.id, Some(entered), self.front.keepalive());
                 Box::pin(call.answer()).await?
             }
         };

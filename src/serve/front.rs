@@ -1,22 +1,25 @@
 //! Shared state of one listener's connections, and the state of one connection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::base::clock;
+use crate::base::slots::{Slot, Slots};
 use crate::base::tally::Tally;
-use crate::config::Limits;
+use crate::config::{Limits, Server};
 use crate::gateway::quota::{Good, Place};
 use crate::gateway::service::Service;
 use crate::listener::address::{Failures, Network};
 use crate::listener::body::ReplyBody;
+use crate::listener::credentials::{Caller, Credentials};
 use crate::listener::guard::{Guard, is_direct};
-use crate::listener::lobby::{Lobby, Standing};
+use crate::listener::lobby::{Lobby, LobbyLimits, Standing};
 use crate::listener::reply;
 use crate::serve::sessions::Sessions;
 use crate::telemetry::metrics::Shortage;
@@ -27,25 +30,63 @@ use crate::wire::frame::Bounds;
 pub(crate) struct Front {
     pub(crate) service: Arc<Service>,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) guard: Guard,
+    /// Its own address.
+    pub(crate) local: SocketAddr,
+    /// What a reload exchanges.
+    pub(crate) terms: ArcSwap<Terms>,
+    /// Shared by all listeners; a reload exchanges them.
+    pub(crate) credentials: Arc<ArcSwap<Credentials>>,
     pub(crate) endpoint: String,
     /// Whether HTTP+SSE of 2024-11-05 is served too.
     pub(crate) legacy_sse: bool,
-    pub(crate) bounds: Bounds,
-    pub(crate) max_body_bytes: usize,
-    pub(crate) body_time: Duration,
-    pub(crate) keepalive: Duration,
-    pub(crate) limits: Limits,
     /// Connections that have not shown a valid credential.
     pub(crate) lobby: Arc<Lobby<Network>>,
     /// Places for those that have.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places: Slots,
     pub(crate) full: Tally,
-    /// Shared by all listeners.
-    pub(crate) failures: Arc<Failures>,
+    /// Shared by all listeners; a reload exchanges them.
+    pub(crate) failures: Arc<ArcSwap<Failures>>,
+}
+
+/// The terms of one listener: of each request, and of a connection as they were when it began.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) guard: Guard,
+    pub(crate) bounds: Bounds,
+    /// With no more connections than there are descriptors for.
+    pub(crate) limits: Limits,
+}
+
+impl Terms {
+    pub(crate) fn new(local: SocketAddr, server: &Server, limits: Limits) -> Self {
+        Self {
+            guard: Guard::new(local, &server.allowed_hosts, &server.allowed_origins, &limits),
+            bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
+            limits,
+        }
+    }
+
+    pub(crate) const fn lobby(&self) -> LobbyLimits {
+        LobbyLimits { all: self.limits.anonymous_connections, per_origin: self.limits.connections_per_ip }
+    }
 }
 
 impl Front {
+    /// Puts other terms in force.
+    pub(crate) fn set_terms(&self, terms: Terms) {
+        self.lobby.set_limits(terms.lobby());
+        self.places.set_number(terms.limits.connections);
+        self.terms.store(Arc::new(terms));
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.terms.load().bounds
+    }
+
+    pub(crate) fn keepalive(&self) -> Duration {
+        self.terms.load().limits.keepalive
+    }
+
     /// Whether a path is `base`, or `base` and a profile, and which.
     pub(crate) fn profile_at(&self, base: &str, path: &str) -> Option<Option<Arc<str>>> {
         let rest = path.strip_prefix(base)?;
@@ -74,15 +115,15 @@ impl Front {
     ///
     /// # Errors
     /// The response to send.
-    pub(crate) fn authenticate(&self, head: &Parts, seat: &Seat) -> Result<Arc<str>, Box<Response<ReplyBody>>> {
-        let refused = match self.guard.authenticate(&head.headers, head.headers.get(HOST)) {
+    pub(crate) fn authenticate(&self, head: &Parts, seat: &Seat) -> Result<Caller, Box<Response<ReplyBody>>> {
+        let refused = match self.credentials.load().authenticate(&head.headers) {
             Ok(caller) => return Ok(caller),
             Err(refused) => refused,
         };
         self.service.metrics.auth_failed();
         // Asking without any is how a client finds out that it needs some.
         let guess = head.headers.contains_key(AUTHORIZATION);
-        let wait = guess.then(|| self.failures.count(seat.network, clock::uptime())).flatten();
+        let wait = guess.then(|| self.failures.load().count(seat.network, clock::uptime())).flatten();
         let Some(wait) = wait else { return Err(refused) };
         self.service.metrics.limit_hit("auth-failures");
         let seconds = wait.as_secs() + 1;
@@ -91,7 +132,7 @@ impl Front {
 
     /// The place of a connection whose caller is known.
     fn place(&self, caller: &Arc<str>) -> Option<Held> {
-        let taken = Arc::clone(&self.places).try_acquire_owned().ok();
+        let taken = self.places.try_take();
         if taken.is_none() {
             self.service.metrics.short_of(Shortage::Places, clock::uptime());
         }
@@ -117,7 +158,7 @@ impl Front {
 }
 
 /// What a connection with a valid credential holds: its caller's share, and one of all places.
-type Held = (Place, OwnedSemaphorePermit);
+type Held = (Place, Slot);
 
 /// Where a connection comes from, and where it stands.
 #[derive(Debug)]

@@ -40,12 +40,13 @@ fn serve_connection(
     }
     let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
     let serve = async move {
+        let terms = front.terms.load_full();
         let connected = front.service.metrics.connected("http");
         let (received, sent) = (connected.received(), connected.sent());
         let phase = guest.phase().clone();
         let seat = Arc::new(Seat { network: Network::from(peer.ip()), standing: Standing::new(guest) });
         let stream = Pressed::new(stream, Arc::clone(&front.service.budget));
-        let stream = Paced::new(stream, patience(&front.limits), phase.clone());
+        let stream = Paced::new(stream, patience(&terms.limits), phase.clone());
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
         let service = service_fn(|request| {
@@ -57,7 +58,7 @@ fn serve_connection(
                 Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
             }
         });
-        let limits = &front.limits;
+        let limits = &terms.limits;
         let bounds = |http: &mut Builder| {
             http.max_buf_size(limits.head_bytes.max(8192)).max_headers(limits.header_fields + 1);
         };

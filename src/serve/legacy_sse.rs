@@ -20,6 +20,7 @@ use crate::engine::client::heard::Heard;
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
+use crate::listener::credentials::Caller;
 use crate::listener::pieces::{Pieces, Queued};
 use crate::listener::reply;
 use crate::mcp::version::Revision;
@@ -72,33 +73,34 @@ impl Path {
 pub(crate) async fn handle(
     front: &Arc<Front>,
     path: Path,
-    caller: Arc<str>,
+    caller: Caller,
     seat: &Seat,
     request: (&Parts, Incoming),
 ) -> Reply {
     let (head, body) = request;
-    if let Err(response) = front.admit(&caller, 1) {
+    if let Err(response) = front.admit(&caller.name, 1) {
         return *response;
     }
     match path {
         Path::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
-        Path::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
+        Path::Messages => take(front, &caller.name, head, body).await.unwrap_or_else(|refused| *refused),
     }
 }
 
 /// Opens a session and its stream.
-fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
+fn open(front: &Arc<Front>, caller: Caller, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
     if !accepts(&head.headers, "text/event-stream") {
         let text = "Accept must allow text/event-stream";
         return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
     }
     let no_room = |text| reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
-    let Some(share) = front.service.admission.quota.take(&caller, Good::Stream) else {
+    let Some(share) = front.service.admission.quota.take(&caller.name, Good::Stream) else {
         return no_room("too many streams");
     };
     let (pipe, inbound) = mpsc::channel(INBOUND);
     // The revision is agreed on the pipe.
-    let client = ClientContext { is_here, ..ClientContext::new(caller, profile, Revision::V2024_11_05) };
+    let Caller { name, access } = caller;
+    let client = ClientContext { is_here, ..ClientContext::new(name, access, profile, Revision::V2024_11_05) };
     let Some(session) = front.sessions.open(client, Some(pipe)) else {
         return no_room("no room for another session");
     };
@@ -111,16 +113,18 @@ fn open(front: &Arc<Front>, caller: Arc<str>, profile: Option<Arc<str>>, head: &
 
 /// Serves the session as a client on a pipe, in a task of its own.
 fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Bytes>, out: mpsc::Sender<Queued>) {
+    let terms = front.terms.load_full();
     let client = LineClient {
         service: Arc::clone(&front.service),
         caller: Arc::clone(&session.client.caller),
+        access: Arc::clone(&session.client.access),
         profile: session.client.profile.clone(),
         connected: None,
         is_here: session.client.is_here,
         by_post: true,
-        max_line_bytes: front.max_body_bytes,
-        bounds: front.bounds,
-        max_uris: front.limits.uris_per_stream,
+        max_line_bytes: terms.limits.body_bytes,
+        bounds: terms.bounds,
+        max_uris: terms.limits.uris_per_stream,
     };
     let reader = StreamReader::new(Box::pin(messages(inbound, Arc::clone(session))));
     let serving = lines::serve_to(client, reader, out, front.service.draining.clone());
@@ -160,7 +164,7 @@ impl Outbound {
         }
         tokio::select! {
             queued = self.messages.recv() => Some((queued?.message.event(None, Some("message")), self)),
-            () = tokio::time::sleep(self.front.keepalive) => Some((sse::comment("keep-alive").into(), self)),
+            () = tokio::time::sleep(self.front.keepalive()) => Some((sse::comment("keep-alive").into(), self)),
         }
     }
 }
@@ -182,8 +186,9 @@ async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Resu
         return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
     };
     let bytes = read_body(body, &head.headers, front).await?;
-    let frame = Frame::from_client(bytes, front.bounds).map_err(|e| Box::new(no_message(&e.into())))?;
-    match Heard::of(&frame, front.bounds) {
+    let bounds = front.bounds();
+    let frame = Frame::from_client(bytes, bounds).map_err(|e| Box::new(no_message(&e.into())))?;
+    match Heard::of(&frame, bounds) {
         Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
         // The POST paid for one request. Whether the session's revision knows batches is not known here.
         heard @ (Heard::Message(_) | Heard::Batch(_)) => front.admit(caller, heard.requests().saturating_sub(1))?,

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::access::Access;
 use crate::base::budget::{COUNTED_FROM, Room};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
@@ -49,6 +50,7 @@ const READ_CHUNK: usize = 64 * 1024;
 pub(crate) struct LineClient {
     pub(crate) service: Arc<Service>,
     pub(crate) caller: Arc<str>,
+    pub(crate) access: Arc<Access>,
     pub(crate) profile: Option<Arc<str>>,
     /// How it is counted; none where its connections are counted already.
     pub(crate) connected: Option<Connected>,
@@ -62,8 +64,8 @@ pub(crate) struct LineClient {
     pub(crate) max_uris: usize,
 }
 
-/// Serves one client until its input ends or `stop` fires. Calls in flight are cancelled then: on a pipe the end of the input
-/// is the end of the client.
+/// Serves one client until its input or its access ends, or `stop` fires. Calls in flight are cancelled then: on a pipe the end
+/// of the input is the end of the client.
 pub(crate) async fn serve(
     client: LineClient,
     reader: impl AsyncRead + Unpin,
@@ -131,6 +133,7 @@ pub(crate) async fn serve_to(
             let grown = tokio::select! {
                 grown = room.grow_to(decoder.held() + READ_CHUNK) => grown,
                 () = stop.cancelled() => break,
+                () = connection.client.access.ended() => break,
                 () = connection.out.closed() => break,
             };
             if grown.is_err() {
@@ -144,6 +147,7 @@ pub(crate) async fn serve_to(
         let read = tokio::select! {
             read = reader.read_buf(&mut free) => read,
             () = stop.cancelled() => break,
+            () = connection.client.access.ended() => break,
             () = connection.out.closed() => break,
         };
         if !matches!(read, Ok(n) if n > 0) {
@@ -272,7 +276,8 @@ impl Connection {
     }
 
     fn context(&self, revision: Revision) -> ClientContext {
-        let client = ClientContext::new(Arc::clone(&self.client.caller), self.client.profile.clone(), revision);
+        let (caller, access) = (Arc::clone(&self.client.caller), Arc::clone(&self.client.access));
+        let client = ClientContext::new(caller, access, self.client.profile.clone(), revision);
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, ..client }
     }
 

@@ -64,11 +64,19 @@ impl Listening {
         ControlFlow::Continue(tokio::select! {
             methods = self.feed.changed() => methods.into_iter().filter_map(|method| wanted.notice(id, method)).collect(),
             uris = self.watcher.updated() => uris.iter().map(|uri| updated_notice(uri, Some(&subscription(id)))).collect(),
-            () = self.service.draining.cancelled() => {
+            () = ended(&self.service, &self.client) => {
                 let end = format!(r#"{{"resultType":"complete","_meta":{}}}"#, subscription(id));
                 return ControlFlow::Break(message::encode_result(id, end.as_bytes()));
             }
         })
+    }
+}
+
+/// Resolves when the gateway drains, or the client's access ends.
+async fn ended(service: &Service, client: &ClientContext) {
+    tokio::select! {
+        () = service.draining.cancelled() => {}
+        () = client.access.ended() => {}
     }
 }
 

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use hyper::service::service_fn;
@@ -39,7 +40,8 @@ pub(crate) type Pages = dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sy
 /// Pages, and who may ask for them.
 pub(crate) struct Served {
     pub(crate) pages: Box<Pages>,
-    pub(crate) guard: Guard,
+    /// A reload exchanges it.
+    pub(crate) guard: Arc<ArcSwap<Guard>>,
 }
 
 /// Serves until `stop` fires.
@@ -64,7 +66,7 @@ async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>, s
     let phase = guest.phase();
     let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
         let busy = phase.busy();
-        let mut response = page(&served.guard, &request.into_parts().0, served.pages.as_ref());
+        let mut response = page(&served.guard.load(), &request.into_parts().0, served.pages.as_ref());
         close_if_dismissed(&mut response, phase);
         async move { Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy))) }
     });

@@ -54,7 +54,10 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
 
 /// Rung 9: the body within size and time.
 pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
-    let limit = front.max_body_bytes;
+    let (limit, patience) = {
+        let terms = front.terms.load();
+        (terms.limits.body_bytes, terms.limits.body_timeout)
+    };
     let too_large = || {
         Box::new(reply::refusal_and_close(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -73,7 +76,7 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
     loop {
         let received = first.as_ref().map_or(0, Bytes::len) + joined.len();
         let earned = Duration::from_secs((received / MIN_BODY_RATE) as u64);
-        let until = started + front.body_time.min(BODY_GRACE + earned);
+        let until = started + patience.min(BODY_GRACE + earned);
         match tokio::time::timeout_at(until, body.frame()).await {
             Err(_) => {
                 let text = "the body came too slowly";

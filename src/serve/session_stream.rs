@@ -36,7 +36,7 @@ pub(crate) fn resume(
     match resumed {
         Resumed::Own(own, reader) => follow(front, session, (own, reader), (session.resumed_stream(), share)),
         Resumed::Call(reader) => {
-            let keepalive = front.keepalive;
+            let keepalive = front.keepalive();
             reply::events(stream::unfold((reader, share), move |(mut reader, share)| async move {
                 Some((reader.next(keepalive).await?, (reader, share)))
             }))
@@ -72,7 +72,7 @@ impl Following {
         loop {
             tokio::select! {
                 biased;
-                bytes = self.reader.next(self.front.keepalive) => return Some((bytes?, self)),
+                bytes = self.reader.next(self.front.keepalive()) => return Some((bytes?, self)),
                 notices = self.news.next() => self.tell(notices),
                 () = self.session.ended.cancelled() => return None,
                 () = self.front.service.draining.cancelled() => return None,

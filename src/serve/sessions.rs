@@ -99,7 +99,7 @@ pub(crate) struct SessionLimits {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     table: Mutex<HashMap<String, Arc<Session>>>,
-    limits: SessionLimits,
+    limits: Mutex<SessionLimits>,
     /// Bytes that are kept for clients that resume.
     kept: Arc<Kept>,
     /// Told of each end: what was granted for the session is over.
@@ -108,22 +108,32 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits, budget: Arc<Budget>, approvals: Option<Arc<Approvals>>) -> Self {
-        Self { table: Mutex::default(), limits, kept: Kept::new(budget), approvals }
+        Self { table: Mutex::default(), limits: Mutex::new(limits), kept: Kept::new(budget), approvals }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 
+    /// Puts other bounds in force. Sessions beyond a smaller number stay.
+    pub(crate) fn set_limits(&self, limits: SessionLimits) {
+        *self.limits.lock() = limits;
+    }
+
     /// Opens a session under an id of 192 random bits; `None` when there is no room. A full table first ends the session
     /// that has been idle longest.
     pub(crate) fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<Session>> {
         let mut table = self.lock();
-        let mine = table.values().filter(|s| s.client.caller == client.caller).count();
-        if self.limits.per_caller.is_some_and(|limit| mine >= limit) {
+        // Under the lock: `end_withdrawn` comes before or after this.
+        if client.access.is_withdrawn() {
             return None;
         }
-        if table.len() >= self.limits.sessions {
+        let limits = *self.limits.lock();
+        let mine = table.values().filter(|s| s.client.caller == client.caller).count();
+        if limits.per_caller.is_some_and(|limit| mine >= limit) {
+            return None;
+        }
+        if table.len() >= limits.sessions {
             let idle = table.values().filter(|s| s.is_idle());
             let oldest = idle.min_by_key(|s| s.last_used.load(Ordering::Relaxed)).map(|s| s.id.clone())?;
             self.end(table.remove(&oldest).as_deref());
@@ -167,7 +177,7 @@ impl Sessions {
     /// Ends what has been idle or open for too long.
     pub(crate) fn sweep(&self) {
         let now = clock::uptime();
-        let limits = self.limits;
+        let limits = *self.limits.lock();
         self.lock().retain(|_, session| {
             session.streams.sweep(now);
             let last = Duration::from_secs(session.last_used.load(Ordering::Relaxed));
@@ -177,6 +187,17 @@ impl Sessions {
                 self.end(Some(session));
             }
             !(idle || old)
+        });
+    }
+
+    /// Ends the sessions of callers whose access was withdrawn.
+    pub(crate) fn end_withdrawn(&self) {
+        self.lock().retain(|_, session| {
+            let over = session.client.access.is_withdrawn();
+            if over {
+                self.end(Some(session));
+            }
+            !over
         });
     }
 
@@ -196,10 +217,12 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::access::Access;
     use crate::mcp::version::{Era, Revision};
 
     fn client(caller: &str) -> ClientContext {
-        ClientContext::new(Arc::from(caller), None, Revision::preferred(Era::Legacy))
+        let access = Access::new(&CancellationToken::new());
+        ClientContext::new(Arc::from(caller), access, None, Revision::preferred(Era::Legacy))
     }
 
     fn sessions(limit: usize) -> Sessions {
@@ -229,6 +252,18 @@ mod tests {
         drop(stream);
         assert!(sessions.open(client("b"), None).is_some());
         assert!(first.ended.is_cancelled());
+    }
+
+    #[test]
+    fn withdrawn_access_ends_its_sessions_and_opens_none() {
+        let sessions = sessions(8);
+        let (ours, theirs) = (client("a"), client("b"));
+        let (first, other) = (sessions.open(ours.clone(), None).unwrap(), sessions.open(theirs, None).unwrap());
+        ours.access.withdraw();
+        assert!(sessions.open(ours, None).is_none());
+        sessions.end_withdrawn();
+        assert!(first.ended.is_cancelled() && sessions.find(&first.id, "a").is_none());
+        assert!(!other.ended.is_cancelled() && sessions.find(&other.id, "b").is_some());
     }
 
     #[test]

@@ -80,10 +80,31 @@ struct Inner {
     version: AtomicI64,
 }
 
+/// How long a prompt is open; the configuration says so, and may change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Span {
+    /// As long as a call waits for its own client.
+    Client,
+    /// As long as the console and the command line may take, or that time, if it is shorter.
+    Person(Duration),
+}
+
+impl Span {
+    /// Whole seconds of the wall clock count, so a client never has less time than promised.
+    fn life(self, consent: &Consent) -> Wall {
+        let life = match self {
+            Self::Client => consent.timeout,
+            Self::Person(most) => consent.prompt_life.min(most),
+        };
+        life.as_secs().saturating_add(1)
+    }
+}
+
 /// An open prompt, and the tasks that wait for its end.
 #[derive(Debug)]
 struct Waiting {
     asked: Asked,
+    span: Span,
     end: watch::Sender<Option<Closed>>,
 }
 
@@ -91,6 +112,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Open {
     desk: Desk,
+    consent: Consent,
     waiting: HashMap<PromptId, Waiting>,
     /// The latest ends, oldest first.
     closed: VecDeque<(PromptId, Closed)>,
@@ -114,10 +136,11 @@ impl Approvals {
     }
 
     fn new(db: Option<Db>, limits: &Consent, rows: Vec<GrantRow>, seen: Wall) -> Self {
-        let desk = Desk::new(DeskLimits { max_open: limits.max_open, per_minute: limits.per_minute });
+        let desk = Desk::new(desk_limits(limits));
         let none = Grants::new(limits.unused_expiry.as_secs());
         let grants = rows.into_iter().fold(none, |grants, row| grants.with(Arc::new(Grant::new(row))));
-        let open = Open { desk, waiting: HashMap::new(), closed: VecDeque::new(), writing: HashMap::new() };
+        let consent = limits.clone();
+        let open = Open { desk, consent, waiting: HashMap::new(), closed: VecDeque::new(), writing: HashMap::new() };
         let inner = Inner {
             db,
             owner: HEXLOWER.encode(&clock::random::<8>()),
@@ -149,24 +172,39 @@ impl Approvals {
     /// # Errors
     /// Why the call is refused without a prompt.
     pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
-        self.ask_for(asked, shown, Duration::from_secs(900))
+        self.ask_for(asked, shown, Span::Person(Duration::from_secs(900)))
+    }
+
+    /// Puts other settings in force, for open prompts too: one whose time would be over closes, and one too many of a caller does.
+    pub(crate) fn set_limits(&self, consent: &Consent) {
+        let inner = &self.inner;
+        let now = self.wall();
+        let mut open = inner.lock();
+        let Open { desk, waiting, .. } = &mut *open;
+        let life = |prompt: &Prompt| waiting.get(&prompt.id).map_or(0, |waiting| waiting.span.life(consent));
+        let excess = desk.set_limits(desk_limits(consent), life);
+        open.consent.clone_from(consent);
+        excess.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
+        inner.expire(&mut open, now);
+        let grants = inner.grants.load();
+        inner.grants.store(Arc::new(grants.with_unused(consent.unused_expiry.as_secs())));
+        inner.tell();
     }
 
     /// Opens a prompt for that time, or joins the open one about the very same action.
     ///
     /// # Errors
     /// Why the call is refused without a prompt.
-    pub(crate) fn ask_for(&self, asked: Asked, shown: Shown, life: Duration) -> Result<PromptId, Refused> {
+    pub(crate) fn ask_for(&self, asked: Asked, shown: Shown, span: Span) -> Result<PromptId, Refused> {
         let inner = &self.inner;
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
-        // Whole seconds of the wall clock count, so a client never has less time than promised.
-        let life = life.as_secs().saturating_add(1);
+        let life = span.life(&open.consent);
         let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life)?;
         if !opened.joined {
             inner.opened(&opened.id, &asked);
-            open.waiting.insert(opened.id, Waiting { asked, end: watch::Sender::new(None) });
+            open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt)).then(unlisted);
             }
@@ -321,6 +359,22 @@ impl Approvals {
         }
     }
 
+    /// A caller's credential is not valid any more: its open prompts close, and what was granted for its sessions ends. Other
+    /// grants are for the caller, who may come back with another credential.
+    pub(crate) fn caller_left(&self, caller: &str) {
+        let inner = &self.inner;
+        let mut open = inner.lock();
+        let closed = open.desk.supersede(|prompt| *prompt.asked.caller == *caller);
+        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
+        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && *grant.asked().caller == *caller;
+        let grants = inner.grants.load();
+        if grants.iter().any(|grant| over(grant)) {
+            grants.iter().filter(|grant| over(grant)).for_each(|grant| inner.took_back(grant, "invalidated"));
+            inner.grants.store(Arc::new(grants.without(over)));
+            inner.tell();
+        }
+    }
+
     /// Counts changes of prompts and grants.
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
         self.inner.changed.subscribe()
@@ -371,7 +425,7 @@ impl Inner {
 
     /// The one place where a prompt ends.
     fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
-        if let Some(Waiting { asked, end }) = open.waiting.remove(id) {
+        if let Some(Waiting { asked, end, .. }) = open.waiting.remove(id) {
             self.ended(id, &asked, how, by);
             end.send_replace(Some(how));
         }
@@ -413,6 +467,10 @@ impl Inner {
 
 /// Lines about prompts that are not entered.
 static UNLISTED: Tally = Tally::of(1);
+
+const fn desk_limits(consent: &Consent) -> DeskLimits {
+    DeskLimits { max_open: consent.max_open, per_minute: consent.per_minute }
+}
 
 /// A prompt that is not entered is only not seen by other processes.
 fn unlisted(outcome: Result<(), DbError>) {

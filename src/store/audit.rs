@@ -43,7 +43,7 @@ pub(crate) use self::heads::Kept;
 pub(crate) use self::journal::Journal;
 pub(crate) use self::ticket::{Options, Unrecorded};
 
-use self::ticket::{Job, QUEUE, Shared, Ticket};
+use self::ticket::{Job, QUEUE, Settings, Shared, Ticket};
 
 /// Name of the daemon's chain.
 pub(crate) const MAIN: &str = "main";
@@ -114,8 +114,14 @@ pub(crate) struct Audit(Option<Arc<Inner>>);
 struct Inner {
     queue: mpsc::Sender<Job>,
     shared: Arc<Shared>,
-    strict: bool,
-    deny: bool,
+    strict: AtomicBool,
+    deny: AtomicBool,
+}
+
+impl Inner {
+    fn denies(&self) -> bool {
+        self.deny.load(Ordering::Relaxed)
+    }
 }
 
 impl Audit {
@@ -146,8 +152,8 @@ impl Audit {
         let audit = Self(Some(Arc::new(Inner {
             queue,
             shared: Arc::clone(&shared),
-            strict: options.strict,
-            deny: options.deny,
+            strict: AtomicBool::new(options.strict),
+            deny: AtomicBool::new(options.deny),
         })));
         let notes =
             writer::Writer::start(writer::Setting { folder, options, form, db, metrics, shared, kept }, start, jobs)
@@ -167,14 +173,15 @@ impl Audit {
     /// Why it takes no records, and whether calls are refused for that; `None` while it does.
     pub(crate) fn trouble(&self) -> Option<(String, bool)> {
         let Inner { shared, deny, .. } = &**self.0.as_ref()?;
-        (!shared.healthy.load(Ordering::Acquire)).then(|| (shared.trouble.lock().clone(), *deny))
+        (!shared.healthy.load(Ordering::Acquire)).then(|| (shared.trouble.lock().clone(), deny.load(Ordering::Relaxed)))
     }
 
     /// Hands a record over. A durable one is on disk when [`Recorded::written`] says so; so is a plain one in strict mode, or while
     /// the disk takes no records.
     pub(crate) fn record(&self, entry: Entry, durable: bool) -> Recorded {
         let Some(inner) = &self.0 else { return Recorded::Accepted };
-        let waits = durable || inner.strict || (inner.deny && !inner.shared.healthy.load(Ordering::Acquire));
+        let strict = inner.strict.load(Ordering::Relaxed);
+        let waits = durable || strict || (inner.denies() && !inner.shared.healthy.load(Ordering::Acquire));
         let (answer, answered) = if waits {
             let (answer, answered) = oneshot::channel();
             (Some(answer), Some(answered))
@@ -193,6 +200,18 @@ impl Audit {
             return Recorded::Accepted;
         }
         Recorded::Pending(Box::new(Pending { inner: Arc::clone(inner), unsent, answered }))
+    }
+
+    /// Puts other settings in force, for the records that come from here on.
+    pub(crate) async fn change(&self, config: &config::Audit) {
+        let Some(inner) = &self.0 else { return };
+        let deny = config.on_failure == config::OnFailure::Deny;
+        inner.strict.store(config.strict, Ordering::Relaxed);
+        inner.deny.store(deny, Ordering::Relaxed);
+        let settings = Settings { arguments: config.capture_arguments, deny, max_segment: config.max_segment as u64 };
+        // A writer that is gone writes nothing.
+        drop(inner.queue.send(Job::Change(settings)).await);
+        inner.shared.urgent.notify_one();
     }
 
     /// Waits until all that was handed over is on disk and the head is kept. The log goes on.
@@ -241,7 +260,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     async fn written(mut self) -> Result<(), Unrecorded> {
-        let failed = if self.inner.deny { Err(Unrecorded) } else { Ok(()) };
+        let failed = if self.inner.denies() { Err(Unrecorded) } else { Ok(()) };
         if self.unsent.is_some() {
             let Ok(place) = self.inner.queue.reserve().await else { return failed };
             if let Some(job) = self.unsent.take() {

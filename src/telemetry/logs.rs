@@ -5,11 +5,12 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
+use std::sync::OnceLock;
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer, Registry, fmt};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 mod plain;
 mod sink;
@@ -33,6 +34,19 @@ pub(crate) struct LogOptions {
     pub(crate) format: LogFormat,
     /// A level, or `target=level` pairs with commas between.
     pub(crate) filter: String,
+    /// The filter holds whatever the configuration says later.
+    pub(crate) fixed: bool,
+}
+
+/// The filter in force, where the configuration may change it.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
+/// Puts the filter of the configuration in force, unless the command line or the environment has given one.
+pub(crate) fn set_filter(filter: &str) {
+    if let (Some(handle), Ok(filter)) = (FILTER.get(), filter.parse::<Targets>()) {
+        // It fails only when nothing is logged any more.
+        drop(handle.reload(filter));
+    }
 }
 
 /// Writes the queued lines when it is dropped.
@@ -57,6 +71,10 @@ pub(crate) fn init(options: &LogOptions) -> Result<LogGuard, String> {
         LogFormat::Text => to_stderr(false),
         LogFormat::Json => to_stderr(true),
     };
+    let (filter, handle) = reload::Layer::new(filter);
+    if !options.fixed {
+        drop(FILTER.set(handle));
+    }
     // A second subscriber, in tests of the command line, must not stop the process.
     drop(tracing_subscriber::registry().with(layer.with_filter(filter)).try_init());
     Ok(LogGuard { _flusher: flusher })
@@ -135,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_bad_filter_is_explained() {
-        let options = LogOptions { format: LogFormat::Text, filter: "headend=loud".to_owned() };
+        let options = LogOptions { format: LogFormat::Text, filter: "headend=loud".to_owned(), fixed: true };
         let error = init(&options).err().unwrap_or_default();
         assert!(error.contains("headend=loud"), "{error}");
     }

@@ -91,8 +91,8 @@ async fn live(context: &Context, hint: EraHint) -> Run {
     let (handle, stop) = (&context.handle, &context.spawner.stop);
     let is_program = matches!(handle.spec.load().target, Target::Stdio { .. });
     let place = if is_program {
-        let place = stop.run_until_cancelled(context.spawner.starts.acquire()).await;
-        let Some(Ok(place)) = place else { return Run { why: "stopped".to_owned(), next: None, served: None } };
+        let place = stop.run_until_cancelled(context.spawner.starts.take()).await;
+        let Some(place) = place else { return Run { why: "stopped".to_owned(), next: None, served: None } };
         Some(place)
     } else {
         None

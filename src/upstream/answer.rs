@@ -149,7 +149,7 @@ impl Reader {
             return Err((HttpError::Protocol(why.to_owned()), response.into_body()));
         }
         if is(b"text/event-stream") && status.is_success() {
-            let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes));
+            let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes()));
             return Ok(Self::new(response, Format::Sse { decoder }, gauge));
         }
         // A JSON-RPC error may come under an error status; anything else under one is the status alone.
@@ -187,7 +187,7 @@ impl Reader {
             // All of an answer that says how long it is, before any of it is read.
             if let (Format::Json { collected }, Some(length)) = (&mut self.format, self.body.size_hint().exact()) {
                 let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
-                if length > self.gauge.intake.max_message_bytes {
+                if length > self.gauge.intake.max_message_bytes() {
                     return Err(self.gauge.over_limit());
                 }
                 self.room.grow_to(length).await.map_err(no_room)?;
@@ -204,7 +204,7 @@ impl Reader {
                 Format::Json { collected } => collected.len(),
             };
             let arrived = self.next.as_ref().map_or(0, Bytes::len);
-            if held.saturating_add(arrived) <= self.gauge.intake.max_message_bytes {
+            if held.saturating_add(arrived) <= self.gauge.intake.max_message_bytes() {
                 self.room.grow_to(held + arrived).await.map_err(no_room)?;
             }
             let Some(data) = self.next.take() else { continue };
@@ -215,7 +215,7 @@ impl Reader {
                     if self.body.is_end_stream() && collected.is_empty() {
                         return self.message(data);
                     }
-                    if held + arrived > self.gauge.intake.max_message_bytes {
+                    if held + arrived > self.gauge.intake.max_message_bytes() {
                         return Err(self.gauge.over_limit());
                     }
                     collected.extend_from_slice(&data);

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::access::Access;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::engine::ask::ServerRequest;
@@ -30,23 +31,23 @@ pub(crate) struct Parks {
     table: Arc<Table>,
     tasks: TaskGroup,
     draining: CancellationToken,
-    giving_up: CancellationToken,
 }
 
 /// Each call with its lane, which stays open for it, and the way to its keeper. The lock guards one operation at a time.
 type Table = Mutex<ParkTable<(LaneUse, mpsc::Sender<Order>)>>;
 
 impl Parks {
-    /// `draining` fires when no new request is accepted any more, `giving_up` when calls in flight are given up.
-    pub(crate) fn new(tasks: TaskGroup, draining: CancellationToken, giving_up: CancellationToken) -> Self {
-        Self { table: Arc::default(), tasks, draining, giving_up }
+    /// `draining` fires when no new request is accepted any more.
+    pub(crate) fn new(tasks: TaskGroup, draining: CancellationToken) -> Self {
+        Self { table: Arc::default(), tasks, draining }
     }
 
     /// Takes a call over, with its permit and the first question. The call goes on behind the value that is returned; gives it back when
-    /// there is no room.
+    /// there is no room. It ends with the caller's access.
     pub(crate) fn park(
         &self,
         caller: &Arc<str>,
+        access: &Arc<Access>,
         exchange: Exchange,
         lane: LaneUse,
         permit: Option<Permit>,
@@ -68,11 +69,11 @@ impl Parks {
             draining: self.draining.clone(),
         };
         keeper.hear(ExchangeEvent::Ask(question));
-        let giving_up = self.giving_up.clone();
+        let access = Arc::clone(access);
         self.tasks.spawn("parked call", async move {
             tokio::select! {
                 () = keeper.run(inbox) => {}
-                () = giving_up.cancelled() => {}
+                () = access.ended() => {}
             }
             keeper.end();
         });
@@ -232,7 +233,7 @@ mod tests {
     type Signals = mpsc::UnboundedReceiver<Signal>;
 
     fn parks() -> Parks {
-        Parks::new(TaskGroup::default(), CancellationToken::new(), CancellationToken::new())
+        Parks::new(TaskGroup::default(), CancellationToken::new())
     }
 
     fn lane() -> LaneUse {
@@ -246,13 +247,21 @@ mod tests {
     }
 
     /// Parks a call; the server's end of it, and what it is told.
-    fn parked(parks: &Parks, caller: &str) -> Result<(HeldExchange, Port, Signals), Exchange> {
+    fn parked_with(
+        parks: &Parks,
+        caller: &str,
+        access: &Arc<Access>,
+    ) -> Result<(HeldExchange, Port, Signals), Exchange> {
         #[expect(clippy::disallowed_methods, reason = "what the task of a connection has")]
         let (signals_in, signals) = mpsc::unbounded_channel();
         let (port, exchange) = stdio_call(1, Wants { notices: false, requests: true }, signals_in);
-        let held =
-            parks.park(&Arc::from(caller), Exchange::Sent(Sent::Stdio(exchange)), lane(), None, question("1"))?;
+        let exchange = Exchange::Sent(Sent::Stdio(exchange));
+        let held = parks.park(&Arc::from(caller), access, exchange, lane(), None, question("1"))?;
         Ok((held, port, signals))
+    }
+
+    fn parked(parks: &Parks, caller: &str) -> Result<(HeldExchange, Port, Signals), Exchange> {
+        parked_with(parks, caller, &Access::new(&CancellationToken::new()))
     }
 
     async fn told(signals: &mut Signals) -> Vec<String> {
@@ -335,6 +344,18 @@ mod tests {
         assert!(place.is_ok(), "one has ended");
         assert!(parks.lane("ci", &ended.id).is_none());
         assert!(parked(&parks, "ci").is_err(), "the others wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_parked_call_ends_with_the_access_of_its_caller() {
+        let parks = parks();
+        let (ours, theirs) = (Access::new(&CancellationToken::new()), Access::new(&CancellationToken::new()));
+        let (mut held, _port, mut signals) = parked_with(&parks, "ci", &ours).unwrap();
+        let (other, _other_port, _other_signals) = parked_with(&parks, "dev", &theirs).unwrap();
+        assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
+        ours.withdraw();
+        assert_eq!(told(&mut signals).await, [r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
+        assert!(parks.lane("ci", &held.id).is_none() && parks.lane("dev", &other.id).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,15 +1,16 @@
 //! Starts upstreams and opens sessions with them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
+use crate::base::slots::Slots;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
-use crate::config::{Instance, Target, Upstream};
+use crate::config::{Limits, Upstream};
 use crate::engine::ask::Declared;
 use crate::mcp::input::Kinds;
 use crate::mcp::voice::Ear;
@@ -18,21 +19,50 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::owner::Marks;
 use crate::wire::frame::Bounds;
 
-/// How much is taken from upstreams.
+/// How much is taken from upstreams. Clones share the bounds, which a reload may change: those of bytes hold for the next
+/// answer over HTTP, and all of them from an upstream's next start on.
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
     pub(crate) budget: Arc<Budget>,
-    /// Longest line of a child and longest body or event of an HTTP answer.
-    pub(crate) max_message_bytes: usize,
-    /// Depth and number of values of each message.
-    pub(crate) bounds: Bounds,
+    measure: Arc<Measure>,
+}
+
+#[derive(Debug, Default)]
+struct Measure {
+    bytes: AtomicUsize,
+    depth: AtomicUsize,
+    nodes: AtomicUsize,
 }
 
 impl Intake {
+    pub(crate) fn new(budget: Arc<Budget>, limits: &Limits) -> Self {
+        let intake = Self { budget, measure: Arc::default() };
+        intake.set_limits(limits);
+        intake
+    }
+
+    pub(crate) fn set_limits(&self, limits: &Limits) {
+        let Measure { bytes, depth, nodes } = &*self.measure;
+        bytes.store(limits.upstream_result_bytes, Ordering::Relaxed);
+        depth.store(limits.upstream_depth, Ordering::Relaxed);
+        nodes.store(limits.upstream_nodes, Ordering::Relaxed);
+    }
+
+    /// Longest line of a child and longest body or event of an HTTP answer.
+    pub(crate) fn max_message_bytes(&self) -> usize {
+        self.measure.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Depth and number of values of each message.
+    fn bounds(&self) -> Bounds {
+        let Measure { depth, nodes, .. } = &*self.measure;
+        Bounds { depth: depth.load(Ordering::Relaxed), nodes: nodes.load(Ordering::Relaxed) }
+    }
+
     /// Hears the upstream of that name.
     pub(crate) fn ear(&self, upstream: &UpstreamName) -> Ear {
         let budget = Arc::clone(&self.budget);
-        Ear::new(upstream.as_str(), self.bounds, move |bytes| budget.count(bytes))
+        Ear::new(upstream.as_str(), self.bounds(), move |bytes| budget.count(bytes))
     }
 }
 
@@ -53,16 +83,13 @@ pub(crate) struct Spawner {
     /// Stands before each start.
     pub(crate) gate: Arc<LaunchGate>,
     /// Places for programs that start.
-    pub(crate) starts: Arc<Semaphore>,
+    pub(crate) starts: Slots,
 }
 
 impl Spawner {
     /// The client capabilities of the main session. A shared process may only ask if there can be only one caller.
     pub(crate) fn declared(&self, spec: &Upstream) -> Declared {
-        let shared = matches!(spec.target, Target::Stdio { .. })
-            && matches!(spec.instance, Instance::Auto | Instance::Shared)
-            && !self.many_callers;
-        if shared {
+        if spec.is_shared_process() && !self.many_callers {
             Declared::new(Kinds { form: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)
         } else {
             Declared::default()

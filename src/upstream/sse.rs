@@ -65,7 +65,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     let (reader, writer) = split(near);
     // A server of 2024-11-05 knows `initialize` and nothing else.
     let talk = converse(context, (EraHint::Legacy, left), writer, reader);
-    let max_message_bytes = context.spawner.intake.max_message_bytes;
+    let max_message_bytes = context.spawner.intake.max_message_bytes();
     // A call ends after its hard limit, and so does what may be said about it.
     let budget = Arc::clone(&context.spawner.intake.budget);
     let outbox = Outbox { remote: Arc::clone(remote), endpoint, patience: spec.call_max + POST_TIME, budget };
@@ -142,7 +142,7 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     if let Some(why) = coded(response.headers()) {
         return Err(format!("GET: {why}"));
     }
-    let decoder = SseDecoder::new(context.spawner.intake.max_message_bytes);
+    let decoder = SseDecoder::new(context.spawner.intake.max_message_bytes());
     let room = Room::shared(&context.spawner.intake.budget);
     let mut events = Events { body: response.into_body(), decoder, room, next: None };
     loop {

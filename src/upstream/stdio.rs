@@ -138,7 +138,7 @@ pub(crate) async fn run(
         room: Room::shared(&options.intake.budget),
         no_room: false,
         unsent: Room::new(&options.intake.budget),
-        decoder: LineDecoder::new(options.intake.max_message_bytes),
+        decoder: LineDecoder::new(options.intake.max_message_bytes()),
         news,
         calls_in,
         signals_in,

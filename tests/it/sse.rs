@@ -253,6 +253,18 @@ impl OldClient {
         self.events.next(&mut self.stream).unwrap()
     }
 
+    /// Whether the stream ends by then, whatever comes before.
+    pub(crate) fn ends_within(&mut self, patience: Duration) -> bool {
+        self.stream.patience(patience.max(Duration::from_millis(1)));
+        loop {
+            match self.events.next(&mut self.stream) {
+                Ok(None) => return true,
+                Ok(Some(_)) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
     pub(crate) fn message(&mut self) -> Value {
         let event = self.event().expect("the stream goes on");
         assert_eq!(event.name.as_deref(), Some("message"));

@@ -3,6 +3,8 @@ use crate::config::tests::{good, with_policy};
 
 const BASE: &str = "[upstreams.a]\ncommand = [\"/a\", \"x\"]\nenv = { K = \"1\" }\n[upstreams.b]\nurl = \"https://b/mcp\"\nheaders = { H = \"1\" }\n";
 
+const CI: &str = "[server.auth.tokens]\nci = \"ci-0123456789abcdef\"\n";
+
 #[test]
 fn a_reload_does_what_changed_and_nothing_else() {
     let rows = [
@@ -29,12 +31,18 @@ fn a_reload_does_what_changed_and_nothing_else() {
             format!("{BASE}[[policy.rules]]\nid = \"r\"\neffect = \"deny\"\nupstreams = [\"a\"]\n"),
             "new policy",
         ),
+        ("a caller", format!("{BASE}{CI}"), "replace a; new settings of server.auth"),
+        (
+            "what holds at once",
+            format!(
+                "{BASE}[server.limits]\nmax-depth = 32\n[policy.consent]\ntimeout = \"1s\"\n[audit]\nstrict = true\n[log]\nfilter = \"warn\"\n"
+            ),
+            "new settings of policy.consent, audit.strict, log.filter, server.limits.max-depth",
+        ),
         (
             "what is read at start",
-            format!(
-                "{BASE}[server]\nendpoint = \"/x\"\n[server.limits]\nmax-depth = 32\n[metrics]\nlisten = \"\"\n[admin]\ngroup = \"g\"\n"
-            ),
-            "only after a restart: server.endpoint, metrics.listen, admin.group, server.limits.max-depth",
+            format!("{BASE}[server]\nendpoint = \"/x\"\n[metrics]\nlisten = \"\"\n[admin]\ngroup = \"g\"\n"),
+            "replace a; only after a restart: server.endpoint, metrics.listen, admin.group",
         ),
     ];
     let old = with_policy(BASE);
@@ -71,4 +79,33 @@ fn the_launch_identity_is_of_the_launch_alone() {
     let moved = with_policy("[upstreams.a]\ncommand = [\"/a\"]\nenv = { A = \"1\", B = \"2\" }\n");
     let other = with_policy("[upstreams.a]\ncommand = [\"/a\"]\nenv = { B = \"2\", A = \"1\" }\n");
     assert_eq!(moved.upstreams[0].launch_identity(), other.upstreams[0].launch_identity(), "nor is the order of env");
+}
+
+#[test]
+fn a_credential_that_is_not_valid_any_more_is_told() {
+    let tokens = |tokens: &str| format!("{BASE}[server.auth.tokens]\n{tokens}");
+    let auth = |auth: &str| format!("{BASE}[server.auth]\n{auth}");
+    let [ann, bob] = ["ann = \"ann-0123456789abcdef\"\n", "bob = \"bob-0123456789abcdef\"\n"];
+    let (both, other) = (format!("{ann}{bob}"), format!("{ann}bob = \"another-0123456789abcdef\"\n"));
+    let settings = "new settings of server.auth";
+    for (label, old, new, wanted) in [
+        ("the same", tokens(&both), tokens(&format!("{bob}{ann}")), settings.to_owned()),
+        ("one gone", tokens(&both), tokens(ann), format!("{settings}; end the sessions of bob")),
+        ("another token", tokens(&both), tokens(&other), format!("{settings}; end the sessions of bob")),
+        (
+            "no token needed",
+            tokens(ann),
+            auth("mode = \"none\""),
+            format!("{settings}; end the sessions of ann, local"),
+        ),
+        ("a token needed", auth("mode = \"none\""), BASE.to_owned(), format!("{settings}; end the sessions of local")),
+        (
+            "a user of the socket",
+            format!("{BASE}[admin]\nusers = [\"alice\", \"1001\"]\n"),
+            format!("{BASE}[admin]\nusers = [\"1001\"]\n"),
+            "new settings of admin.users; end the sessions of the user alice".to_owned(),
+        ),
+    ] {
+        assert_eq!(diff(&with_policy(&old), &with_policy(&new)).to_string(), wanted, "{label}");
+    }
 }

@@ -109,6 +109,11 @@ impl Form {
     pub fn new(key: &[u8; 32], arguments: bool) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), arguments }
     }
+
+    /// Whether arguments are written down from here on.
+    pub const fn set_arguments(&mut self, arguments: bool) {
+        self.arguments = arguments;
+    }
 }
 
 /// A chain that is being written.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::access::Access;
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::gateway::answer::{Answer, counted, refused};
@@ -40,7 +41,7 @@ impl Call {
                 if era == Era::Modern && !is_complete(&raw) {
                     return if self.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
                 }
-                if raw.bytes().len() > self.service.max_result_bytes {
+                if raw.bytes().len() > self.service.max_result_bytes() {
                     return Some(self.fail(&self.too_large()));
                 }
                 let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
@@ -69,8 +70,19 @@ impl Call {
     }
 
     pub(super) fn too_large(&self) -> Failure {
-        let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes);
+        let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes());
         Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)
+    }
+
+    /// Why a call ends before its time.
+    pub(super) fn given_up(&self, executed: Executed) -> Failure {
+        given_up(&self.access, executed)
+    }
+
+    /// Ends the call because the caller's access has ended.
+    pub(super) fn give_up(&mut self) -> ClientEvent {
+        let failure = self.given_up(Executed::Unknown);
+        self.fail(&failure)
     }
 
     pub(super) fn fail(&mut self, failure: &Failure) -> ClientEvent {
@@ -121,4 +133,12 @@ impl Call {
         self.running = None;
         self.permit.leave();
     }
+}
+
+/// Why a call ends whose caller's access has ended.
+pub(crate) fn given_up(access: &Access, executed: Executed) -> Failure {
+    if access.is_withdrawn() {
+        return Failure::new(Reason::Denied, executed, "The access of this caller was withdrawn.");
+    }
+    Failure::new(Reason::ShuttingDown, executed, "The gateway is shutting down.")
 }

@@ -21,6 +21,9 @@ impl Call {
     pub(super) fn recheck(&self) -> Result<(), Failure> {
         let Action { kind, upstream, canonical, definition, .. } = &self.action;
         let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
+        if self.access.is_withdrawn() {
+            return Err(self.given_up(Executed::No));
+        }
         // A once-grant is checked where it is used up.
         let lasting = self.permit.grant().filter(|grant| !grant.is_once());
         if lasting.is_some_and(|grant| !self.service.approvals.grants().has(grant)) {

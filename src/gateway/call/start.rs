@@ -17,10 +17,21 @@ use crate::upstream::task::{Manner, TaskExchange};
 use crate::wire::raw::RawJson;
 
 impl Call {
+    /// [`Self::start`] unless the caller's access ends before that.
+    pub(super) async fn begin(&mut self) -> Result<Option<ClientEvent>, Failure> {
+        let access = Arc::clone(&self.access);
+        tokio::select! {
+            // Nearly every call starts at once, and then nothing waits for the end of the access.
+            biased;
+            started = self.start() => started,
+            () = access.ended() => Err(self.given_up(Executed::No)),
+        }
+    }
+
     /// Sends the call, as soon as there is a place, a slot and a way for it, and everything is on disk that has to be. Waiting
     /// may be broken off and begun again until it is sent. Returns early with a notice for the client where it waits for the
     /// upstream.
-    pub(super) async fn start(&mut self) -> Result<Option<ClientEvent>, Failure> {
+    async fn start(&mut self) -> Result<Option<ClientEvent>, Failure> {
         if self.opening.is_none() {
             let since = clock::now();
             if !matches!(self.place, InFlight::Running(..)) {

@@ -92,7 +92,7 @@ impl Call {
             shown
         });
         match shown {
-            Ok(shown) if shown.bytes().len() > self.service.max_result_bytes => self.fail(&self.too_large()),
+            Ok(shown) if shown.bytes().len() > self.service.max_result_bytes() => self.fail(&self.too_large()),
             Ok(shown) => {
                 self.count(OutcomeLabel::Ok);
                 self.end();

@@ -31,6 +31,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
 use crate::policy::{Action, Evidence};
+use crate::store::approvals::Span;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -54,16 +55,16 @@ impl Service {
         params.remove("inputResponses");
         let (meta, metrics) = (outgoing.meta, found.handle.metrics.clone());
         let request = Request { client: client.clone(), params, meta, labels, metrics };
-        let consent = self.snapshots.load().config.consent.clone();
+        let timeout = self.snapshots.load().config.consent.timeout;
         let era = request.client.revision.era();
         // A form will do where the client's own word does; else the person answers on the approval's page.
         let is_page = !offered.form || need != Evidence::Client;
-        let life = match (is_page, era) {
-            (false, Era::Legacy) => consent.timeout,
-            (false, Era::Modern) => consent.prompt_life.min(ROUND),
-            (true, _) => consent.prompt_life,
+        let span = match (is_page, era) {
+            (false, Era::Legacy) => Span::Client,
+            (false, Era::Modern) => Span::Person(ROUND),
+            (true, _) => Span::Person(Duration::MAX),
         };
-        let prompt = match self.approvals.ask_for(asked, shown, life) {
+        let prompt = match self.approvals.ask_for(asked, shown, span) {
             Ok(prompt) => prompt,
             Err(why) => return self.unasked(&request, &why),
         };
@@ -98,7 +99,7 @@ impl Service {
         };
         let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
         let Some(place) = self.admission.ask() else { return Handled::Overloaded };
-        let asking = Asking::new(Arc::clone(self), request, prompt, channel, consent.timeout, (share, place));
+        let asking = Asking::new(Arc::clone(self), request, prompt, channel, timeout, (share, place));
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
 

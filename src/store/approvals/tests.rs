@@ -38,6 +38,20 @@ async fn allow(approvals: &Approvals, asked: &Asked, lifetime: Lifetime) -> Clos
 }
 
 #[tokio::test]
+async fn a_caller_that_lost_its_access_loses_its_open_prompts_and_session_grants() {
+    let approvals = Approvals::memory(&Consent { max_open: 9, per_minute: 9, ..Consent::default() });
+    let ask = |caller: &str, item: &str| approvals.ask(asked(caller, item, "{}"), shown()).unwrap();
+    allow(&approvals, &asked("ci", "session", "{}"), Lifetime::Session).await;
+    allow(&approvals, &asked("ci", "always", "{}"), Lifetime::UntilChanged).await;
+    let (ours, theirs) = (ask("ci", "open"), ask("dev", "open"));
+    approvals.caller_left("ci");
+    assert_eq!(approvals.settled(&ours).await, Closed::Superseded);
+    assert!(approvals.prompt(&theirs).is_some());
+    let left: Vec<Lifetime> = approvals.grants().iter().map(|grant| grant.lifetime()).collect();
+    assert_eq!(left, [Lifetime::UntilChanged]);
+}
+
+#[tokio::test]
 async fn a_grant_outlives_the_process_except_that_of_a_session() {
     let dir = tempfile::tempdir().unwrap();
     let approvals = kept(&dir);

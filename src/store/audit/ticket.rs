@@ -32,6 +32,14 @@ pub(crate) struct Options {
     pub(crate) max_segment: u64,
 }
 
+/// The settings that may change while the log is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) arguments: bool,
+    pub(super) deny: bool,
+    pub(super) max_segment: u64,
+}
+
 /// Shared by handles and the writer.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -53,6 +61,8 @@ pub(super) struct Shared {
 )]
 pub(super) enum Job {
     Record(Ticket),
+    /// What comes behind it is written under other settings.
+    Change(Settings),
     /// Sync everything, keep the head, say so.
     Flush(oneshot::Sender<()>),
 }

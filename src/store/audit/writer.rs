@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::files::{Folder, Segment};
 use super::heads::Kept;
 use super::recover::Start;
-use super::ticket::{Job, Options, QUEUE, Shared, Ticket, Unrecorded};
+use super::ticket::{Job, Options, QUEUE, Settings, Shared, Ticket, Unrecorded};
 use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Form, Head};
@@ -126,6 +126,12 @@ impl Writer {
         for job in jobs.drain(..) {
             match job {
                 Job::Record(ticket) => tickets.push(ticket),
+                Job::Change(settings) => {
+                    if !tickets.is_empty() {
+                        self.commit(std::mem::take(&mut tickets));
+                    }
+                    self.change(settings);
+                }
                 Job::Flush(done) => flushes.push(done),
             }
         }
@@ -137,6 +143,12 @@ impl Writer {
         }
         // A task that no longer waits does not need the answer.
         flushes.into_iter().for_each(|done| done.send(()).unwrap_or_default());
+    }
+
+    fn change(&mut self, Settings { arguments, deny, max_segment }: Settings) {
+        let Setting { options, form, .. } = &mut self.setting;
+        (options.arguments, options.deny, options.max_segment) = (arguments, deny, max_segment);
+        form.set_arguments(arguments);
     }
 
     /// Writes records, all or none, and tells those who wait.

@@ -8,6 +8,7 @@ use super::*;
 use crate::base::budget::Budget;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
+use crate::config::Limits;
 use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
@@ -15,7 +16,6 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::handle::Handle;
 use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
-use crate::wire::frame::Bounds;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -32,12 +32,12 @@ fn context(lines: &str) -> Context {
         stop: CancellationToken::new(),
         tasks: TaskGroup::default(),
         http: HttpClient::new(),
-        intake: Intake { budget: Budget::new(1 << 20), max_message_bytes: 1 << 20, bounds: Bounds::CLIENT },
+        intake: Intake::new(Budget::new(1 << 20), &Limits::default()),
         many_callers: false,
         times: StopTimes::DAEMON,
         marks: Marks::claim(None),
         gate: Arc::new(LaunchGate::new(Pins::memory(), &spec, None)),
-        starts: Arc::new(tokio::sync::Semaphore::new(1)),
+        starts: crate::base::slots::Slots::new(1),
     };
     let metrics = Metrics::new().unwrap().upstream("x");
     let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), actor::open));

@@ -6,6 +6,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use super::*;
 use crate::base::budget::Budget;
 use crate::catalog::inventory::ListBounds;
+use crate::config::Limits;
 use crate::engine::ask::Declared;
 use crate::engine::event::ExchangeEvent;
 use crate::engine::peer::PeerTimes;
@@ -21,10 +22,7 @@ fn options() -> StdioOptions {
     let ear = Ear::new("fx", Bounds::CLIENT, |bytes| bytes);
     let (hint, bounds) = (EraHint::Legacy, ListBounds::default());
     let peer = PeerOptions { ear, hint, times, bounds, declared: Declared::default(), lists: false };
-    StdioOptions {
-        peer,
-        intake: Intake { budget: Budget::new(1 << 20), max_message_bytes: 1 << 20, bounds: Bounds::CLIENT },
-    }
+    StdioOptions { peer, intake: Intake::new(Budget::new(1 << 20), &Limits::default()) }
 }
 
 fn call(name: &str) -> Outgoing {

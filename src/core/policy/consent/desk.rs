@@ -10,6 +10,7 @@
 //! | open | `answer`: dismiss | dismissed | a strike |
 //! | open | `expire` at its time | timed out | a strike |
 //! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
+//! | open | `set_limits`: one too many of its caller | superseded | |
 //!
 //! Three strikes in a row are an embargo on that item for that caller: 10 minutes, then an hour, then a day. A closed prompt
 //! is never opened again, and an answer that may not be given leaves the prompt open.
@@ -118,6 +119,25 @@ pub struct Desk {
 impl Desk {
     pub fn new(limits: DeskLimits) -> Self {
         Self { limits, prompts: HashMap::new(), fatigue: Fatigue::default() }
+    }
+
+    /// Puts other bounds in force, for open prompts too: beyond `max_open` the newest ones of a caller close, and none stays open
+    /// for longer than `life` says. Returns those that close.
+    pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&Prompt) -> Wall) -> Vec<PromptId> {
+        self.limits = limits;
+        let mut of_callers: HashMap<Arc<str>, Vec<(Wall, PromptId)>> = HashMap::new();
+        for prompt in self.prompts.values_mut() {
+            prompt.until = prompt.until.min(prompt.opened_at + life(prompt));
+            let caller = Arc::clone(&prompt.asked.caller);
+            of_callers.entry(caller).or_default().push((prompt.opened_at, prompt.id));
+        }
+        let excess = of_callers.into_values().flat_map(|mut open| {
+            open.sort_unstable();
+            open.into_iter().skip(limits.max_open)
+        });
+        let excess: Vec<PromptId> = excess.map(|(_, id)| id).collect();
+        excess.iter().for_each(|id| drop(self.prompts.remove(id)));
+        excess
     }
 
     /// Opens a prompt of `life` seconds, or joins the open one about the very same action.

@@ -266,6 +266,11 @@ impl Grants {
         Self { callers: HashMap::new(), unused, len: 0 }
     }
 
+    /// The same grants with another time of disuse.
+    pub fn with_unused(&self, unused: Wall) -> Self {
+        Self { unused, ..self.clone() }
+    }
+
     pub const fn len(&self) -> usize {
         self.len
     }

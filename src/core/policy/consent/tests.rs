@@ -427,3 +427,22 @@ fn a_lasting_grant_is_about_all_calls_of_one_item() {
         assert_eq!(lasting(lifetime, Evidence::Page, &about, now), want, "{label}");
     }
 }
+
+#[test]
+fn stricter_bounds_hold_for_open_prompts() {
+    let mut desk = Desk::new(DeskLimits { max_open: 5, per_minute: 100 });
+    let mut open = |caller: &str, item: &str, now: Wall| {
+        let asked = Asked { caller: Arc::from(caller), item: Arc::from(item), ..asked() };
+        let id = PromptId::new([u8::try_from(now).unwrap(); 16]);
+        desk.open(asked, shown(), id, now, 900).unwrap().id
+    };
+    let (first, second, other) = (open("ci", "a", 10), open("ci", "b", 20), open("dev", "a", 30));
+    let closed = desk.set_limits(DeskLimits { max_open: 1, per_minute: 1 }, |_| 60);
+    assert_eq!(closed, [second], "the newest of a caller with too many");
+    let until = |id: &PromptId| desk.get(id).map(|prompt| prompt.until);
+    assert_eq!([until(&first), until(&second), until(&other)], [Some(70), None, Some(90)]);
+    assert!(desk.set_limits(DeskLimits { max_open: 9, per_minute: 9 }, |_| 9000).is_empty());
+    assert_eq!(desk.get(&first).map(|prompt| prompt.until), Some(70), "a longer life is for what is opened later");
+    let late = desk.answer(&first, Answer::Allow(Lifetime::Once), Evidence::Operator, "me", 70, Arc::from("g"));
+    assert_eq!(late.err(), Some(CannotAnswer::Unknown));
+}

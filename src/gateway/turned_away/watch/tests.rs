@@ -64,7 +64,8 @@ fn gateway() -> Gateway {
 }
 
 fn client() -> ClientContext {
-    ClientContext::new(Arc::from(LOCAL), None, Revision::V2026_07_28)
+    let access = crate::base::access::Access::new(&CancellationToken::new());
+    ClientContext::new(Arc::from(LOCAL), access, None, Revision::V2026_07_28)
 }
 
 fn params(name: &str) -> RawObject {

@@ -1,15 +1,26 @@
 //! Access to the admin socket: who may connect, and who is the operator.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use nix::unistd::{Gid, Group, User};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
+use crate::base::access;
 use crate::config::Admin;
+use crate::listener::credentials::Caller;
+use crate::listener::lobby::LobbyLimits;
 use crate::policy::LOCAL;
 
+/// Connections before their hello, in all and of one user.
+pub(super) const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
+/// File descriptors of connections before their hello. Afterwards our own user's connections are unlimited, and other
+/// users have their caller's share.
+pub(super) const DESCRIPTORS: usize = UNGREETED.descriptors();
 /// Root may do everything anyway.
 const ROOT: &str = "uid:0";
 
@@ -52,11 +63,37 @@ impl Access {
     }
 
     /// The caller of a user; `None` for one who may not connect. The kernel checked groups by the socket's mode.
-    pub(super) fn caller(&self, uid: u32) -> Option<Arc<str>> {
+    fn caller(&self, uid: u32) -> Option<Arc<str>> {
         if uid == rustix::process::getuid().as_raw() {
             return Some(Arc::from(LOCAL));
         }
         (uid == 0 || self.uids.contains(&uid) || self.gid.is_some()).then(|| Arc::from(format!("uid:{uid}")))
+    }
+}
+
+/// The users of a running socket. The table is bounded by the users that the system has.
+#[derive(Debug)]
+pub(crate) struct Users(Mutex<(Access, HashMap<u32, Caller>)>);
+
+impl Users {
+    pub(crate) fn new(access: Access) -> Self {
+        Self(Mutex::new((access, HashMap::new())))
+    }
+
+    /// The caller of a user, who may connect until that is withdrawn or `giving_up` fires.
+    pub(super) fn caller(&self, uid: u32, giving_up: &CancellationToken) -> Option<Caller> {
+        let mut inner = self.0.lock();
+        let name = inner.0.caller(uid)?;
+        let caller = || Caller { name, access: access::Access::new(giving_up) };
+        Some(inner.1.entry(uid).or_insert_with(caller).clone())
+    }
+
+    /// Puts other rules in force. Returns the callers who may not connect any more.
+    pub(super) fn change(&self, access: Access) -> Vec<Caller> {
+        let mut inner = self.0.lock();
+        inner.0 = access;
+        let (access, known) = &mut *inner;
+        known.extract_if(|uid, _| access.caller(*uid).is_none()).map(|(_, caller)| caller).collect()
     }
 }
 
@@ -85,6 +122,21 @@ mod tests {
         for other in ["uid:1000", "uid:00", "ci", ""] {
             assert_eq!(operator(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_user_who_may_not_connect_any_more_loses_access() {
+        let end = CancellationToken::new();
+        let users = Users::new(Access::of(&admin(&["4711", "4712"], None)).unwrap());
+        let [gone, stays, own] = [4711, 4712, rustix::process::getuid().as_raw()].map(|uid| users.caller(uid, &end));
+        let withdrawn = users.change(Access::of(&admin(&["4712"], None)).unwrap());
+        assert_eq!(withdrawn.iter().map(|caller| &*caller.name).collect::<Vec<_>>(), ["uid:4711"]);
+        withdrawn.iter().for_each(|caller| caller.access.withdraw());
+        let is_withdrawn = |caller: Option<Caller>| caller.unwrap().access.is_withdrawn();
+        assert_eq!([gone, stays, own].map(is_withdrawn), [true, false, false]);
+        assert!(users.caller(4711, &end).is_none());
+        drop(users.change(Access::of(&admin(&["4711"], None)).unwrap()));
+        assert!(!is_withdrawn(users.caller(4711, &end)), "access that is given again is new");
     }
 
     #[test]

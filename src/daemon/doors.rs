@@ -1,0 +1,36 @@
+//! What all listeners of MCP share: who may come in.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::config::Config;
+use crate::console;
+use crate::daemon::access;
+use crate::listener::address::Failures;
+use crate::listener::credentials::Credentials;
+use crate::listener::descriptors::Room;
+use crate::listener::guard::Guard;
+use crate::serve::front::Front;
+use crate::serve::pages;
+
+/// Exchanged by a reload, one by one.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(super) credentials: Arc<ArcSwap<Credentials>>,
+    pub(super) failures: Arc<ArcSwap<Failures>>,
+    pub(super) fronts: Mutex<Vec<Arc<Front>>>,
+    /// The address of the metrics, and the hosts under which they are served.
+    pub(super) pages: OnceLock<(SocketAddr, Arc<ArcSwap<Guard>>)>,
+    /// The generated token and its file, once a token is required; none without a state directory.
+    pub(super) own_token: OnceLock<Option<(String, PathBuf)>>,
+}
+
+/// The descriptors that the configuration's connections may use.
+pub(super) fn room(config: &Config, listeners: usize) -> Room {
+    let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + access::DESCRIPTORS;
+    Room::make(&config.server.limits, listeners, config.upstreams.len(), fixed)
+}

@@ -1,0 +1,103 @@
+//! Tokens that are taken away or exchanged while their callers are at work.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Mount, reloaded};
+use crate::harness::Setup;
+use crate::mcp::{Era, Mcp, Open};
+use crate::process::{eventually, within};
+use crate::sse::OldClient;
+use crate::upstream::{Fake, Log};
+
+const TOKEN: &str = "token-of-ci-0123456789abcdef";
+const OTHER: &str = "another-of-ci-0123456789abcdef";
+/// How long what a caller has open may outlive its token.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Waits for the end of a stream, at most until then.
+#[track_caller]
+fn ends(stream: &mut Open, until: Instant, what: &str) {
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match stream.next_within(left) {
+            Ok(None) => return,
+            Ok(Some(_)) => {}
+            Err(error) => panic!("{what} is open still: {error}"),
+        }
+    }
+}
+
+fn client(address: std::net::SocketAddr, token: &str, era: Era) -> Mcp {
+    Mcp::http(address, Some(token.to_owned()), era)
+}
+
+/// What a client without a session gets with that token.
+fn status(address: std::net::SocketAddr, token: &str) -> u16 {
+    client(address, token, Era::Modern).request("tools/list", json!({})).status
+}
+
+#[test]
+fn all_that_a_caller_has_open_ends_with_its_token() {
+    let setup = Setup::new();
+    let log = Log::new(&setup.world.path("work"), "fx");
+    let fake = Fake::stdio("legacy").logging(&log);
+    let base = |tokens: &str| {
+        let limits = "limits.caller-rate = \"100000/s\"\nlimits.caller-burst = 100000";
+        Setup::new()
+            .env("CI_TOKEN", TOKEN)
+            .env("DEV_TOKEN", "token-of-dev-0123456789abcdef")
+            .server(&format!("legacy-sse = true\nauth.tokens.dev = {{ env = \"DEV_TOKEN\" }}\n{tokens}\n{limits}"))
+            .fake("fx", &fake)
+    };
+    let gateway = base("auth.tokens.ci = { env = \"CI_TOKEN\" }").start();
+    gateway.wait_for_tools(&["fx__sleep"]);
+    let ours = gateway.legacy();
+    let mut kept = ours.listen();
+    let (mut modern, mut legacy) =
+        (client(gateway.address, TOKEN, Era::Modern), client(gateway.address, TOKEN, Era::LEGACY));
+    let mut old = OldClient::connect(&gateway, Some(TOKEN.to_owned()), "/sse");
+    old.initialize("2024-11-05");
+    let mut stream = legacy.listen();
+    let mut listening = modern.open("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    assert_eq!(listening.next().unwrap()["method"], "notifications/subscriptions/acknowledged");
+    let sleep = json!({"name": "fx__sleep", "arguments": {"ms": 60_000}});
+    let mut calls = [modern.open("tools/call", sleep.clone()), legacy.open("tools/call", sleep.clone())];
+    old.send("tools/call", sleep);
+    eventually("the calls arrive", || log.count("tools/call") == 3);
+
+    let plan = reloaded(&gateway, &base("").text());
+    let until = Instant::now() + SOON;
+    assert_eq!(plan, "new settings of server.auth; end the sessions of ci");
+    ends(&mut stream, until, "the session's stream");
+    ends(&mut listening, until, "the subscription");
+    for call in &mut calls {
+        ends(call, until, "a call");
+    }
+    assert!(old.ends_within(until.saturating_duration_since(Instant::now())), "the stream of HTTP+SSE is open still");
+    within(SOON, "the server is told that the calls are off", || log.count("notifications/cancelled") == 3);
+    assert_eq!(status(gateway.address, TOKEN), 401);
+    assert!(kept.next_within(Duration::from_millis(50)).is_err(), "another caller's stream goes on");
+    assert_eq!(gateway.modern().call("fx__echo", json!({"text": "a"})).text(), "a");
+}
+
+#[test]
+fn a_token_that_is_exchanged_in_its_file_ends_what_the_old_one_opened() {
+    let setup = Setup::new();
+    let dir = setup.world.path("work/secrets");
+    fs::create_dir_all(&dir).unwrap();
+    let mount = Mount(&dir);
+    mount.put(0, &[("ci", TOKEN)]);
+    let tokens = format!("auth.tokens.ci = {{ file = \"{}\" }}", dir.join("ci").display());
+    let gateway = setup.server(&tokens).fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let legacy = client(gateway.address, TOKEN, Era::LEGACY);
+    let mut stream = legacy.listen();
+    assert_eq!(status(gateway.address, OTHER), 401);
+    mount.put(1, &[("ci", OTHER)]);
+    ends(&mut stream, Instant::now() + Duration::from_secs(30), "the session's stream");
+    assert_eq!(status(gateway.address, TOKEN), 401);
+    assert_eq!(client(gateway.address, OTHER, Era::LEGACY).call("fx__echo", json!({"text": "a"})).text(), "a");
+}
