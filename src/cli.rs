@@ -116,7 +116,11 @@ enum Command {
     /// List grants; `grants revoke ID` or `grants revoke --all` takes them back.
     Grants(grants::GrantsArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
-    Reload,
+    Reload {
+        /// Print what would change, and what it would open, of the file that --config names; change nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Start an upstream anew, whatever its state, and wait for what comes of it; exit 1 when it does not start.
     ///
     /// A rest after failures ends at once. The calls of a running one may end on it while the new one starts.
@@ -203,7 +207,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Approve { args, json } => approvals::approve(&common, &args, json.json),
         Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
         Command::Grants(args) => grants::run(&common, args),
-        Command::Reload => reload::run(&common),
+        Command::Reload { dry_run } => reload::run(&common, dry_run),
         Command::Restart { name } => restart::run(&common, &name),
         Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),

@@ -10,6 +10,10 @@ use crate::policy::LOCAL;
 
 use super::model::{Auth, Config, Confinement, Target, Upstream};
 
+mod opens;
+
+use self::opens::opens;
+
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -29,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) live: Vec<String>,
     /// Callers whose credential is not valid any more; what they have open ends.
     pub(crate) end: Vec<String>,
+    /// What is allowed from then on and was not before, one phrase each.
+    pub(crate) opens: Vec<String>,
     /// Changed key paths that are read only at start.
     pub(crate) needs_restart: Vec<String>,
 }
@@ -40,6 +46,7 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
         views_changed: views(old) != views(new),
         live: live_keys(old, new),
         end: gone(old, new),
+        opens: opens(old, new),
         needs_restart: fixed_keys(old, new),
         ..Plan::default()
     };
@@ -216,6 +223,9 @@ impl fmt::Display for Plan {
         }
         if !self.end.is_empty() {
             steps.push(format!("end the sessions of {}", self.end.join(", ")));
+        }
+        if !self.opens.is_empty() {
+            steps.push(format!("opens more: {}", self.opens.join(", ")));
         }
         if !self.needs_restart.is_empty() {
             steps.push(format!("only after a restart: {}", self.needs_restart.join(", ")));

@@ -304,11 +304,13 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> 
     match request.method.as_str() {
         "status" => Ok(status(gateway)),
         "tools" => Ok(tools(gateway, caller)),
-        "reload" => gateway
-            .reload()
-            .await
-            .map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode())
-            .map_err(|why| (1, why)),
+        "reload" => {
+            let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+            let rehearsal = params.get("dry-run").is_some_and(|flag| flag.text() == "true");
+            let file = params.string("config").map(PathBuf::from);
+            let plan = if rehearsal { gateway.rehearse(file.as_deref()) } else { gateway.reload().await };
+            plan.map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode()).map_err(|why| (1, why))
+        }
         "restart" => restart::operate(gateway, &by, request).await,
         "call" => call(gateway, caller, request).await,
         "console.link" => console_link(gateway),

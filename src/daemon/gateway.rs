@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
@@ -14,8 +14,8 @@ use crate::base::budget::Budget;
 use crate::base::clock;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
-use crate::config::plan::Plan;
-use crate::config::{Config, Loading, Seen, Warning};
+use crate::config::plan::{Plan, diff};
+use crate::config::{self, Config, Loading, Seen, Warning};
 use crate::console::Console;
 use crate::daemon::access::Users;
 use crate::daemon::doors::Doors;
@@ -247,13 +247,33 @@ impl Gateway {
         let outcome = self.load_and_apply().await;
         systemd::ready();
         match &outcome {
-            Ok(plan) => tracing::info!(plan = %plan, "configuration reloaded"),
+            Ok(plan) => {
+                tracing::info!(plan = %plan, "configuration reloaded");
+                if !plan.opens.is_empty() {
+                    let opens = plan.opens.join(", ");
+                    tracing::warn!(opens = %opens, "the new configuration allows more than the old one");
+                    // The reload has happened, whatever becomes of its record.
+                    drop(self.service.audit.record(Entry::gateway("opened", opens), true));
+                }
+            }
             Err(why) => {
                 self.service.metrics.reloaded(false, clock::unix_seconds());
                 tracing::error!(error = %why, "configuration refused, the old one stays in force");
             }
         }
         outcome
+    }
+
+    /// What a reload would change, of another file where one is given. Nothing changes.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    pub(crate) fn rehearse(&self, file: Option<&Path>) -> Result<Plan, String> {
+        let Loading { outcome, .. } = file.map_or_else(|| (self.source.load)(), config::load);
+        let (config, _) = outcome?;
+        drop(self.make_ready(&config)?);
+        let plan = diff(&self.service.snapshots.load().config, &config);
+        plan.refusal().map_or(Ok(plan), Err)
     }
 
     async fn load_and_apply(&self) -> Result<Plan, String> {

@@ -1,4 +1,5 @@
-//! Settings that change while the daemon runs: mounted files, `conf.d`, limits, the audit log and approvals.
+//! Settings that change while the daemon runs: mounted files, `conf.d`, limits, the audit log, approvals, and what a reload says
+//! that it opens.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -163,11 +164,12 @@ fn limits_and_hosts_change_without_a_restart() {
         &base(&format!("{rate}\nlimits.max-body = \"2KiB\"\nallowed-hosts = [\"gw.example\"]")).text(),
     );
     assert!(plan.contains("new settings of server.allowed-hosts, server.limits.max-body"), "{plan}");
+    assert!(plan.contains("opens more: the host gw.example"), "{plan}");
     assert_eq!(client.call("fx__echo", long.clone()).status, 413);
     assert_eq!(status("gw.example"), 401, "the host is ours, and a token is missing");
 
     let plan = reloaded(&gateway, &base(&format!("{rate}\nlimits.max-result = \"1KiB\"")).text());
-    assert!(plan.contains("server.limits.max-result"), "{plan}");
+    assert!(plan.contains("server.limits.max-result") && !plan.contains("opens more"), "{plan}");
     assert_eq!(client.call("fx__echo", long).result()["_meta"]["headend/refusal"]["reason"], "result_too_large");
     assert_eq!(status("gw.example"), 403);
 
@@ -218,7 +220,7 @@ fn a_stricter_consent_setting_holds_for_open_approvals() {
     assert!(!late.status.success() && said(&late).contains("no open approval with an id"), "{}", said(&late));
 
     let plan = reloaded(&gateway, &base("default = \"ask\"").text());
-    assert_eq!(plan, "new settings of policy.consent");
+    assert_eq!(plan, "new settings of policy.consent; opens more: policy.consent.prompt-life is longer");
     // An approval of before says nothing about a rule that came since.
     let id = open("two");
     reloaded(
@@ -246,4 +248,27 @@ fn a_form_that_is_answered_after_a_rule_wants_more_evidence_allows_nothing() {
     let refused = client.request("tools/call", params);
     assert!(refused.is_error() || refused.result()["resultType"] == "input_required", "{}", refused.raw);
     assert!(!refused.raw.contains("\"text\":\"x\""), "{}", refused.raw);
+}
+
+#[test]
+fn a_reload_that_opens_more_says_so_before_and_after() {
+    let base = |policy: &str| Setup::new().policy(policy).toml(&fx("fx"));
+    let rule = "[[policy.rules]]\nid = \"no-write\"\neffect = \"deny\"\ntools = [\"fx__write\"]\n";
+    let gateway = base(&format!("default = \"ask\"\n{rule}")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let wanted =
+        "new policy; opens more: the default is \"allow\", it was \"ask\", the rule no-write is gone, which denies";
+    let next = base("default = \"allow\"").text();
+    let file = gateway.world.write("next.toml", &next);
+    let rehearsed = gateway.run(&["reload", "--dry-run", "--config", file.to_str().unwrap()]);
+    assert_eq!(String::from_utf8_lossy(&rehearsed.stdout).trim(), wanted, "{}", said(&rehearsed));
+    assert!(gateway.modern().call("fx__echo", json!({"text": "x"})).is_error(), "nothing has changed");
+    assert_eq!(reloaded(&gateway, &next), wanted);
+    assert!(!gateway.modern().call("fx__echo", json!({"text": "x"})).is_error());
+    let told = |lines: &[String]| lines.iter().any(|line| line.contains("allows more than the old one")).then_some(());
+    gateway.stderr.wait_for(Duration::from_secs(10), told).expect("the log says so");
+    eventually("the audit log says so", || {
+        let audit = gateway.run(&["audit", "tail", "-n", "1000", "--json"]);
+        String::from_utf8_lossy(&audit.stdout).contains("no-write is gone")
+    });
 }

@@ -31,7 +31,7 @@ fn a_reload_does_what_changed_and_nothing_else() {
             format!("{BASE}[[policy.rules]]\nid = \"r\"\neffect = \"deny\"\nupstreams = [\"a\"]\n"),
             "new policy",
         ),
-        ("a caller", format!("{BASE}{CI}"), "replace a; new settings of server.auth"),
+        ("a caller", format!("{BASE}{CI}"), "replace a; new settings of server.auth; opens more: the new caller ci"),
         (
             "what holds at once",
             format!(
@@ -96,7 +96,7 @@ fn a_credential_that_is_not_valid_any_more_is_told() {
             "no token needed",
             tokens(ann),
             auth("mode = \"none\""),
-            format!("{settings}; end the sessions of ann, local"),
+            format!("{settings}; end the sessions of ann, local; opens more: no token is needed"),
         ),
         ("a token needed", auth("mode = \"none\""), BASE.to_owned(), format!("{settings}; end the sessions of local")),
         (
@@ -107,5 +107,114 @@ fn a_credential_that_is_not_valid_any_more_is_told() {
         ),
     ] {
         assert_eq!(diff(&with_policy(&old), &with_policy(&new)).to_string(), wanted, "{label}");
+    }
+}
+
+/// What is opened by going from one text to the other, and back.
+#[track_caller]
+fn opened(one: &str, other: &str) -> [String; 2] {
+    let [one, other] = [one, other].map(|text| good(&format!("{BASE}{text}")).0);
+    [diff(&one, &other).opens.join(", "), diff(&other, &one).opens.join(", ")]
+}
+
+#[test]
+fn a_plan_says_what_it_opens() {
+    let rule = |effect: &str, more: &str| format!("[[policy.rules]]\nid = \"r\"\neffect = \"{effect}\"\n{more}\n");
+    let with = |default: &str, more: &str| format!("[policy]\ndefault = \"{default}\"\n{more}");
+    let (a, both) = ("upstreams = [\"a\"]", "upstreams = [\"a\", \"b\"]");
+    let limit = |more: &str| with("allow", &format!("[[policy.limits]]\nid = \"l\"\n{more}\n"));
+    let consent = |more: &str| with("ask", &format!("[policy.consent]\n{more}\n"));
+    let audit = |more: &str| with("ask", &format!("[audit]\n{more}\n"));
+    let server = |more: &str| with("ask", &format!("[server]\n{more}\n"));
+    for (label, one, other, there, back) in [
+        ("the default", with("deny", ""), with("ask", ""), "the default is \"ask\", it was \"deny\"", ""),
+        ("allow", with("deny", ""), with("deny", &rule("allow", a)), "the new rule r allows", ""),
+        (
+            "allow more",
+            with("deny", &rule("allow", a)),
+            with("deny", &rule("allow", both)),
+            "the rule r allows more",
+            "",
+        ),
+        ("allow where all is allowed", with("allow", ""), with("allow", &rule("allow", a)), "", ""),
+        ("deny", with("ask", ""), with("ask", &rule("deny", a)), "", "the rule r is gone, which denies"),
+        ("deny less", with("ask", &rule("deny", both)), with("ask", &rule("deny", a)), "the rule r denies less", ""),
+        (
+            "deny with a condition",
+            with("ask", &rule("deny", a)),
+            with("ask", &rule("deny", &format!("{a}\nunless = [{{ pointer = \"/x\", eq = 1 }}]"))),
+            "the rule r denies less",
+            // Whether a condition always holds is not seen.
+            "the rule r denies less",
+        ),
+        ("ask before allow", with("allow", ""), with("allow", &rule("ask", a)), "", "the rule r is gone, which asks"),
+        ("ask where all is asked", with("ask", ""), with("ask", &rule("ask", a)), "", ""),
+        (
+            "ask where all was denied",
+            with("deny", ""),
+            with("deny", &rule("ask", a)),
+            "the rule r asks about calls that were denied",
+            "",
+        ),
+        (
+            "evidence",
+            with("ask", &rule("ask", &format!("{a}\nmin-evidence = \"L3\""))),
+            with("ask", &rule("ask", &format!("{a}\nmin-evidence = \"L2\""))),
+            "the rule r is satisfied with less evidence",
+            "",
+        ),
+        ("a limit", limit("rate = \"5/m\""), with("allow", ""), "the limit l is gone", ""),
+        ("a rate", limit("rate = \"5/m\""), limit("rate = \"6/m\""), "the limit l admits more", ""),
+        (
+            "a unit",
+            limit("rate = \"5/m\""),
+            limit("rate = \"5/s\""),
+            "the limit l admits more",
+            "the limit l admits more",
+        ),
+        ("at once", limit("concurrent = 1"), limit("concurrent = 2"), "the limit l admits more", ""),
+        (
+            "a bucket for each tool",
+            limit("per-day = 1"),
+            limit("per-day = 1\nkey = [\"caller\", \"tool\"]"),
+            "the limit l admits more",
+            "",
+        ),
+        ("a timeout", consent("timeout = \"1s\""), consent(""), "policy.consent.timeout is longer", ""),
+        ("open approvals", consent(""), consent("max-open = 9"), "policy.consent.max-open is larger", ""),
+        ("audit", audit(""), audit("on-failure = \"continue\""), "calls go on that cannot be recorded", ""),
+        ("a host", server(""), server("allowed-hosts = [\"h.example\"]"), "the host h.example", ""),
+        (
+            "an origin",
+            server(""),
+            server("allowed-origins = [\"https://a.example\"]"),
+            "pages of https://a.example",
+            "",
+        ),
+    ] {
+        assert_eq!(opened(&one, &other), [there, back], "{label}");
+    }
+}
+
+#[test]
+fn a_plan_says_what_it_opens_of_an_upstream() {
+    let upstream = |more: &str| format!("[policy]\n[upstreams.c]\ncommand = [\"/c\"]\n{more}\n");
+    for (more, there, back) in [
+        ("trust = \"trusted\"", "more trust", ""),
+        ("trust = \"untrusted\"", "", "more trust"),
+        ("on-change = \"accept\"", "changed definitions are accepted", ""),
+        ("annotations = { x = { read-only = true } }", "milder annotations", ""),
+        ("annotations = { x = { destructive = true } }", "", "milder annotations"),
+        ("tools = { allow = [\"x\"] }", "", "more of its items"),
+        ("prompts = { deny = [\"x\"] }", "", "more of its items"),
+        ("completions = \"pass\"", "all completions", ""),
+        ("elicit-secrets = true", "questions for secrets", ""),
+        ("elicit-hosts = [\"h.example\"]", "", "pages of more hosts"),
+        ("roots = \"client\"", "more roots", ""),
+        ("no-new-privileges = false", "it may gain privileges", ""),
+        ("call-timeout = \"9s\"", "", ""),
+    ] {
+        let named = |what: &str| if what.is_empty() { String::new() } else { format!("the upstream c: {what}") };
+        assert_eq!(opened(&upstream(""), &upstream(more)), [named(there), named(back)], "{more}");
     }
 }

@@ -1,0 +1,224 @@
+//! What a new configuration opens: calls, callers and approvals that the old one did not allow.
+//!
+//! Patterns are compared as they are written. Where that does not tell, a change counts as one that opens.
+
+use std::time::Duration;
+
+use crate::config::audit::OnFailure;
+use crate::config::consent::Consent;
+use crate::config::model::{Auth, Completions, Config, Filter, Upstream};
+use crate::mcp::annotations::Hints;
+use crate::mcp::input::Roots;
+use crate::policy::{Effect, LimitSpec, OnChange, PolicySpec, RuleSpec, Trust};
+
+/// One phrase for each thing that is opened.
+pub(super) fn opens(old: &Config, new: &Config) -> Vec<String> {
+    let mut opens = Vec::new();
+    policy(&old.policy, &new.policy, &mut opens);
+    consent(&old.consent, &new.consent, &mut opens);
+    doors(old, new, &mut opens);
+    if old.audit.on_failure == OnFailure::Deny && new.audit.on_failure == OnFailure::Continue {
+        opens.push("calls go on that cannot be recorded".to_owned());
+    }
+    for upstream in &new.upstreams {
+        if let Some(before) = old.upstreams.iter().find(|before| before.name == upstream.name) {
+            let more = of_upstream(before, upstream).into_iter();
+            opens.extend(more.map(|what| format!("the upstream {}: {what}", upstream.name)));
+        }
+    }
+    for profile in &new.profiles {
+        let Some(before) = old.profiles.iter().find(|before| before.name == profile.name) else { continue };
+        let wider = !is_within(&profile.upstreams, &before.upstreams)
+            || is_wider(&before.tools, &profile.tools)
+            || is_wider(&before.prompts, &profile.prompts)
+            || is_wider(&before.resources, &profile.resources);
+        if wider {
+            opens.push(format!("the profile {} shows more", profile.name));
+        }
+    }
+    opens
+}
+
+fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
+    if strictness(new.default) < strictness(old.default) {
+        let [was, is] = [old.default, new.default].map(|effect| effect.into_str());
+        opens.push(format!("the default is {is:?}, it was {was:?}"));
+    }
+    for rule in &new.rules {
+        let known = old.rules.iter().any(|other| other.id == rule.id && other.effect == rule.effect);
+        let id = &rule.id;
+        let covered = |effects: &[Effect]| old.rules.iter().any(|o| effects.contains(&o.effect) && covers(o, rule));
+        match rule.effect {
+            Effect::Allow if old.default == Effect::Allow && old.rules.iter().all(|o| o.effect == Effect::Allow) => {}
+            Effect::Allow if covered(&[Effect::Allow]) => {}
+            Effect::Allow if known => opens.push(format!("the rule {id} allows more")),
+            Effect::Allow => opens.push(format!("the new rule {id} allows")),
+            Effect::Ask if old.default == Effect::Deny && !covered(&[Effect::Ask, Effect::Allow]) => {
+                opens.push(format!("the rule {id} asks about calls that were denied"));
+            }
+            Effect::Ask | Effect::Deny => {}
+        }
+    }
+    for rule in &old.rules {
+        let known = new.rules.iter().any(|other| other.id == rule.id && other.effect == rule.effect);
+        let id = &rule.id;
+        let denied = new.rules.iter().any(|n| n.effect == Effect::Deny && covers(n, rule));
+        let mut asking = new.rules.iter().filter(|n| n.effect == Effect::Ask && covers(n, rule)).peekable();
+        match rule.effect {
+            Effect::Allow => {}
+            _ if denied => {}
+            Effect::Deny if known => opens.push(format!("the rule {id} denies less")),
+            Effect::Deny => opens.push(format!("the rule {id} is gone, which denies")),
+            Effect::Ask if asking.peek().is_some() => {
+                if !asking.any(|n| n.min_evidence >= rule.min_evidence) {
+                    opens.push(format!("the rule {id} is satisfied with less evidence"));
+                }
+            }
+            Effect::Ask => {
+                // Without it a call may be allowed, or asked about with the least evidence.
+                let lets_by = new.default == Effect::Allow || new.rules.iter().any(|n| n.effect == Effect::Allow);
+                if lets_by || (rule.min_evidence.is_some() && new.default == Effect::Ask) {
+                    let how = if known { "asks about less" } else { "is gone, which asks" };
+                    opens.push(format!("the rule {id} {how}"));
+                }
+            }
+        }
+    }
+    for limit in &old.limits {
+        match new.limits.iter().find(|other| other.id == limit.id) {
+            None => opens.push(format!("the limit {} is gone", limit.id)),
+            Some(other) if is_looser(limit, other) => opens.push(format!("the limit {} admits more", limit.id)),
+            Some(_) => {}
+        }
+    }
+}
+
+const fn strictness(effect: Effect) -> u8 {
+    match effect {
+        Effect::Allow => 0,
+        Effect::Ask => 1,
+        Effect::Deny => 2,
+    }
+}
+
+/// Whether a rule is about all that another one is about, evidence aside.
+fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
+    let items = |rule: &RuleSpec| [rule.tools.clone(), rule.prompts.clone(), rule.resources.clone()];
+    let (mine, theirs) = (items(rule), items(other));
+    let is_about_all = |items: &[Vec<String>; 3]| items.iter().all(Vec::is_empty);
+    let each_has_all = || mine.iter().zip(&theirs).all(|(mine, theirs)| is_within(theirs, mine));
+    let has_items = is_about_all(&mine) || (!is_about_all(&theirs) && each_has_all());
+    has_items
+        && rule.kinds == other.kinds
+        && has_all(&rule.upstreams, &other.upstreams)
+        && has_all(&rule.callers, &other.callers)
+        && has_all(&rule.profiles, &other.profiles)
+        && (rule.annotations.is_empty() || rule.annotations == other.annotations)
+        && is_within(&rule.arguments, &other.arguments)
+        && rule.unless == other.unless
+}
+
+/// For lists of patterns of which an empty one means everything.
+fn has_all(all: &[String], some: &[String]) -> bool {
+    all.is_empty() || (!some.is_empty() && is_within(some, all))
+}
+
+fn is_within<T: PartialEq>(some: &[T], all: &[T]) -> bool {
+    some.iter().all(|one| all.contains(one))
+}
+
+fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
+    let same_calls = has_all(&new.tools, &old.tools)
+        && has_all(&new.upstreams, &old.upstreams)
+        && has_all(&new.callers, &old.callers);
+    let rises = |old: Option<u32>, new: Option<u32>| old.is_some_and(|old| new.is_none_or(|new| new > old));
+    let faster = match (old.rate, new.rate) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(was), Some(is)) => was.per != is.per || is.count > was.count || new.burst > old.burst,
+    };
+    // A bucket for fewer parts is shared by more calls.
+    !same_calls
+        || !is_within(&new.key, &old.key)
+        || faster
+        || rises(old.concurrent, new.concurrent)
+        || rises(old.per_day, new.per_day)
+}
+
+fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
+    let longer = |key: &str, was: Duration, is: Duration| (is > was).then(|| format!("policy.consent.{key} is longer"));
+    let more = |key: &str, was: usize, is: usize| (is > was).then(|| format!("policy.consent.{key} is larger"));
+    opens.extend(longer("timeout", old.timeout, new.timeout));
+    opens.extend(longer("prompt-life", old.prompt_life, new.prompt_life));
+    opens.extend(more("max-open", old.max_open, new.max_open));
+    opens.extend(more("per-minute", old.per_minute, new.per_minute));
+    opens.extend(longer("unused-expiry", old.unused_expiry, new.unused_expiry));
+}
+
+fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {
+    match (&old.server.auth, &new.server.auth) {
+        (Auth::Token { .. }, Auth::None) => opens.push("no token is needed".to_owned()),
+        (Auth::Token { tokens: old }, Auth::Token { tokens: new }) => {
+            let fresh = new.iter().filter(|(name, _)| !old.iter().any(|(known, _)| known == name));
+            opens.extend(fresh.map(|(name, _)| format!("the new caller {name}")));
+        }
+        (Auth::None, Auth::Token { tokens }) => {
+            opens.extend(tokens.iter().map(|(name, _)| format!("the new caller {name}")));
+        }
+        (Auth::None, Auth::None) => {}
+    }
+    for (what, was, is) in [
+        ("the user", &old.admin.users, &new.admin.users),
+        ("the host", &old.server.allowed_hosts, &new.server.allowed_hosts),
+        ("pages of", &old.server.allowed_origins, &new.server.allowed_origins),
+    ] {
+        opens.extend(is.iter().filter(|one| !was.contains(one)).map(|one| format!("{what} {one}")));
+    }
+}
+
+fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
+    let rank = |trust| match trust {
+        Trust::Untrusted => 0,
+        Trust::Standard => 1,
+        Trust::Trusted => 2,
+    };
+    let more_hosts = match (&old.elicit.hosts, &new.elicit.hosts) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(old), Some(new)) => !is_within(new, old),
+    };
+    let more_roots = match (&old.roots, &new.roots) {
+        (_, Roots::Hidden) => false,
+        (Roots::Fixed(old), Roots::Fixed(new)) => !is_within(new, old),
+        (old, new) => old != new,
+    };
+    let milder = |hints: &Hints| {
+        hints.read_only == Some(true) || hints.destructive == Some(false) || hints.open_world == Some(false)
+    };
+    let stricter = |hints: &Hints| {
+        hints.read_only == Some(false) || hints.destructive == Some(true) || hints.open_world == Some(true)
+    };
+    let milder_hints = new.annotations.iter().any(|one| milder(&one.1) && !old.annotations.contains(one))
+        || old.annotations.iter().any(|one| stricter(&one.1) && !new.annotations.contains(one));
+    let shows_more = is_wider(&old.tools, &new.tools)
+        || is_wider(&old.prompts, &new.prompts)
+        || is_wider(&old.resources, &new.resources)
+        || new.max_inventory > old.max_inventory;
+    let all = [
+        (rank(new.trust) > rank(old.trust), "more trust"),
+        (old.on_change != new.on_change && new.on_change == OnChange::Accept, "changed definitions are accepted"),
+        (milder_hints, "milder annotations"),
+        (shows_more, "more of its items"),
+        (new.completions == Completions::Pass && old.completions != Completions::Pass, "all completions"),
+        (new.elicit.secrets && !old.elicit.secrets, "questions for secrets"),
+        (more_hosts, "pages of more hosts"),
+        (more_roots, "more roots"),
+        (old.confinement.no_new_privileges && !new.confinement.no_new_privileges, "it may gain privileges"),
+    ];
+    all.into_iter().filter(|(is_more, _)| *is_more).map(|(_, what)| what).collect()
+}
+
+fn is_wider(old: &Filter, new: &Filter) -> bool {
+    let everything = old.allow.iter().any(|pattern| pattern == "*");
+    !(everything || is_within(&new.allow, &old.allow)) || !is_within(&old.deny, &new.deny)
+}
