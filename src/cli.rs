@@ -58,7 +58,8 @@ Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG
 (~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last, grants) lives in
 $STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
 
-Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error, 78 wrong configuration.";
+Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error,
+75 something that passes is in the way, such as a store that cannot be read; 78 wrong configuration.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

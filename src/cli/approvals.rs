@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::exit::{CONFIG, NO, OK, SOFTWARE, UNAVAILABLE, USAGE};
+use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::{daemon, source};
@@ -83,7 +83,7 @@ impl Place {
     /// Connects to the daemon, or opens the state directory without one.
     ///
     /// # Errors
-    /// 69 when `--socket` names a daemon that does not answer, 78 for a store that cannot be used.
+    /// 69 when `--socket` names a daemon that does not answer, 75 for a store that cannot be used.
     pub(super) fn find(common: &Common) -> Result<Self, Failure> {
         match daemon::connect(common, "admin", None) {
             Ok(daemon) => return Ok(Self::Daemon(daemon)),
@@ -92,12 +92,12 @@ impl Place {
         }
         let store = source::existing_store(common)?.filter(Store::has_db);
         let Some(store) = store else { return Ok(Self::Nowhere) };
-        store.db().map(Self::Store).map_err(|error| Failure::new(CONFIG, error))
+        store.db().map(Self::Store).map_err(|error| Failure::new(TEMPFAIL, error))
     }
 
     /// Reads a list of objects.
     pub(super) fn list(&mut self, method: &str, name: &str) -> Result<Vec<RawObject>, Failure> {
-        let failed = |error| Failure::new(CONFIG, error);
+        let failed = |error| Failure::new(TEMPFAIL, error);
         let answer = match self {
             Self::Daemon(daemon) => daemon.ask(method, None)?,
             Self::Nowhere => return Ok(Vec::new()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
+use super::exit::{CONFIG, NO, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::options::Common;
 use super::output::{Failure, print};
 use super::source;
@@ -90,7 +90,7 @@ fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
         Some(dir) => return Err(Failure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
         None => {
             let (state, folder) = places(common)?;
-            let kept = kept_in(&state).map_err(|why| Failure::new(SOFTWARE, why))?;
+            let kept = kept_in(&state).map_err(|why| Failure::new(TEMPFAIL, why))?;
             known.extend(kept.into_iter().map(Anchor::from));
             folder
         }

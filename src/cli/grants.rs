@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::approvals::{Place, field, one, print_json};
-use super::exit::{CONFIG, NO, OK};
+use super::exit::{NO, OK, TEMPFAIL};
 use super::options::Common;
 use super::output::{Failure, print, table};
 use super::source;
@@ -99,12 +99,12 @@ fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize,
         Place::Nowhere => Ok(0),
         Place::Store(db) => {
             let by = format!("uid:{}", rustix::process::getuid().as_raw());
-            let ended = beside::revoke(db, id, &by).map_err(|error| Failure::new(CONFIG, error))?;
+            let ended = beside::revoke(db, id, &by).map_err(|error| Failure::new(TEMPFAIL, error))?;
             let count = ended.len();
             if count > 0 {
                 // A full disk must not keep a grant alive: revoke first, then record.
                 let written = Journal::open(db, &source::audit(common)).and_then(|journal| journal.write(ended));
-                written.map_err(|why| Failure::new(CONFIG, format!("revoked {count}, but not recorded: {why}")))?;
+                written.map_err(|why| Failure::new(TEMPFAIL, format!("revoked {count}, but not recorded: {why}")))?;
             }
             Ok(count)
         }

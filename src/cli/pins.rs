@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use parking_lot::Mutex;
 
-use super::exit::{CONFIG, NO, OK, SOFTWARE, UNAVAILABLE};
+use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE};
 use super::options::Common;
 use super::output::{Failure, print, table};
 use super::{daemon, source};
@@ -194,8 +194,9 @@ impl Book {
                 let store = source::existing_store(common)?.filter(Store::has_db);
                 let Some(store) = store else { return Err(failure) };
                 let fault = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, error);
-                let db = store.db().map_err(|error| fault(&error))?;
-                let pins = Pins::open(db.clone()).map_err(|error| fault(&error))?;
+                let unusable = |error| Failure::new(TEMPFAIL, error);
+                let db = store.db().map_err(unusable)?;
+                let pins = Pins::open(db.clone()).map_err(unusable)?;
                 let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| fault(&error))?;
                 let news = Arc::new(Mutex::new(Vec::new()));
                 let told = Arc::clone(&news);
@@ -241,7 +242,7 @@ impl Disk {
         let kind = parse(Some(&shown.kind))?;
         let digest =
             Digest::from_hex(&shown.digest).ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))?;
-        let unrecorded = |why| Failure::new(CONFIG, format!("not decided, since the log cannot record it: {why}"));
+        let unrecorded = |why| Failure::new(TEMPFAIL, format!("not decided, since the log cannot record it: {why}"));
         // Before the decision: a change that cannot be recorded is not approved.
         let journal = Journal::open(&self.db, &source::audit(&self.common)).map_err(unrecorded)?;
         let decided = self.runtime.block_on(async {

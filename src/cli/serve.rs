@@ -1,6 +1,6 @@
 //! `headend serve`: the daemon.
 
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::{CONFIG, OK, SOFTWARE, USAGE};
+use super::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::options::{Common, LogFormat};
 use super::output::{Failure, print};
 use super::source::{self, Loaded};
@@ -85,7 +85,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
     let store = source::store(&loaded.config)?;
-    let _lock = store.lock().map_err(|error| Failure::new(CONFIG, error))?;
+    let _lock = store.lock().map_err(|error| Failure::new(TEMPFAIL, error))?;
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart.
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
@@ -97,7 +97,15 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
                 let serving = admin::serve(Arc::clone(&gateway), listener, path, access);
                 gateway.service.tasks.spawn("admin socket", serving);
             }
-            Err(error) => return Err(Failure::new(CONFIG, format!("admin socket {}: {error}", path.display()))),
+            Err(error) if admin::passes(&error) => {
+                let serving = admin::serve_later(Arc::clone(&gateway), path, access, error);
+                gateway.service.tasks.spawn("admin socket", serving);
+            }
+            Err(error) => {
+                // A path that no system takes is the configuration's fault.
+                let code = if error.kind() == ErrorKind::InvalidInput { CONFIG } else { TEMPFAIL };
+                return Err(Failure::new(code, format!("admin socket {}: {error}", path.display())));
+            }
         }
     }
     announce(&addresses, embedded, wants_token)?;
@@ -107,14 +115,12 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     Ok(OK)
 }
 
-/// Maps the error to an exit code: a configuration or state directory to mend, or a defect of ours.
+/// Maps the error to an exit code: a configuration to mend, a place or address that a later start may find as it should be, or a
+/// defect of ours.
 pub(super) fn start_failure(error: StartError) -> Failure {
     let code = match error {
-        StartError::Config(_)
-        | StartError::Listen { .. }
-        | StartError::Token { .. }
-        | StartError::Audit(_)
-        | StartError::State(_) => CONFIG,
+        StartError::Config(_) => CONFIG,
+        StartError::Listen { .. } | StartError::Token { .. } | StartError::Audit(_) | StartError::State(_) => TEMPFAIL,
         StartError::Metrics(_) => SOFTWARE,
     };
     Failure::new(code, error)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::exit::{CONFIG, USAGE};
+use super::exit::{CONFIG, TEMPFAIL, USAGE};
 use super::options::Common;
 use super::output::Failure;
 use crate::config::{self, Config, Loading, Located, Target, Warning, guard};
@@ -123,23 +123,23 @@ pub(super) fn audit(common: &Common) -> config::Audit {
 /// The state directory, created if missing.
 ///
 /// # Errors
-/// 78 when it cannot be created, or other users may write it.
+/// 75 when it cannot be created, or other users may write it; 78 when nothing says where it is.
 pub(super) fn store(config: &Config) -> Result<Store, Failure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
     let key = KeySource { given: config.secrets.key.clone(), make: true };
-    Store::open(dir, key).map_err(|error| Failure::new(CONFIG, error))
+    Store::open(dir, key).map_err(|error| Failure::new(TEMPFAIL, error))
 }
 
 /// The state directory if an earlier run created it, for commands that work without a daemon. They create no key: the
 /// daemon may have one that this command cannot see.
 ///
 /// # Errors
-/// 78 when other users may write it.
+/// 75 when other users may write it.
 pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> {
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
     let key = KeySource { given: quiet(common).and_then(|config| config.secrets.key), make: false };
-    Store::open(dir, key).map(Some).map_err(|error| Failure::new(CONFIG, error))
+    Store::open(dir, key).map(Some).map_err(|error| Failure::new(TEMPFAIL, error))
 }
 
 /// Default places of the admin socket.

@@ -35,7 +35,9 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Policy;
+use crate::policy::chain::timestamp;
 use crate::serve::lines;
+use crate::store::db::Health;
 use crate::upstream::link::LinkState;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::id::ClientId;
@@ -43,10 +45,12 @@ use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
 mod consents;
+mod late;
 mod pins;
 mod restart;
 mod upstream;
 
+pub(crate) use self::late::{passes, serve_later};
 pub(crate) use self::pins::listed;
 
 /// Version of the hello; a newer major version is refused.
@@ -365,7 +369,22 @@ fn status(gateway: &Gateway) -> RawJson {
         out.encode()
     });
     out.set("degraded", RawJson::list(degraded));
+    if let Some(store) = service.approvals.store_health() {
+        out.set("store", store_status(store));
+    }
     out.set("upstreams", RawJson::list(upstreams));
+    out.encode()
+}
+
+/// Whether the store takes writes, and if not, why and since when.
+fn store_status(store: &Health) -> RawJson {
+    let mut out = RawObject::default();
+    let trouble = store.trouble();
+    out.set("writable", RawJson::boolean(trouble.is_none()));
+    if let Some(trouble) = trouble {
+        out.set("why", RawJson::string(&trouble.why));
+        out.set("since", RawJson::string(&timestamp(trouble.since.saturating_mul(1000))));
+    }
     out.encode()
 }
 

@@ -148,6 +148,7 @@ impl Gateway {
                 let now = conditions(&service);
                 let is_on = |reason: &'static str| (reason, now.iter().any(|condition| condition.reason == reason));
                 service.metrics.degraded(Condition::REASONS.into_iter().map(is_on));
+                service.metrics.observe_store(service.approvals.store_health().is_none_or(|store| store.is_writable()));
                 Some((http::StatusCode::OK, service.metrics.render()))
             }
             "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),

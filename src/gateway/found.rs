@@ -1,10 +1,13 @@
 //! The item that a request names, in the snapshot and the view where its client finds it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::base::clock;
 use crate::catalog::merge::Entry;
+use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::route::{RouteError, Routed, route, shown};
-use crate::gateway::answer::{Answer, unroutable};
+use crate::gateway::answer::{Answer, refused, unroutable};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::{Snapshot, View};
@@ -14,6 +17,9 @@ use crate::policy::{Action, ItemRules, Kind};
 use crate::upstream::handle::Handle;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
+
+/// When a call may come back whose item could not be pinned.
+const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// An item, and what its snapshot knows about it.
 pub(crate) struct Found<'s> {
@@ -88,8 +94,15 @@ impl Service {
             return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
         };
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        let unkept =
+            snapshot.unkept.get(client.profile.as_deref().unwrap_or_default()).map(|view| (view, meta.clone()));
         let routed = route(&view.catalog, method, params, meta, visible).map_err(|error| {
             if error.is_unknown() {
+                if let Some((view, meta)) = unkept
+                    && let Some(answer) = self.unkept(snapshot, view, client, method, params, meta)
+                {
+                    return answer;
+                }
                 self.turned_away.tell(snapshot, client, method, params);
             }
             unroutable(&error, params, client.revision)
@@ -97,5 +110,22 @@ impl Service {
         let found = Found::new(snapshot, view, routed.entry);
         let found = found.ok_or_else(|| Answer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
         Ok((found, routed))
+    }
+
+    /// The refusal of a call of an item that the client would find if the store could keep its pin.
+    fn unkept(
+        &self,
+        snapshot: &Snapshot,
+        view: &View,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+    ) -> Option<Answer> {
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        route(&view.catalog, method, params, meta, visible).ok()?;
+        let text = "The definition of this item is new and cannot be recorded at the moment, so the call was not made.";
+        let failure = Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT);
+        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
     }
 }

@@ -72,7 +72,7 @@ impl Service {
     }
 
     /// Names the next call.
-    fn labels(&self, method: Method, arrived: Instant) -> CallLabels {
+    pub(super) fn labels(&self, method: Method, arrived: Instant) -> CallLabels {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         CallLabels { method, label: label(method), call, arrived }
     }

@@ -37,6 +37,8 @@ pub(crate) struct Snapshot {
     /// What clients without a profile see.
     pub(crate) whole: Arc<View>,
     pub(crate) profiles: HashMap<String, Arc<View>>,
+    /// By profile, the empty name for clients without one: items whose pins the store cannot keep at present.
+    pub(crate) unkept: HashMap<String, Arc<View>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) dropped: Vec<Dropped>,

@@ -109,6 +109,8 @@ struct Supervisor {
     settled: watch::Sender<bool>,
     /// Whose lists are newer than what is kept on disk.
     unsaved: BTreeSet<UpstreamName>,
+    /// Whether pins could be stored when that was last looked at.
+    took_writes: bool,
     reports: mpsc::Sender<Report>,
     actors: TaskGroup,
     stop: CancellationToken,
@@ -143,6 +145,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         input: Vec::new(),
         whole: Arc::new(View::new("", Catalog::default(), &policy)),
         profiles: HashMap::new(),
+        unkept: HashMap::new(),
         policy: Arc::clone(&policy),
         limiter: Arc::clone(&limiter),
         dropped: Vec::new(),
@@ -161,6 +164,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         generation: generation_in,
         settled: settled_in,
         unsaved: BTreeSet::new(),
+        took_writes: true,
         reports: reports_in,
         actors: TaskGroup::default(),
         stop: stop.clone(),
@@ -306,6 +310,7 @@ impl Supervisor {
         let Some((inventory, revision)) = &managed.inventory else { return };
         let launch = managed.handle.spec.load().launch_identity();
         if let Err(error) = store.remember(&launch, inventory, *revision)
+            && self.parts.pins.takes_writes()
             && let Some(count) = managed.handle.health.lines.unkept.count(clock::uptime())
         {
             tracing::warn!(upstream.name = %name, error = %error, count, "inventory not kept on disk");
@@ -377,10 +382,17 @@ impl Supervisor {
         Ok(handle)
     }
 
-    /// Takes over what other processes decided about pins.
+    /// Takes over what other processes decided about pins, and judges anew what could not be stored before.
     async fn refresh(&mut self) {
+        let takes_writes = self.parts.pins.takes_writes();
+        let is_back = !std::mem::replace(&mut self.took_writes, takes_writes) && takes_writes;
+        if is_back {
+            let listed = self.managed.iter().filter(|(_, managed)| managed.inventory.is_some());
+            self.unsaved.extend(listed.map(|(name, _)| name.clone()));
+        }
         match self.parts.pins.refresh().await {
             Ok(true) => self.review(),
+            Ok(false) if is_back => self.review(),
             Ok(false) => {}
             Err(error) => {
                 if let Some(count) = self.unread.count(clock::uptime()) {

@@ -6,7 +6,7 @@
 //! Several processes may share one store. The database decides which of them consumes a once-grant and holds their open
 //! prompts. Each process reads the changes of others every 250 ms while a prompt is open, else every 2 s.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::policy::consent::{
     Refused, Shown, Wall,
 };
 use crate::store::audit::Audit;
-use crate::store::db::{Db, DbError};
+use crate::store::db::{Db, DbError, Health};
 
 pub(crate) mod beside;
 mod closed_by;
@@ -118,6 +118,8 @@ struct Open {
     closed: VecDeque<(PromptId, Closed)>,
     /// Grants on their way to the disk, which may be revoked or invalidated on it.
     writing: HashMap<Arc<str>, Asked>,
+    /// Grants that ended in this process and are live on the disk, which took no writes then.
+    undone: HashSet<Arc<str>>,
 }
 
 impl Approvals {
@@ -140,7 +142,14 @@ impl Approvals {
         let none = Grants::new(limits.unused_expiry.as_secs());
         let grants = rows.into_iter().fold(none, |grants, row| grants.with(Arc::new(Grant::new(row))));
         let consent = limits.clone();
-        let open = Open { desk, consent, waiting: HashMap::new(), closed: VecDeque::new(), writing: HashMap::new() };
+        let open = Open {
+            desk,
+            consent,
+            waiting: HashMap::new(),
+            closed: VecDeque::new(),
+            writing: HashMap::new(),
+            undone: HashSet::new(),
+        };
         let inner = Inner {
             db,
             owner: HEXLOWER.encode(&clock::random::<8>()),
@@ -154,6 +163,11 @@ impl Approvals {
             version: AtomicI64::new(-1),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Whether the store takes writes, where there is one.
+    pub(crate) fn store_health(&self) -> Option<&Arc<Health>> {
+        self.inner.db.as_ref().map(Db::health)
     }
 
     /// The live grants of this moment. Takes no lock.
@@ -197,6 +211,9 @@ impl Approvals {
     /// Why the call is refused without a prompt.
     pub(crate) fn ask_for(&self, asked: Asked, shown: Shown, span: Span) -> Result<PromptId, Refused> {
         let inner = &self.inner;
+        if inner.db.as_ref().is_some_and(|db| !db.health().is_writable()) {
+            return Err(Refused::NotKept);
+        }
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
@@ -325,25 +342,28 @@ impl Approvals {
     /// Revokes that grant, or all. Returns how many there were.
     ///
     /// # Errors
-    /// When it cannot be kept; the grants of this process are gone all the same until the next start.
+    /// When it cannot be kept; the grants of this process are gone all the same until the next start, and for good if the
+    /// store takes writes before that.
     pub(crate) async fn revoke(&self, id: Option<&str>) -> Result<usize, DbError> {
         let hit = {
             let id = id.map(str::to_owned);
             move |grant: &str| id.as_deref().is_none_or(|id| id == grant)
         };
-        let of_memory = {
+        let (of_memory, kept) = {
             let inner = &self.inner;
             let mut open = inner.lock();
             open.writing.retain(|id, _| !hit(id));
             let grants = inner.grants.load();
             let in_memory = |grant: &&Arc<Grant>| inner.db.is_none() || grant.lifetime() == Lifetime::Session;
             let count = grants.iter().filter(in_memory).filter(|grant| hit(grant.id())).count();
+            let kept = grants.iter().filter(|grant| !in_memory(grant) && hit(grant.id()));
+            let kept: Vec<Arc<str>> = kept.map(|grant| Arc::clone(grant.id())).collect();
             grants.iter().filter(|grant| hit(grant.id())).for_each(|grant| inner.took_back(grant, "revoked"));
             inner.grants.store(Arc::new(grants.without(|grant| hit(grant.id()))));
-            count
+            (count, kept)
         };
         self.inner.tell();
-        Ok(of_memory + self.revoke_rows(id.map(str::to_owned), hit).await?)
+        Ok(of_memory + self.revoke_rows(id.map(str::to_owned), kept, hit).await?)
     }
 
     /// A session or pipe ended, and its session grants with it.
@@ -475,6 +495,7 @@ const fn desk_limits(consent: &Consent) -> DeskLimits {
 /// A prompt that is not entered is only not seen by other processes.
 fn unlisted(outcome: Result<(), DbError>) {
     if let Err(error) = outcome
+        && !error.is_unwritable()
         && let Some(count) = UNLISTED.count(clock::uptime())
     {
         tracing::warn!(error = %error, count, "open approvals cannot be listed for other processes");

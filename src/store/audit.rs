@@ -29,6 +29,7 @@ use crate::store::db::{Db, DbError};
 use crate::store::seal::KeySource;
 use crate::telemetry::metrics::AuditMetrics;
 
+mod dormant;
 mod files;
 mod heads;
 mod journal;
@@ -43,7 +44,7 @@ pub(crate) use self::heads::Kept;
 pub(crate) use self::journal::Journal;
 pub(crate) use self::ticket::{Options, Unrecorded};
 
-use self::ticket::{Job, QUEUE, Settings, Shared, Ticket};
+use self::ticket::{Job, QUEUE, Setting, Settings, Shared, Ticket};
 
 /// Name of the daemon's chain.
 pub(crate) const MAIN: &str = "main";
@@ -133,15 +134,13 @@ impl Audit {
     /// Opens the log and starts its writer.
     ///
     /// # Errors
-    /// [`OpenError`]: something has to be mended. A full disk is none: the log opens and takes no records.
+    /// [`OpenError`]: something has to be mended. A disk that takes no files is none: the log opens as soon as it can, and takes
+    /// no records until then.
     pub(crate) fn open(options: Options, db: Db, metrics: AuditMetrics) -> Result<Self, OpenError> {
         let folder = Folder::at(options.folder.clone());
-        let failed = |source| OpenError::Folder { path: options.folder.clone(), source };
-        folder.make().map_err(failed)?;
         let form = Form::new(&db.installation_key().run_now().map_err(OpenError::Store)?, options.arguments);
         let heads = db.audit_heads().run_now().map_err(OpenError::Store)?;
         let kept = heads.into_iter().find(|kept| kept.chain == options.chain);
-        let start = recover::resume(&folder, &options.chain, kept.as_ref()).map_err(failed)?;
         let (queue, jobs) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
             healthy: AtomicBool::new(true),
@@ -155,13 +154,14 @@ impl Audit {
             strict: AtomicBool::new(options.strict),
             deny: AtomicBool::new(options.deny),
         })));
-        let notes =
-            writer::Writer::start(writer::Setting { folder, options, form, db, metrics, shared, kept }, start, jobs)
-                .map_err(OpenError::Thread)?;
-        for note in notes {
-            // The queue is empty yet.
-            drop(audit.record(note, true));
-        }
+        let setting = Setting { folder, options, form, db, metrics, shared, kept };
+        let start = match dormant::open(&setting) {
+            Err(source) if !dormant::passes(&source) => {
+                return Err(OpenError::Folder { path: setting.options.folder, source });
+            }
+            start => start,
+        };
+        writer::Writer::start(setting, start, jobs).map_err(OpenError::Thread)?;
         Ok(audit)
     }
 

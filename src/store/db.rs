@@ -12,72 +12,44 @@
 //!
 //! Operations that wait are done together: one transaction with a savepoint for each, one commit, one wait for the disk. Several
 //! processes may have the file open; its own locks keep them apart.
+//!
+//! A disk that takes no writes stops nothing: operations that would write fail, all others go on, and the thread tries again until
+//! it takes them (`db/thread`, `db/open`, `db/health`).
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::base::clock;
-use crate::config::guard;
 use crate::store::seal::{KeySource, Seals};
 
 mod approvals;
 mod audit;
+mod error;
 mod grants;
+mod health;
+mod job;
 mod limits;
 mod meta;
+mod number;
+mod open;
 mod pins;
 mod prompts;
 mod schema;
+mod thread;
+
+pub(crate) use self::error::DbError;
+pub(crate) use self::health::Health;
+pub(crate) use self::job::Work;
+
+use self::job::{Begun, Job};
 
 /// Operations that may wait for the thread.
 const QUEUE: usize = 4096;
-/// Operations in one transaction.
-const BATCH: usize = 256;
 /// The file in the state directory.
 const FILE: &str = "headend.db";
-/// How long another process may hold the file.
-const BUSY: Duration = Duration::from_secs(5);
-/// Between two tries of what `SQLite` itself does not wait for.
-const RETRY: Duration = Duration::from_millis(5);
-
-/// Why a value could not be stored.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum DbError {
-    #[error(
-        "{path} is damaged or no database of headend ({why}); move it away together with the -wal and -shm files beside it, \
-         and start again: all grants and pins are then asked for again"
-    )]
-    Corrupt { path: PathBuf, why: String },
-    #[error(
-        "{path} was written by a newer headend (its version is {found}, this program knows {known}); run that one, or move the \
-         file away together with the -wal and -shm files beside it: all grants and pins are then asked for again",
-        known = schema::VERSION
-    )]
-    Newer { path: PathBuf, found: i64 },
-    #[error(
-        "{path} cannot be written ({why}); its directory must belong to the user that headend runs as, and have space"
-    )]
-    NotWritable { path: PathBuf, why: String },
-    #[error("{path} {why}")]
-    Refused { path: PathBuf, why: String },
-    #[error("{0}")]
-    Key(String),
-    #[error("{path} is held by another process for too long; try again")]
-    Busy { path: PathBuf },
-    #[error("{path}: {why}")]
-    Failed { path: PathBuf, why: String },
-    #[error("too much waits to be written to {path}")]
-    Full { path: PathBuf },
-    #[error("{path} is closed")]
-    Closed { path: PathBuf },
-}
 
 /// The open database. Clones are the same one; the thread ends with the last of them.
 #[derive(Clone, Debug)]
@@ -85,6 +57,7 @@ pub(crate) struct Db {
     path: PathBuf,
     seals: Seals,
     jobs: SyncSender<Box<dyn Job>>,
+    health: Arc<Health>,
 }
 
 impl Db {
@@ -100,27 +73,32 @@ impl Db {
     }
 
     /// Opens the file in this directory, made if it is missing, and starts its thread. Some values in it are sealed with `key`.
-    /// Blocks.
+    /// Where the disk takes no writes the file is read, and [`Self::health`] says so. Blocks.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
     pub(crate) fn open_with(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
         let seals = Seals::of(dir, key).map_err(DbError::Key)?;
         let path = dir.join(FILE);
-        let connection = connect(&path)?;
+        let health = Arc::new(Health::default());
+        let work = thread::Thread::open(path.clone(), Arc::clone(&health))?;
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);
-        let file = path.clone();
-        let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || write(connection, &inbox, &file));
+        let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || work.run(&inbox));
         match started {
             // It ends with the last sender.
             Ok(thread) => drop(thread),
             Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
         }
-        Ok(Self { path, seals, jobs })
+        Ok(Self { path, seals, jobs, health })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it takes writes.
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// Whether a value was left out so far, since its key is missing.
@@ -164,6 +142,12 @@ impl Db {
         self.write(move |connection| connection.execute_batch(sql)).run_now().unwrap();
     }
 
+    /// Makes the connection refuse writes, as a full disk does, or take them again.
+    #[cfg(test)]
+    pub(crate) fn refuse_writes(&self, on: bool) {
+        self.read(move |connection| connection.pragma_update(None, "query_only", on)).run_now().unwrap();
+    }
+
     fn send(&self, job: Box<dyn Job>) {
         match self.jobs.try_send(job) {
             Ok(()) => {}
@@ -174,20 +158,6 @@ impl Db {
 
     fn closed(&self) -> DbError {
         DbError::Closed { path: self.path.clone() }
-    }
-}
-
-/// What an operation does to the tables. The files below this one alone make one.
-pub(crate) trait Work: Send + 'static {
-    type Out: Send + 'static;
-    fn work(self, connection: &Connection) -> rusqlite::Result<Self::Out>;
-}
-
-impl<T: Send + 'static, W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static> Work for W {
-    type Out = T;
-
-    fn work(self, connection: &Connection) -> rusqlite::Result<T> {
-        self(connection)
     }
 }
 
@@ -245,91 +215,6 @@ impl<W: Work> Operation<'_, W> {
     }
 }
 
-/// The reply, once it is known whether the transaction holds.
-type Finish = Box<dyn FnOnce(Result<(), DbError>) + Send>;
-
-/// An operation whose type is forgotten.
-trait Job: Send {
-    fn writes(&self) -> bool;
-    /// Runs it; false when it failed and has to be undone.
-    fn run(self: Box<Self>, connection: &Connection) -> (bool, Finish);
-    fn refuse(self: Box<Self>, error: DbError);
-}
-
-struct Begun<W, D> {
-    path: PathBuf,
-    writes: bool,
-    work: W,
-    done: D,
-}
-
-impl<W: Work, D: FnOnce(Result<W::Out, DbError>) + Send + 'static> Job for Begun<W, D> {
-    fn writes(&self) -> bool {
-        self.writes
-    }
-
-    fn run(self: Box<Self>, connection: &Connection) -> (bool, Finish) {
-        let Self { path, work, done, .. } = *self;
-        let outcome = work.work(connection).map_err(|error| told(&path, &error));
-        let holds = outcome.is_ok();
-        (holds, Box::new(move |committed| done(outcome.and_then(|value| committed.map(|()| value)))))
-    }
-
-    fn refuse(self: Box<Self>, error: DbError) {
-        (self.done)(Err(error));
-    }
-}
-
-/// The thread's work, until the last [`Db`] is gone.
-fn write(mut connection: Connection, inbox: &Receiver<Box<dyn Job>>, path: &Path) {
-    while let Ok(first) = inbox.recv() {
-        let mut jobs = vec![first];
-        while jobs.len() < BATCH
-            && let Ok(next) = inbox.try_recv()
-        {
-            jobs.push(next);
-        }
-        if jobs.iter().any(|job| job.writes()) {
-            transact(&mut connection, jobs, path);
-        } else {
-            for job in jobs {
-                let (_, finish) = job.run(&connection);
-                finish(Ok(()));
-            }
-        }
-    }
-    // No task is left to hear about a failure; answered jobs are on disk.
-    drop(connection.close());
-}
-
-fn transact(connection: &mut Connection, jobs: Vec<Box<dyn Job>>, path: &Path) {
-    let mut transaction = match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
-        Ok(transaction) => transaction,
-        Err(error) => {
-            let error = told(path, &error);
-            return jobs.into_iter().for_each(|job| job.refuse(error.clone()));
-        }
-    };
-    let mut finishes = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let savepoint = match transaction.savepoint() {
-            Ok(savepoint) => savepoint,
-            Err(error) => {
-                job.refuse(told(path, &error));
-                continue;
-            }
-        };
-        let (holds, finish) = job.run(&savepoint);
-        // One that is not committed is undone when it is dropped.
-        let kept = if holds { savepoint.commit() } else { Ok(()) };
-        finishes.push((finish, kept.map_err(|error| told(path, &error))));
-    }
-    let committed = transaction.commit().map_err(|error| told(path, &error));
-    for (finish, kept) in finishes {
-        finish(kept.and_then(|()| committed.clone()));
-    }
-}
-
 /// Ends a job: without a key, a value that must be sealed is not written.
 pub(crate) fn no_key() -> rusqlite::Error {
     let why = "the key of the sealed values is missing; set [secrets] key as the daemon has it";
@@ -343,97 +228,6 @@ fn signed(number: u64) -> i64 {
 
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-/// Opens and judges the file.
-fn connect(path: &Path) -> Result<Connection, DbError> {
-    make_file(path)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, &error))?;
-    prepare(&connection).map_err(|error| told(path, &error))?;
-    schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| match obstacle {
-        schema::Obstacle::Newer(found) => DbError::Newer { path: path.to_owned(), found },
-        schema::Obstacle::Foreign => {
-            DbError::Corrupt { path: path.to_owned(), why: "its tables are not ours".to_owned() }
-        }
-        schema::Obstacle::Sql(error) => told(path, &error),
-    })?;
-    Ok(connection)
-}
-
-/// Makes the file with mode 0600; the files beside it get the same from `SQLite`, which follows no link for them. None of them
-/// may be a link, another's, or one that others may write.
-///
-/// The file is not opened where it is there: closing it would give back the locks of another connection of this process.
-fn make_file(path: &Path) -> Result<(), DbError> {
-    let failed =
-        |path: &Path, error: &io::Error| DbError::NotWritable { path: path.to_owned(), why: error.to_string() };
-    match fs::OpenOptions::new().append(true).create_new(true).mode(0o600).open(path) {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed(path, &error)),
-    }
-    for end in ["", "-wal", "-shm"] {
-        let mut file = path.as_os_str().to_owned();
-        file.push(end);
-        let file = PathBuf::from(file);
-        match guard::look(&file, guard::SHARED) {
-            Ok(data) if end.is_empty() && data.permissions().mode() & guard::SECRET != 0 => {
-                let alone = fs::Permissions::from_mode(0o600);
-                fs::set_permissions(&file, alone).map_err(|error| failed(&file, &error))?;
-            }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(DbError::Refused { path: file, why: error.to_string() }),
-        }
-    }
-    Ok(())
-}
-
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY)?;
-    connection.pragma_update(None, "secure_delete", true)?;
-    connection.pragma_update(None, "trusted_schema", false)?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "cell_size_check", true)?;
-    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if verdict != "ok" {
-        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-        return Err(rusqlite::Error::SqliteFailure(code, Some(verdict)));
-    }
-    let mode = write_ahead(connection)?;
-    if mode != "wal" {
-        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
-        return Err(rusqlite::Error::SqliteFailure(code, Some(format!("its journal stays {mode:?}"))));
-    }
-    connection.pragma_update(None, "synchronous", "FULL")
-}
-
-/// Turns the write-ahead log on, and says which journal the file has then. Of several processes that do it at once `SQLite`
-/// refuses all but one without asking the busy handler, since each holds a lock that the other one wants.
-fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
-    let until = clock::now() + BUSY;
-    loop {
-        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && clock::now() < until => {
-                std::thread::sleep(RETRY);
-            }
-            mode => return mode,
-        }
-    }
-}
-
-/// The meaning of a `SQLite` error for the operator.
-fn told(path: &Path, error: &rusqlite::Error) -> DbError {
-    let (path, why) = (path.to_owned(), error.to_string());
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => DbError::Corrupt { path, why },
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::DiskFull) => {
-            DbError::NotWritable { path, why }
-        }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => DbError::Busy { path },
-        _ => DbError::Failed { path, why },
-    }
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Leases {
         let Some(db) = &self.db else { return Ok(Limiter::new(policy)) };
         // A clock that was set back must not let days begin anew, nor make people wait for times that were close.
         clock::not_before(db.latest_time().run_now()?);
-        Ok(Limiter::durable(policy, &db.limits(clock::since_1970()).run_now()?))
+        Ok(Limiter::durable(policy, &db.limits(clock::since_1970())?))
     }
 
     /// Waits until what a call drew is on disk. To be done before the call is sent; doing it again does no harm.
@@ -72,6 +72,8 @@ impl Leases {
                 self.metrics.limit_hit(&limit);
                 Err(limited(retry_after))
             }
+            // The store has said so.
+            Err(Refused::NotKept(Some(error))) if error.is_unwritable() => Err(not_kept()),
             Err(Refused::NotKept(error)) => {
                 if let Some(count) = UNKEPT.count(clock::uptime()) {
                     let error = error.map_or_else(|| "its thread has ended".to_owned(), |error| error.to_string());

@@ -37,7 +37,10 @@ impl StateLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("headend.lock");
         let failed = |source| LockError::File { path: path.clone(), source };
-        let mut file = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED).map_err(failed)?;
+        let opened = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED);
+        // A disk that takes no writes gives the lock all the same.
+        let opened = opened.or_else(|error| guard::open(&path, OFlags::RDONLY, guard::SHARED).map_err(|_| error));
+        let mut file = opened.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -50,7 +53,11 @@ impl StateLock {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let pid = format!("{}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(pid.as_bytes())).map_err(failed)?;
+        let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(pid.as_bytes()));
+        if let Err(error) = noted {
+            // It only helps the next daemon to name this one.
+            tracing::debug!(error = %error, "the lock of the state directory does not name this process");
+        }
         Ok(Self { _file: file })
     }
 }

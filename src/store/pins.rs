@@ -92,6 +92,8 @@ pub(crate) struct Away {
     pub(crate) why: String,
     /// It waits for the operator.
     pub(crate) waits: bool,
+    /// It would be shown, or wait, if the store took its pin.
+    pub(crate) is_unkept: bool,
 }
 
 /// The pin registry. Clones are the same.
@@ -133,6 +135,11 @@ impl Pins {
 
     fn book(&self) -> MutexGuard<'_, Book> {
         self.0.book.lock()
+    }
+
+    /// Whether new and changed items can be stored.
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.0.db.as_ref().is_none_or(|db| db.health().is_writable())
     }
 
     /// Calls the hook for every change; the first hook stays.
@@ -186,7 +193,7 @@ impl Pins {
                         || format!("{} items of its kind were seen, more are not taken", tier.most),
                         |error| format!("its pin cannot be kept: {error}"),
                     );
-                    Some(Away { why, waits: false })
+                    Some(Away { why, waits: false, is_unkept: trouble.is_some() })
                 }
             }
         });
@@ -413,7 +420,8 @@ fn away(key: &PinKey, record: &Record, trouble: Option<&DbError>) -> Away {
         (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
         (PinState::Pinned, None) => "its definition changed".to_owned(),
     };
-    Away { why, waits: matches!(record.pin.state(), PinState::Changed | PinState::Quarantined) }
+    let waits = matches!(record.pin.state(), PinState::Changed | PinState::Quarantined);
+    Away { why, waits, is_unkept: false }
 }
 
 /// Lines about definitions that changed, which a server can do as often as it likes.

@@ -83,6 +83,7 @@ struct Families {
     degraded: IntGaugeVec,
     no_descriptor: IntCounter,
     shortages: Shortages,
+    store_writable: IntGauge,
 }
 
 /// Registers families one after the other and keeps the first error.
@@ -262,6 +263,10 @@ impl Metrics {
                 "Connections and processes for which there was no file descriptor.",
             )?)?,
             shortages: Shortages::default(),
+            store_writable: b.gauge(
+                "headend_store_writable",
+                "Whether the store in the state directory takes writes: 1, or 0 while its disk is full or read-only.",
+            )?,
             registry: b.registry,
         })))
     }
@@ -395,6 +400,11 @@ impl Metrics {
     /// The same for the tasks of the runtime.
     pub(crate) fn tasks(&self, alive: usize) {
         self.0.tasks.set(signed(alive));
+    }
+
+    /// Sets whether the store takes writes, just before a scrape.
+    pub(crate) fn observe_store(&self, is_writable: bool) {
+        self.0.store_writable.set(i64::from(is_writable));
     }
 
     /// A client connected over a transport, `http` or `stdio`.

@@ -99,7 +99,7 @@ fn a_second_daemon_of_the_same_state_is_refused_and_a_pipe_beside_it_is_not() {
     gateway.wait_for_tools(&["fx__echo"]);
     let config = gateway.config.to_str().unwrap();
     let second = gateway.run(&["serve", "--config", config]);
-    assert_eq!(second.status.code(), Some(78), "{}", said(&second));
+    assert_eq!(second.status.code(), Some(75), "{}", said(&second));
     let text = said(&second);
     assert!(text.contains("another headend daemon") && text.contains(&gateway.pid().to_string()), "{text}");
     let mut client = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]), Era::LEGACY);
@@ -115,7 +115,7 @@ fn a_damaged_store_stops_the_start_with_the_way_out() {
     let config = config.to_str().unwrap();
     for args in [&["serve", "--config", config][..], &["stdio", "--no-daemon", "--config", config], &["grants"]] {
         let refused = world.run(args);
-        assert_eq!(refused.status.code(), Some(78), "{args:?}: {}", said(&refused));
+        assert_eq!(refused.status.code(), Some(75), "{args:?}: {}", said(&refused));
         let text = said(&refused);
         assert!(text.contains(&path.display().to_string()) && text.contains("move it away"), "{args:?}: {text}");
     }

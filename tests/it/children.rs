@@ -208,7 +208,7 @@ fn the_package_caches_of_the_unit_reach_children_that_are_not_untrusted() {
 fn the_shipped_units_confine_what_they_start() {
     for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
         let text = fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(unit)).unwrap();
-        for line in ["UMask=0077", "NoNewPrivileges=yes"] {
+        for line in ["UMask=0077", "NoNewPrivileges=yes", "StartLimitIntervalSec=0", "RestartPreventExitStatus=78"] {
             assert!(text.lines().any(|found| found == line), "{unit}: {line}");
         }
     }

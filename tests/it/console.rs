@@ -258,7 +258,7 @@ fn the_default_address_gives_way_and_a_chosen_one_must_be_had() {
     let port = taken.local_addr().unwrap().port();
     let (world, path) = Setup::new().toml(&format!("[console]\nlisten = \"127.0.0.1:{port}\"")).write();
     let refused = world.run(&["serve", "--config", path.to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(78), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(75), "{}", said(&refused));
     assert!(said(&refused).contains(&port.to_string()), "{}", said(&refused));
 
     // The first console has the default port; the other one has another, and both work.

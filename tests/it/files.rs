@@ -105,7 +105,7 @@ fn a_state_directory_and_its_files_that_others_may_write_or_own_are_refused() {
         harm(&path, how);
         let refused = world.run(&["serve", "--config", config]);
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(78), "{name}: {}", said(&refused));
+        assert_eq!(refused.status.code(), Some(75), "{name}: {}", said(&refused));
         assert!(told.contains(&path.display().to_string()), "{name}: {told}");
         let what = match how {
             Harm::Mode(0o640) => "may be read by others (mode 0640)",
@@ -116,9 +116,9 @@ fn a_state_directory_and_its_files_that_others_may_write_or_own_are_refused() {
         assert!(told.contains(what), "{name}: {told}");
         if name == "headend.db" {
             let other = world.run(&["stdio", "--no-daemon", "--config", config]);
-            assert_eq!(other.status.code(), Some(78), "{}", said(&other));
+            assert_eq!(other.status.code(), Some(75), "{}", said(&other));
             let other = world.run(&["approvals", "--config", config]);
-            assert_eq!(other.status.code(), Some(78), "{}", said(&other));
+            assert_eq!(other.status.code(), Some(75), "{}", said(&other));
         }
         mend(&told, &path);
     }
@@ -163,7 +163,7 @@ fn the_admin_socket_is_not_made_where_others_could_replace_it() {
         }
         let refused = world.run(&[&args[..], &["--config", config.to_str().unwrap()]].concat());
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(78), "{mode:o}: {}", said(&refused));
+        assert_eq!(refused.status.code(), Some(75), "{mode:o}: {}", said(&refused));
         let command = format!("run `chmod go-w {}`", folder.display());
         assert!(told.contains(&command), "{mode:o}: {told}");
     }

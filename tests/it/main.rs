@@ -30,6 +30,7 @@ mod consent;
 mod console;
 mod corpus;
 mod demo;
+mod disk;
 mod door;
 mod ends;
 mod faces;

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
@@ -26,7 +26,11 @@ pub(crate) struct Pipe {
 impl Pipe {
     /// Starts `headend stdio --config CONFIG ARGS` in that world.
     pub(crate) fn start(world: &World, config: &Path, args: &[&str]) -> Self {
-        let mut command = world.command(headend());
+        Self::start_by(world.command(headend()), config, args)
+    }
+
+    /// [`Pipe::start`] by a command that runs the program with the added arguments.
+    pub(crate) fn start_by(mut command: Command, config: &Path, args: &[&str]) -> Self {
         command.arg("stdio").arg("--config").arg(config).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

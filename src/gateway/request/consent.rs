@@ -37,6 +37,8 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a modern client may take to come back with an answer: its state lives no longer.
 const ROUND: Duration = crate::engine::state::LIFE;
+/// When a call may come back whose approval could not be kept.
+const STORE_WAIT: Duration = Duration::from_secs(5);
 
 impl Service {
     /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
@@ -153,9 +155,16 @@ impl Service {
                 let text = "Too many calls wait for approval, so this one is refused. Try again in a minute.";
                 Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry)
             }
+            Refused::NotKept => {
+                let text = "This call needs an approval, and none can be kept at the moment, so it was not made.";
+                Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT)
+            }
         };
-        let outcome =
-            if failure.reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::AwaitingApproval };
+        let outcome = match why {
+            Refused::Declined | Refused::Embargo { .. } => OutcomeLabel::Denied,
+            Refused::OpenAlready(_) | Refused::TooMany { .. } => OutcomeLabel::AwaitingApproval,
+            Refused::NotKept => OutcomeLabel::Unrecorded,
+        };
         self.refuse(request, &failure, outcome)
     }
 

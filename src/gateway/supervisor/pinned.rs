@@ -24,6 +24,8 @@ pub(super) struct Shown {
     pub(super) inventory: Inventory,
     /// What is kept back, and why, for the operator.
     pub(super) withheld: Vec<Dropped>,
+    /// What cannot be shown since its pin cannot be stored at present.
+    pub(super) unkept: Inventory,
     /// The URIs of resources that are kept back.
     pub(super) uris: HashSet<String>,
     /// How many items wait for the operator.
@@ -109,12 +111,14 @@ impl Supervisor {
         let judged = self.parts.pins.judge(&spec.name, tier, &items, &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         let mut kept: Vec<Definition> = Vec::with_capacity(items.len());
+        let mut unkept: Vec<Definition> = Vec::new();
         for (item, away) in items.into_iter().zip(judged) {
             let Some(away) = away else {
                 kept.push(item.clone());
                 continue;
             };
             shown.waiting += usize::from(away.waits);
+            unkept.extend(away.is_unkept.then(|| item.clone()));
             if item.list == List::Resources {
                 shown.uris.insert(item.key.clone());
             }
@@ -122,7 +126,9 @@ impl Supervisor {
             shown.withheld.push(Dropped { upstream: spec.name.clone(), item, why: away.why });
         }
         for list in List::ALL {
-            shown.inventory.replace(list, kept.iter().filter(|item| item.list == list).cloned().collect());
+            let of = |items: &[Definition]| items.iter().filter(|item| item.list == list).cloned().collect();
+            shown.inventory.replace(list, of(&kept));
+            shown.unkept.replace(list, of(&unkept));
         }
         shown
     }

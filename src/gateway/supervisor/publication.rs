@@ -1,9 +1,10 @@
 //! The only write of the snapshot: what every upstream lists, merged, with rules and handles beside it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::pinned::Shown;
 use super::{Managed, Supervisor, TTL_DEGRADED_MS, annotator};
 use crate::base::clock;
 use crate::catalog::filter::Filter;
@@ -65,6 +66,7 @@ impl Supervisor {
         };
         let (whole, mut dropped) = merge(&sources, naming);
         let profiles = self.profiles(&sources, naming);
+        let unkept = self.unkept(&sources, &shown, naming);
         dropped.extend(shown.iter_mut().flat_map(|shown| std::mem::take(&mut shown.withheld)));
         let degraded = managed.iter().any(|m| m.down_since.is_some() || !m.heard);
         let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
@@ -105,12 +107,26 @@ impl Supervisor {
             input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),
             whole: Arc::new(View::new("", whole, policy)),
             profiles,
+            unkept,
             policy: Arc::clone(policy),
             limiter: Arc::clone(&self.limiter),
             dropped,
             ttl_ms,
         }));
         self.generation.send_replace(generation);
+    }
+
+    /// By profile, what cannot be shown since its pin cannot be stored. Nothing, while the store takes writes.
+    fn unkept(&self, sources: &[Source<'_>], shown: &[Shown], naming: NamingRules<'_>) -> HashMap<String, Arc<View>> {
+        if shown.iter().all(|shown| shown.unkept.is_empty()) {
+            return HashMap::new();
+        }
+        let sources = sources.iter().zip(shown);
+        let sources: Vec<Source<'_>> =
+            sources.map(|(source, shown)| Source { inventory: &shown.unkept, withheld: None, ..*source }).collect();
+        let whole = (String::new(), merge(&sources, naming).0);
+        let views = self.profiles(&sources, naming).into_iter().chain([whole]);
+        views.map(|(name, catalog)| (name.clone(), Arc::new(View::new(&name, catalog, &self.policy)))).collect()
     }
 
     fn profiles(&self, sources: &[Source<'_>], naming: NamingRules<'_>) -> Vec<(String, Catalog)> {

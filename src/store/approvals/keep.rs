@@ -17,7 +17,7 @@ use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::policy::Evidence;
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
-use crate::store::db::DbError;
+use crate::store::db::{Db, DbError};
 
 /// How often other processes' answers are looked for while a prompt is open, and their revocations at all times.
 const SOON: Duration = Duration::from_millis(250);
@@ -61,6 +61,7 @@ impl Approvals {
     pub(super) async fn revoke_rows(
         &self,
         id: Option<String>,
+        kept: Vec<Arc<str>>,
         hit: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<usize, DbError> {
         let Some(db) = &self.inner.db else { return Ok(0) };
@@ -70,6 +71,9 @@ impl Approvals {
             inner.drop_grants(|grant| hit(grant.id()));
             let unread = outcome.iter().flatten().filter(|revoked| revoked.row.is_none());
             unread.for_each(|revoked| inner.took_back_unread(&revoked.id));
+            if outcome.is_err() {
+                inner.lock().undone.extend(kept);
+            }
             outcome
         });
         Ok(revoked.await??.len())
@@ -84,6 +88,7 @@ impl Approvals {
             if let Err(error) = outcome {
                 // They cover nothing all the same: each use compares definition and launch.
                 tracing::warn!(error = %error, "ended grants are still in the store");
+                inner.lock().undone.extend(dead);
             }
         });
     }
@@ -123,6 +128,7 @@ impl Approvals {
     /// Takes over what other processes changed in the database.
     pub(super) async fn follow(&self) {
         let Some(db) = &self.inner.db else { return };
+        self.end_undone(db);
         let inner = Arc::clone(&self.inner);
         let changed = db.approvals_changed(inner.owner.clone(), inner.version.load(Ordering::Relaxed));
         let followed = changed.run_with(move |found| -> Result<Vec<Answered>, DbError> {
@@ -139,6 +145,22 @@ impl Approvals {
         });
         for answered in answers {
             self.take(answered).await;
+        }
+    }
+
+    /// Writes the ends of grants that the disk did not take when they came.
+    fn end_undone(&self, db: &Db) {
+        if !db.health().is_writable() {
+            return;
+        }
+        let undone: Vec<Arc<str>> = self.inner.lock().undone.iter().map(Arc::clone).collect();
+        for id in undone {
+            let inner = Arc::clone(&self.inner);
+            db.revoke_grants(Some(id.to_string()), self.wall()).then(move |outcome| {
+                if outcome.is_ok() {
+                    inner.lock().undone.remove(&id);
+                }
+            });
         }
     }
 
@@ -167,6 +189,9 @@ impl Approvals {
         let unused = grants.unused();
         self.inner.drop_grants(|grant| grant.is_over(now, unused));
         let Some(db) = &self.inner.db else { return };
+        if !db.health().is_writable() {
+            return;
+        }
         let kept = grants.iter().filter(|grant| grant.lifetime() != Lifetime::Session && !grant.is_once());
         let used: Vec<(Arc<Grant>, u64)> =
             kept.map(|grant| (Arc::clone(grant), grant.unwritten())).filter(|(_, more)| *more > 0).collect();
@@ -220,7 +245,7 @@ impl Inner {
         let known: HashMap<&str, &Arc<Grant>> = before.iter().map(|grant| (&**grant.id(), grant)).collect();
         let mut grants = before.without(|grant| grant.lifetime() != Lifetime::Session);
         let mut fresh = false;
-        for row in live {
+        for row in live.into_iter().filter(|row| !open.undone.contains(&row.id)) {
             let grant = match known.get(&*row.id) {
                 Some(grant) => {
                     grant.also_used(row.last_used);

@@ -263,3 +263,50 @@ async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
     assert_eq!(approvals.grants().len(), 0);
     assert!(approvals.operator_answers("nonsense", Wish::Once, "uid:1").await.is_err());
 }
+
+#[tokio::test]
+async fn nobody_is_asked_while_the_answer_could_not_be_kept_and_what_was_revoked_then_stays_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let approvals = Approvals::open(db.clone(), &limits()).unwrap();
+    let other = kept(&dir);
+    let until = Lifetime::Until(approvals.wall() + 3600);
+    let (revoked, changed, once) = (asked("ci", "fx__a", "{}"), asked("ci", "fx__b", "{}"), asked("ci", "fx__c", "{}"));
+    allow(&approvals, &revoked, until).await;
+    allow(&approvals, &changed, until).await;
+    allow(&approvals, &once, Lifetime::Once).await;
+    approvals.follow().await;
+    let holds = |action: &Asked| approvals.grants().claim(action, approvals.wall()).is_some();
+    let id =
+        |action: &Asked| approvals.grants().iter().find(|g| g.asked().item == action.item).unwrap().id().to_string();
+
+    db.refuse_writes(true);
+    let grant = approvals.grants().claim(&once, approvals.wall()).unwrap().spend();
+    assert!(matches!(approvals.consume(&grant).await, Err(Spent::NotKept(_))), "a use that is not kept does not count");
+    assert!(approvals.revoke(Some(&id(&revoked))).await.is_err(), "it says that it is not kept");
+    approvals.invalidate(|asked| asked.item == changed.item);
+    assert_eq!(approvals.ask(asked("ci", "fx__d", "{}"), shown()), Err(Refused::NotKept));
+    assert!(!holds(&revoked) && !holds(&changed));
+
+    // Another process writes meanwhile, so that this one reads the grants again.
+    allow(&other, &asked("ci", "fx__e", "{}"), until).await;
+    approvals.follow().await;
+    assert!(!holds(&revoked) && !holds(&changed) && holds(&asked("ci", "fx__e", "{}")));
+
+    db.refuse_writes(false);
+    let deadline = clock::now() + Duration::from_secs(5);
+    while !db.health().is_writable() {
+        assert!(clock::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    approvals.follow().await;
+    db.all_so_far().run().await.unwrap();
+    approvals.follow().await;
+    other.follow().await;
+    for process in [&approvals, &other] {
+        for action in [&revoked, &changed] {
+            assert!(process.grants().claim(action, process.wall()).is_none(), "{}", action.item);
+        }
+    }
+    assert!(approvals.ask(asked("ci", "fx__d", "{}"), shown()).is_ok());
+}

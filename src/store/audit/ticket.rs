@@ -1,12 +1,18 @@
 //! Shared by the log and its writer: settings, and records in flight.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use super::files::Folder;
+use super::heads::Kept;
 use crate::policy::Entry;
+use crate::policy::chain::Form;
+use crate::store::db::Db;
+use crate::telemetry::metrics::AuditMetrics;
 
 /// Records that may wait for the writer.
 pub(super) const QUEUE: usize = 1024;
@@ -38,6 +44,25 @@ pub(super) struct Settings {
     pub(super) arguments: bool,
     pub(super) deny: bool,
     pub(super) max_segment: u64,
+}
+
+/// Settings of a writer.
+pub(super) struct Setting {
+    pub(super) folder: Folder,
+    pub(super) options: Options,
+    pub(super) form: Form,
+    pub(super) db: Db,
+    pub(super) metrics: AuditMetrics,
+    pub(super) shared: Arc<Shared>,
+    pub(super) kept: Option<Kept>,
+}
+
+impl Setting {
+    pub(super) fn change(&mut self, Settings { arguments, deny, max_segment }: Settings) {
+        let Self { options, form, .. } = self;
+        (options.arguments, options.deny, options.max_segment) = (arguments, deny, max_segment);
+        form.set_arguments(arguments);
+    }
 }
 
 /// Shared by handles and the writer.

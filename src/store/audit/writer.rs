@@ -2,21 +2,19 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::files::{Folder, Segment};
+use super::dormant;
+use super::files::Segment;
 use super::heads::Kept;
 use super::recover::Start;
-use super::ticket::{Job, Options, QUEUE, Settings, Shared, Ticket, Unrecorded};
+use super::ticket::{Job, QUEUE, Setting, Ticket, Unrecorded};
 use crate::base::clock;
 use crate::policy::Entry;
-use crate::policy::chain::{Chain, Form, Head};
-use crate::store::db::Db;
-use crate::telemetry::metrics::AuditMetrics;
+use crate::policy::chain::{Chain, Head};
 
 /// How long a plain record may be on its way to the disk, and the head behind it.
 const LAG: Duration = Duration::from_secs(1);
@@ -26,15 +24,13 @@ const REST: Duration = Duration::from_millis(10);
 /// The journal is told the head each time so many records are on disk.
 const ANCHOR_EVERY: u64 = 1000;
 
-/// Settings of a writer.
-pub(super) struct Setting {
-    pub(super) folder: Folder,
-    pub(super) options: Options,
-    pub(super) form: Form,
-    pub(super) db: Db,
-    pub(super) metrics: AuditMetrics,
-    pub(super) shared: Arc<Shared>,
-    pub(super) kept: Option<Kept>,
+/// The log takes no records: says so, where it took the last one.
+fn refused(setting: &Setting, error: &io::Error) {
+    *setting.shared.trouble.lock() = error.to_string();
+    if setting.shared.healthy.swap(false, Ordering::AcqRel) {
+        let what = if setting.options.deny { "calls are refused until it does" } else { "calls go on unrecorded" };
+        tracing::error!(error = %error, folder = %setting.folder.path().display(), "the audit log takes no records; {what}");
+    }
 }
 
 /// A place in the log.
@@ -69,14 +65,38 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread; returns what the log has to say about itself.
-    pub(super) fn start(setting: Setting, start: Start, mut jobs: mpsc::Receiver<Job>) -> io::Result<Vec<Entry>> {
+    /// Starts the thread with a log that is open, or without one: then it opens the log as soon as that can be done.
+    pub(super) fn start(
+        mut setting: Setting,
+        start: io::Result<Start>,
+        mut jobs: mpsc::Receiver<Job>,
+    ) -> io::Result<()> {
         // Its own, so that the log outlives the runtime that serves.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        if let Err(error) = &start {
+            refused(&setting, error);
+        }
+        let work = async move {
+            let opened = match start {
+                Ok(start) => Some((start, 0)),
+                Err(_) => dormant::wait(&mut setting, &mut jobs).await,
+            };
+            let Some((start, lost)) = opened else { return };
+            let (mut writer, notes) = Self::new(setting, start);
+            writer.lost = lost;
+            writer.begin(notes);
+            writer.run(&mut jobs).await;
+        };
+        drop(std::thread::Builder::new().name("audit".to_owned()).spawn(move || runtime.block_on(work))?);
+        Ok(())
+    }
+
+    /// A writer that goes on with a log, and what the log has to say about itself.
+    fn new(setting: Setting, start: Start) -> (Self, Vec<Entry>) {
         let Start { chain, segment, file, length, notes } = start;
         let mark = Mark { chain, length };
         let kept = setting.kept.as_ref().map(|kept| kept.head);
-        let mut writer = Self {
+        let writer = Self {
             setting,
             segment,
             file,
@@ -90,9 +110,17 @@ impl Writer {
             refused: false,
             text: Vec::new(),
         };
-        let work = move || runtime.block_on(writer.run(&mut jobs));
-        drop(std::thread::Builder::new().name("audit".to_owned()).spawn(work)?);
-        Ok(notes)
+        (writer, notes)
+    }
+
+    /// Writes the first records. A log that opened late takes records again with that.
+    fn begin(&mut self, notes: Vec<Entry>) {
+        let at = clock::unix_millis();
+        let note = |entry| Ticket { entry, at, durable: true, answer: None };
+        let is_late = !self.setting.shared.healthy.load(Ordering::Acquire);
+        if is_late || !notes.is_empty() {
+            self.commit(notes.into_iter().map(note).collect());
+        }
     }
 
     async fn run(&mut self, jobs: &mut mpsc::Receiver<Job>) {
@@ -130,7 +158,7 @@ impl Writer {
                     if !tickets.is_empty() {
                         self.commit(std::mem::take(&mut tickets));
                     }
-                    self.change(settings);
+                    self.setting.change(settings);
                 }
                 Job::Flush(done) => flushes.push(done),
             }
@@ -143,12 +171,6 @@ impl Writer {
         }
         // A task that no longer waits does not need the answer.
         flushes.into_iter().for_each(|done| done.send(()).unwrap_or_default());
-    }
-
-    fn change(&mut self, Settings { arguments, deny, max_segment }: Settings) {
-        let Setting { options, form, .. } = &mut self.setting;
-        (options.arguments, options.deny, options.max_segment) = (arguments, deny, max_segment);
-        form.set_arguments(arguments);
     }
 
     /// Writes records, all or none, and tells those who wait.
@@ -186,12 +208,7 @@ impl Writer {
 
     fn failed(&mut self, error: &io::Error, records: usize) {
         self.setting.metrics.failed(records);
-        *self.setting.shared.trouble.lock() = error.to_string();
-        if self.setting.shared.healthy.swap(false, Ordering::AcqRel) {
-            let deny = self.setting.options.deny;
-            let what = if deny { "calls are refused until it does" } else { "calls go on unrecorded" };
-            tracing::error!(error = %error, folder = %self.setting.folder.path().display(), "the audit log takes no records; {what}");
-        }
+        refused(&self.setting, error);
     }
 
     fn write(&mut self, tickets: &[Ticket]) -> io::Result<()> {

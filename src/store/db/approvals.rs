@@ -1,5 +1,7 @@
 //! Operations over grants and open prompts together.
 
+use std::sync::Arc;
+
 use rusqlite::Connection;
 
 use super::grants::{self, live};
@@ -11,20 +13,28 @@ use crate::store::approvals::{Answered, Used};
 pub(crate) type Changed = (i64, Vec<GrantRow>, Vec<Answered>);
 
 impl Db {
-    /// Ends expired grants, seals prompts with the current key, and returns the live grants with the latest time seen.
-    /// Blocks.
+    /// Ends expired grants, seals prompts with the current key, and returns the live grants with the latest time seen. A
+    /// store that takes no writes is only read: the process ends expired grants in its memory anyway. Blocks.
     ///
     /// # Errors
-    /// When the database cannot be read or written.
+    /// When the database cannot be read.
     pub(crate) fn open_approvals(&self, unused: Wall, now: Wall) -> Result<(Vec<GrantRow>, Wall), DbError> {
         let seals = self.seals.clone();
-        let (grants, seen, resealed) = self
+        let opened = self
             .write(move |connection| {
                 let now = meta::not_before(connection, now)?;
                 settle(connection, &[], unused, now)?;
                 Ok((live(connection)?, now, prompts::reseal(connection, &seals)?))
             })
-            .run_now()?;
+            .run_now();
+        let (grants, seen, resealed) = match opened {
+            Err(error) if error.is_unwritable() => {
+                let look =
+                    move |connection: &Connection| Ok((live(connection)?, meta::not_before(connection, now)?, false));
+                self.read(look).run_now()?
+            }
+            opened => opened?,
+        };
         if resealed {
             self.forget_replaced();
         }
@@ -47,8 +57,11 @@ impl Db {
         owner: String,
         version: i64,
     ) -> Operation<'_, impl Work<Out = Option<Changed>>> {
+        let health = Arc::clone(self.health());
         self.read(move |connection| {
             let now: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+            // Each connection counts its own versions.
+            let now = now.wrapping_add(i64::try_from(health.connections()).unwrap_or(0) << 32);
             if now == version {
                 return Ok(None);
             }

@@ -6,21 +6,26 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{Db, Operation, Work, meta};
+use super::{Db, DbError, Operation, Work, meta};
 use crate::policy::{Granted, Lease, Overdrawn, RowId, Stored, Used, day_of};
 
 impl Db {
-    /// All bounds, without those of buckets that are full again by now.
-    pub(crate) fn limits(&self, now: Duration) -> Operation<'_, impl Work<Out = HashMap<RowId, Stored>>> {
-        self.write(move |connection| {
-            sweep(connection, now)?;
+    /// All bounds. Those of buckets that are full again by now are removed where the store takes writes. Blocks.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(crate) fn limits(&self, now: Duration) -> Result<HashMap<RowId, Stored>, DbError> {
+        let swept = self.write(move |connection| sweep(connection, now)).run_now();
+        swept.or_else(|error| if error.is_unwritable() { Ok(()) } else { Err(error) })?;
+        let all = self.read(|connection| {
             let mut select = connection.prepare("SELECT limit_id, bucket, day, state FROM limits")?;
             let rows = select.query_map([], |row| {
                 let id = RowId { limit: row.get(0)?, bucket: row.get(1)? };
                 Ok((id, Stored { day: row.get(2)?, state: row.get(3)? }))
             })?;
             rows.collect()
-        })
+        });
+        all.run_now()
     }
 
     /// Reads, extends and writes the bounds of all buckets that a call drew from, so that the call may be sent. `sweeps` removes

@@ -1,11 +1,16 @@
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rusqlite::TransactionBehavior;
+
+use super::open::BUSY;
 use super::*;
 use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime};
 use crate::policy::{Action, Evidence};
 
+mod unwritable;
 mod version_1;
 
 fn file(dir: &tempfile::TempDir) -> PathBuf {

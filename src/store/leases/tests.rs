@@ -140,7 +140,7 @@ async fn rows_of_full_buckets_and_of_past_days_are_removed() {
     assert_eq!(life.use_up(1).await, 1);
     let db = life.leases.db.clone().unwrap();
     let now = clock::since_1970();
-    let left = |now: Duration| db.limits(now).run_now().unwrap().len();
+    let left = |now: Duration| db.limits(now).unwrap().len();
     assert_eq!(left(now), 2, "both are in use");
     assert_eq!(left(now + Duration::from_secs(2 * 86_400)), 0);
 }

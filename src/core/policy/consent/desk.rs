@@ -79,6 +79,8 @@ pub enum Refused {
     OpenAlready(PromptId),
     #[error("too many approvals are open or were opened just now; try again in a minute")]
     TooMany { retry: Duration },
+    #[error("an approval cannot be kept, since the store takes no writes")]
+    NotKept,
 }
 
 /// Why an answer does not count. The prompt stays as it was.

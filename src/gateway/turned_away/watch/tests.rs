@@ -55,6 +55,7 @@ fn gateway() -> Gateway {
         input: Vec::new(),
         whole: Arc::new(View::new("", merge(&[source], rules).0, &policy)),
         profiles: std::collections::HashMap::new(),
+        unkept: std::collections::HashMap::new(),
         limiter: Arc::new(Limiter::new(&policy)),
         policy,
         dropped: Vec::new(),

@@ -152,6 +152,7 @@ impl World {
             }
             Err(Refused::OpenAlready(id)) => assert!(self.open.contains_key(&id)),
             Err(Refused::Declined | Refused::TooMany { .. }) => {}
+            Err(Refused::NotKept) => panic!("the desk knows no store"),
         }
     }
 

@@ -1,0 +1,55 @@
+//! A log whose folder takes no files at the start: nothing is recorded until it does, and every record waits for that.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::recover::{self, Start};
+use super::ticket::{Job, QUEUE, Setting, Unrecorded};
+
+/// How often the folder is tried while no record comes.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Whether a log that could not be opened may open by itself later: the system refused it, not we.
+pub(super) fn passes(error: &io::Error) -> bool {
+    error.raw_os_error().is_some()
+}
+
+/// Makes the folder and finds the end of the chain, or begins it.
+pub(super) fn open(setting: &Setting) -> io::Result<Start> {
+    setting.folder.make()?;
+    recover::resume(&setting.folder, &setting.options.chain, setting.kept.as_ref())
+}
+
+/// Answers records until the log opens. Returns it with the number of records that were lost; `None` when no sender is left.
+pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) -> Option<(Start, u64)> {
+    let mut lost = 0;
+    let mut batch = Vec::with_capacity(QUEUE / 4);
+    loop {
+        let received = tokio::time::timeout(AGAIN, jobs.recv_many(&mut batch, QUEUE / 4)).await;
+        if received == Ok(0) {
+            return None;
+        }
+        // Before the records are refused: they are not among those that a log takes which opens now.
+        let opened = open(setting);
+        for job in batch.drain(..) {
+            match job {
+                Job::Record(ticket) => {
+                    lost += 1;
+                    setting.metrics.failed(1);
+                    let answer = if setting.options.deny { Err(Unrecorded) } else { Ok(()) };
+                    // A task that no longer waits does not need the answer.
+                    ticket.answer.into_iter().for_each(|waiting| drop(waiting.send(answer.clone())));
+                }
+                Job::Change(settings) => setting.change(settings),
+                // Nothing is on its way to the disk.
+                Job::Flush(done) => done.send(()).unwrap_or_default(),
+            }
+        }
+        match opened {
+            Ok(start) => return Some((start, lost)),
+            Err(error) => tracing::debug!(error = %error, "the audit log still takes no records"),
+        }
+    }
+}
