@@ -1,6 +1,6 @@
 //! Owner of the upstreams and only writer of the snapshot.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -174,6 +174,9 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     };
     let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
     supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
+    if let Some(store) = &supervisor.parts.store {
+        store.forget_strays(&supervisor.launches());
+    }
     for upstream in supervisor.config.upstreams.clone() {
         supervisor.launch(upstream)?;
     }
@@ -215,6 +218,11 @@ impl Supervisor {
         // The actors still report while they end; nobody may wait for a full channel then.
         drop(reports);
         self.actors.join().await;
+    }
+
+    /// The launches that are configured, as their catalogs on disk are named.
+    fn launches(&self) -> HashSet<String> {
+        self.config.upstreams.iter().map(Upstream::launch_identity).collect()
     }
 
     fn launch(&mut self, spec: Upstream) -> Result<(), String> {
@@ -414,6 +422,7 @@ impl Supervisor {
         }
         let judged_anew = |name: &&UpstreamName| forbidden(&self.policy, name) != forbidden(&policy, name);
         let judged_anew: Vec<UpstreamName> = self.managed.keys().filter(judged_anew).cloned().collect();
+        let mut before = self.launches();
         for name in plan.stop.iter().chain(&plan.replace).chain(&judged_anew) {
             if let Some(old) = self.managed.remove(name) {
                 old.handle.metrics.retire(!plan.stop.contains(name));
@@ -428,6 +437,11 @@ impl Supervisor {
         self.limiter = Arc::new(self.limiter.carry_over(&policy));
         self.policy = Arc::new(policy);
         self.config = Arc::new(new);
+        if let Some(store) = &self.parts.store {
+            let now = self.launches();
+            before.retain(|launch| !now.contains(launch));
+            before.iter().for_each(|launch| store.forget(launch));
+        }
         for spec in self.config.upstreams.clone() {
             match self.managed.get_mut(&spec.name) {
                 Some(kept) => {

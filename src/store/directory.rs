@@ -1,5 +1,6 @@
 //! Small files in the state directory: the access tokens, and the catalogs of upstreams' last runs.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -24,6 +25,9 @@ use crate::wire::raw::RawJson;
 /// A legacy verdict is asked again after this time: a server that learns the modern era still answers `initialize`, so a stale
 /// verdict would never show.
 const VERDICT_LIFE: Duration = Duration::from_secs(24 * 3600);
+
+/// The catalog of an upstream that this configuration does not name is kept so long: another one may name it.
+const STRAY_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The state directory.
 #[derive(Clone, Debug)]
@@ -171,6 +175,34 @@ impl Store {
         self.write(&name, text.bytes())
     }
 
+    /// Removes the catalog of an upstream that is not configured any more.
+    pub(crate) fn forget(&self, launch: &str) {
+        let path = self.dir.join(inventory_file(launch));
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(file = %path.display(), error = %error, "the catalog of a removed upstream stays");
+        }
+    }
+
+    /// Removes catalogs of a week ago whose upstream none of these launches is, and what a process that died left of one.
+    pub(crate) fn forget_strays(&self, launches: &HashSet<String>) {
+        let Ok(entries) = fs::read_dir(&self.dir) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let rest = name.to_str().and_then(|name| name.strip_prefix("inventory-"));
+            // Behind `.json` a file has the mark of the write that it was left by.
+            let Some((launch, mark)) = rest.and_then(|rest| rest.split_once(".json")) else { continue };
+            let is_old = entry
+                .metadata()
+                .and_then(|data| data.modified())
+                .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STRAY_LIFE));
+            if is_old && !(mark.is_empty() && launches.contains(launch)) {
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+    }
+
     /// Writes a file so that a reader sees the old text or the new one.
     fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let path = self.dir.join(name);
@@ -194,6 +226,29 @@ mod tests {
         let (token, path) = store.token().unwrap();
         assert_eq!(store.token().unwrap().0, token);
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn catalogs_of_upstreams_that_are_gone_are_removed_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+        for launch in ["a", "b", "c"] {
+            store.remember(launch, &Inventory::default(), Revision::V2025_06_18).unwrap();
+        }
+        let old = std::time::SystemTime::now() - STRAY_LIFE - Duration::from_secs(60);
+        for name in ["inventory-a.json", "inventory-b.json", "inventory-a.json.0a1b2c3d", "other.json"] {
+            let file = fs::OpenOptions::new().append(true).create(true).open(dir.path().join(name)).unwrap();
+            file.set_modified(old).unwrap();
+        }
+        fs::write(dir.path().join("inventory-c.json.0a1b2c3d"), "").unwrap();
+        store.forget_strays(&HashSet::from(["a".to_owned()]));
+        let mut left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["inventory-a.json", "inventory-c.json", "inventory-c.json.0a1b2c3d", "other.json"]);
+        store.forget("c");
+        store.forget("none");
+        assert!(store.recall("c").is_none() && store.recall("a").is_some());
     }
 
     #[test]

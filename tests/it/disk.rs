@@ -330,3 +330,39 @@ fn a_socket_that_cannot_be_made_is_made_later() {
     fs::remove_file(&blocker).unwrap();
     eventually("the socket is there", || gateway.run(&["status", "--socket", socket]).status.success());
 }
+
+/// The files of what upstreams offered.
+fn inventories(world: &World) -> Vec<PathBuf> {
+    let files = fs::read_dir(world.path("state/headend")).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("inventory-")).collect()
+}
+
+#[test]
+fn what_removed_upstreams_offered_is_removed_too() {
+    let (one, other) = (Fake::stdio("both"), Fake::stdio("legacy"));
+    let both = Setup::new().fake("fx", &one).fake("gx", &other);
+    let text = both.text();
+    let without = text.replace(&format!("[upstreams.gx]\ncommand = {}", other.command()), "");
+    let mut gateway = both.start();
+    gateway.wait_for_tools(&["fx__echo", "gx__echo"]);
+    eventually("both are kept", || inventories(&gateway.world).len() == 2);
+    let reloaded = gateway.reload(&without);
+    assert!(reloaded.status.success(), "{}", said(&reloaded));
+    assert_eq!(inventories(&gateway.world).len(), 1);
+
+    // One that is removed while headend does not run goes later: another process may know it.
+    assert!(gateway.reload(&text).status.success());
+    eventually("both are kept again", || inventories(&gateway.world).len() == 2);
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait(Duration::from_secs(20)).is_some(), "{}", gateway.story());
+    gateway.world.write("headend.toml", &without);
+    let restarted = || Gateway::start(gateway.world.clone(), Some(gateway.config.clone()), &["serve"], &[]);
+    drop(restarted());
+    assert_eq!(inventories(&gateway.world).len(), 2);
+    let week_ago = std::time::SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    for path in inventories(&gateway.world) {
+        OpenOptions::new().append(true).open(path).unwrap().set_modified(week_ago).unwrap();
+    }
+    drop(restarted());
+    assert_eq!(inventories(&gateway.world).len(), 1);
+}
