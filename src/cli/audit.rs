@@ -12,12 +12,16 @@ use super::options::Common;
 use super::output::{Failure, print};
 use super::source;
 use crate::config;
+use crate::policy::Removal;
+use crate::policy::chain::Sound;
 use crate::store::audit::verify::{Anchor, Report, verify};
 use crate::store::audit::{Folder, kept_in, tail::Tail};
 use crate::wire::foreign;
 
 /// How often `tail -f` looks for new records.
 const LOOK: Duration = Duration::from_millis(100);
+/// Removals that `verify` names for each chain.
+const SHOWN: usize = 3;
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum AuditCommand {
@@ -85,17 +89,19 @@ fn unreadable(folder: &Path, error: &io::Error) -> Failure {
 fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
     let given: Result<Vec<Anchor>, String> = args.heads.iter().map(|text| text.parse()).collect();
     let mut known = given.map_err(|why| Failure::new(USAGE, format!("--head: {why}")))?;
+    let mut form = None;
     let folder = match &args.dir {
         Some(dir) if dir.is_dir() => dir.clone(),
         Some(dir) => return Err(Failure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
         None => {
             let (state, folder) = places(common)?;
-            let kept = kept_in(&state).map_err(|why| Failure::new(TEMPFAIL, why))?;
+            let (kept, own) = kept_in(&state).map_err(|why| Failure::new(TEMPFAIL, why))?;
+            form = own;
             known.extend(kept.into_iter().map(Anchor::from));
             folder
         }
     };
-    let reports = verify(&Folder::at(folder.clone()), &known, args.archived);
+    let reports = verify(&Folder::at(folder.clone()), &known, form.as_ref(), args.archived);
     let reports = reports.map_err(|error| unreadable(&folder, &error))?;
     if reports.is_empty() {
         print(&if args.json {
@@ -111,12 +117,13 @@ fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
 }
 
 fn as_text(report: &Report, folder: &Path) -> String {
-    let Report { chain, segments, verdict } = report;
+    let Report { chain, segments, removals, verdict } = report;
     let text = match verdict {
         Ok(sound) => {
             let files = if *segments == 1 { "1 file".to_owned() } else { format!("{segments} files") };
             let torn = if sound.torn { ", then half a line, as a crash leaves it" } else { "" };
-            format!("{chain}: ok, {files}, last record {}{torn}", sound.head)
+            let removed = removed(chain, removals, sound);
+            format!("{chain}: ok, {files}, last record {}{torn}{removed}", sound.head)
         }
         Err(bad) => {
             let file = folder.join(&bad.segment);
@@ -126,11 +133,37 @@ fn as_text(report: &Report, folder: &Path) -> String {
     foreign::line(&text).into_owned() + "\n"
 }
 
+/// What was removed on purpose: how many records, and of which days, as far as the log still tells.
+fn removed(chain: &str, removals: &[Removal], sound: &Sound) -> String {
+    let (own, others): (Vec<&Removal>, Vec<&Removal>) = removals.iter().partition(|removal| removal.chain == *chain);
+    let day = |date: &str| date.get(..10).unwrap_or("?").to_owned();
+    let one = |removal: &&Removal| {
+        let bad = removal.bad.as_deref().map(|bad| format!(", damaged: {bad}")).unwrap_or_default();
+        format!("{} to {} of {} to {}{bad}", removal.from, removal.until, day(&removal.since), day(&removal.to))
+    };
+    let mut out = String::new();
+    if let Some(after) = sound.after {
+        let shown = own.iter().rev().take(SHOWN).rev().map(one).collect::<Vec<_>>().join("; ");
+        out.push_str(&format!("; retention removed {} records before, ", after.seq));
+        out.push_str(if own.len() > SHOWN { "the last of them " } else { "" });
+        out.push_str(&shown);
+    }
+    if !others.is_empty() {
+        let records: u64 =
+            others.iter().map(|removal| removal.until.saturating_sub(removal.from.saturating_sub(1))).sum();
+        let chains =
+            if others.len() == 1 { "1 ended chain".to_owned() } else { format!("{} ended chains", others.len()) };
+        out.push_str(&format!("; and {records} records of {chains}"));
+    }
+    out
+}
+
 fn as_json(report: &Report, folder: &Path) -> String {
     let object = match &report.verdict {
         Ok(sound) => json!({
             "chain": report.chain, "ok": true, "files": report.segments,
             "seq": sound.head.seq, "hash": sound.head.hash.hex(), "torn": sound.torn,
+            "removed": sound.after.map_or(0, |after| after.seq), "removals": report.removals,
         }),
         Err(bad) => json!({
             "chain": report.chain, "ok": false, "files": report.segments, "file": folder.join(&bad.segment),

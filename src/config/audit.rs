@@ -2,8 +2,10 @@
 
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
+use std::time::Duration;
 
 use super::file::Table;
+use crate::policy::chain::Retain;
 
 /// Default of `path`.
 const PATH: &str = "audit";
@@ -11,6 +13,11 @@ const PATH: &str = "audit";
 const MAX_SEGMENT: usize = 64 << 20;
 /// Smaller segments mean too many files; larger ones take long to verify at a start.
 const SEGMENT_RANGE: RangeInclusive<usize> = (64 << 10)..=(4 << 30);
+
+/// Files are kept by the day.
+const AGE_RANGE: RangeInclusive<Duration> = Duration::from_secs(DAY)..=Duration::from_secs(36_500 * DAY);
+const DAY: u64 = 24 * 3600;
+const SIZE_RANGE: RangeInclusive<usize> = (64 << 10)..=(1 << 50);
 
 /// The `[audit]` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +31,8 @@ pub(crate) struct Audit {
     pub(crate) on_failure: OnFailure,
     /// Bytes after which the log continues in a new file.
     pub(crate) max_segment: usize,
+    /// How long records are kept.
+    pub(crate) retain: Retain,
 }
 
 /// The fate of a call that the log cannot record.
@@ -44,6 +53,7 @@ impl Default for Audit {
             strict: false,
             on_failure: OnFailure::Deny,
             max_segment: MAX_SEGMENT,
+            retain: Retain::default(),
         }
     }
 }
@@ -67,6 +77,18 @@ impl Audit {
         audit.on_failure = table.choice("on-failure").unwrap_or(audit.on_failure);
         let size = table.take("max-segment").and_then(|node| node.size(&SEGMENT_RANGE));
         audit.max_segment = size.unwrap_or(audit.max_segment);
+        if let Some(mut retain) = table.table("retain") {
+            let age = retain.take("age").and_then(|node| node.duration(&AGE_RANGE));
+            let size = retain.take("size");
+            let bytes = size.as_ref().and_then(|node| node.size(&SIZE_RANGE));
+            if let (Some(node), Some(bytes)) = (size, bytes)
+                && bytes < audit.max_segment
+            {
+                node.problem("must not be less than max-segment: the file that is written always stays");
+            }
+            retain.finish();
+            audit.retain = Retain { age, size: bytes.map(|bytes| bytes as u64) };
+        }
         table.finish();
         audit
     }

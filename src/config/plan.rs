@@ -99,6 +99,7 @@ fn live_keys(old: &Config, new: &Config) -> Vec<String> {
         ("audit.strict", old.audit.strict != new.audit.strict),
         ("audit.on-failure", old.audit.on_failure != new.audit.on_failure),
         ("audit.max-segment", old.audit.max_segment != new.audit.max_segment),
+        ("audit.retain", old.audit.retain != new.audit.retain),
         ("log.filter", old.log.filter != new.log.filter),
     ];
     let mut changed = changed(&keys);

@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
+use crate::policy::chain::Retain;
 use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 use crate::wire::foreign;
 
@@ -44,6 +45,7 @@ pub(crate) fn render(config: &Config) -> String {
     out.raw("strict", &config.audit.strict.to_string());
     out.string("on-failure", config.audit.on_failure.into_str());
     out.string("max-segment", &units::size(config.audit.max_segment));
+    retain(&mut out, config.audit.retain);
     out.table("secrets");
     if config.secrets.key.is_some() {
         out.string("key", REDACTED);
@@ -52,6 +54,16 @@ pub(crate) fn render(config: &Config) -> String {
     out.string("filter", &config.log.filter);
     out.string("format", config.log.format.into_str());
     out.0
+}
+
+fn retain(out: &mut Out, retain: Retain) {
+    let age = retain.age.map(|age| ("age".to_owned(), quoted(&units::duration_text(age))));
+    let size = retain
+        .size
+        .map(|bytes| ("size".to_owned(), quoted(&units::size(usize::try_from(bytes).unwrap_or(usize::MAX)))));
+    if !retain.is_everything() {
+        out.raw("retain", &inline(&age.into_iter().chain(size).collect::<Vec<_>>()));
+    }
 }
 
 /// Text that grows line by line.

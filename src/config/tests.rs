@@ -298,6 +298,7 @@ capture-arguments = "full"
 strict = true
 on-failure = "continue"
 max-segment = "1MiB"
+retain = { age = "90d", size = "1GiB" }
 [secrets]
 key = { credential = "headend-store-key" }
 [log]

@@ -34,6 +34,7 @@ mod files;
 mod heads;
 mod journal;
 mod recover;
+mod retention;
 pub(crate) mod tail;
 mod ticket;
 pub(crate) mod verify;
@@ -82,6 +83,7 @@ pub(crate) fn open_in(
         strict: config.strict,
         deny: config.on_failure == config::OnFailure::Deny,
         max_segment: config.max_segment as u64,
+        retain: config.retain,
     };
     let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink());
     if config.path.is_relative() && is_link(&options.folder) {
@@ -91,15 +93,17 @@ pub(crate) fn open_in(
     Audit::open(options, db.clone(), metrics)
 }
 
-/// The heads that the store of a state directory has. Nothing is made where there is none.
+/// The heads that the store of a state directory has, and the form of its logs. Nothing is made where there is none.
 ///
 /// # Errors
 /// When it cannot be read.
-pub(crate) fn kept_in(state: &Path) -> Result<Vec<Kept>, DbError> {
+pub(crate) fn kept_in(state: &Path) -> Result<(Vec<Kept>, Option<Form>), DbError> {
     if !Db::is_in(state) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
-    Db::open_with(state, &KeySource::default())?.audit_heads().run_now()
+    let db = Db::open_with(state, &KeySource::default())?;
+    let form = Form::new(&db.installation_key().run_now()?, false);
+    Ok((db.audit_heads().run_now()?, Some(form)))
 }
 
 /// The name of a chain that no other process writes.
@@ -147,14 +151,16 @@ impl Audit {
             trouble: Mutex::default(),
             urgent: Notify::new(),
             given_up: AtomicU64::new(0),
+            retiring: AtomicBool::new(false),
         });
+        let back = queue.downgrade();
         let audit = Self(Some(Arc::new(Inner {
             queue,
             shared: Arc::clone(&shared),
             strict: AtomicBool::new(options.strict),
             deny: AtomicBool::new(options.deny),
         })));
-        let setting = Setting { folder, options, form, db, metrics, shared, kept };
+        let setting = Setting { folder, options, form, db, metrics, shared, kept, queue: back };
         let start = match dormant::open(&setting) {
             Err(source) if !dormant::passes(&source) => {
                 return Err(OpenError::Folder { path: setting.options.folder, source });
@@ -208,7 +214,12 @@ impl Audit {
         let deny = config.on_failure == config::OnFailure::Deny;
         inner.strict.store(config.strict, Ordering::Relaxed);
         inner.deny.store(deny, Ordering::Relaxed);
-        let settings = Settings { arguments: config.capture_arguments, deny, max_segment: config.max_segment as u64 };
+        let settings = Settings {
+            arguments: config.capture_arguments,
+            deny,
+            max_segment: config.max_segment as u64,
+            retain: config.retain,
+        };
         // A writer that is gone writes nothing.
         drop(inner.queue.send(Job::Change(settings)).await);
         inner.shared.urgent.notify_one();

@@ -252,6 +252,38 @@ fn a_gateway_on_a_pipe_has_a_chain_of_its_own_beside_the_daemon() {
 }
 
 #[test]
+fn old_files_are_removed_by_size_and_verify_explains_the_gap_and_finds_any_other() {
+    let keys = "[audit]\nmax-segment = \"64KiB\"\nretain = { age = \"30d\", size = \"128KiB\" }";
+    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(keys).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = gateway.modern();
+    let is_gone = |world: &World| !folder(world).join("audit-main-000001.jsonl").exists();
+    while !is_gone(&gateway.world) {
+        client.call("fx__echo", json!({"text": "x"}));
+    }
+    let running = gateway.run(&["audit", "verify"]);
+    assert!(running.status.success(), "while it is written: {}", said(&running));
+    stop(&mut gateway);
+    let verdict = gateway.run(&["audit", "verify"]);
+    let text = said(&verdict);
+    assert!(verdict.status.success() && text.contains("retention removed ") && text.contains(" of 20"), "{text}");
+    let verdict = gateway.run(&["audit", "verify", "--json"]);
+    let report: Value = serde_json::from_slice(&verdict.stdout).unwrap();
+    let good = files(&gateway.world);
+    assert_eq!(report["removed"].as_u64().unwrap() + 1, seq(&good[0].1, 0), "{report}");
+    let copied = gateway.run(&["audit", "verify", "--dir", folder(&gateway.world).to_str().unwrap()]);
+    assert!(copied.status.success(), "a copy tells as much: {}", said(&copied));
+    put(&gateway.world, &without(&good, 0));
+    let verdict = gateway.run(&["audit", "verify"]);
+    assert_eq!(verdict.status.code(), Some(1), "{}", said(&verdict));
+    assert!(said(&verdict).contains("the records from 1 on were removed"), "{}", said(&verdict));
+    put(&gateway.world, &good);
+    let again = Gateway::start(gateway.world.clone(), Some(gateway.config.clone()), &["serve"], &[]);
+    again.wait_for_tools(&["fx__echo"]);
+    assert!(!again.stderr.all().iter().any(|line| line.contains("cut, changed or rolled back")), "{}", again.story());
+}
+
+#[test]
 fn tail_shows_the_last_records_follows_and_chooses_callers() {
     let tokens = "auth = { tokens = { ci = \"ci-token-0123456789\" } }";
     let gateway =

@@ -31,6 +31,10 @@
 //! The chain shows every change but one: a tail that was cut off leaves a chain that is sound. So the last record's number and
 //! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.
 //!
+//! With `retain`, the oldest files are removed after a record with `"result":"removed"` says which records go and the hash of the last one
+//! of them (`"removed"`; see [`Removal`](super::Removal)). So a log may begin later, with the record that follows such a removal: begin the
+//! verification with the `until` and `hash` of the last one.
+//!
 //! `args` is not the arguments but the first 16 bytes of their HMAC-SHA-256 under a key of the installation, over their canonical
 //! text: whoever reads the log can see that two calls had the same arguments, but cannot try out what they were.
 
@@ -42,13 +46,15 @@ use data_encoding::HEXLOWER;
 use time::OffsetDateTime;
 
 use super::Digest;
-use super::record::Entry;
+use super::record::{Entry, Removal};
 use crate::wire::canonical::canonical;
 use crate::wire::raw::{RawJson, is_plain};
 
 mod reader;
+mod retain;
 
-pub use self::reader::{Bad, Reader, Sound};
+pub use self::reader::{Bad, Reader, Sound, What};
+pub use self::retain::{Piece, Retain, in_order};
 
 /// Bytes of arguments that are written down at most, where they are.
 const MAX_ARGUMENTS: usize = 64 << 10;
@@ -76,6 +82,12 @@ impl Head {
     /// Of a chain without records.
     pub fn none(chain: &str) -> Self {
         Self { seq: 0, hash: Digest::of(chain.as_bytes()) }
+    }
+
+    /// Of the record before the one in a line, by what that line says.
+    pub fn before_line(line: &[u8]) -> Option<Self> {
+        let parts = Parts::of(line)?;
+        Some(Self { seq: parts.seq.checked_sub(1)?, hash: parts.prev })
     }
 
     /// Of the record in a line, if it is a whole record whose hash is right. What stands before it is not looked at.
@@ -114,6 +126,23 @@ impl Form {
     pub const fn set_arguments(&mut self, arguments: bool) {
         self.arguments = arguments;
     }
+
+    /// Proves a removal with the secret of the installation.
+    pub fn vouch(&self, removal: &mut Removal) {
+        removal.mac = HEXLOWER.encode(hmac::sign(&self.key, &claim(removal)).as_ref());
+    }
+
+    /// Whether that secret proves it.
+    pub fn vouches(&self, removal: &Removal) -> bool {
+        let mac = HEXLOWER.decode(removal.mac.as_bytes()).unwrap_or_default();
+        hmac::verify(&self.key, &claim(removal), &mac).is_ok()
+    }
+}
+
+/// What a removal claims: the chain, and the records that are gone. No arguments have this form, for which the key is used as well.
+fn claim(removal: &Removal) -> Vec<u8> {
+    let Removal { chain, from, until, hash, .. } = removal;
+    format!("removed:{chain}:{from}:{until}:{}", hash.hex()).into_bytes()
 }
 
 /// A chain that is being written.
@@ -179,6 +208,13 @@ impl<'l> Parts<'l> {
     }
 }
 
+/// The date that a record begins with, as it was written; nothing in it is checked.
+pub fn date_of(line: &[u8]) -> Option<&str> {
+    let rest = line.strip_prefix(START)?;
+    let rest = rest.get(rest.iter().position(|byte| *byte == b',')?..)?.strip_prefix(b",\"ts\":\"")?;
+    std::str::from_utf8(rest.get(..24)?).ok()
+}
+
 /// Splits `..,"name":"<64 digits>"` from its end.
 fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
     let text = text.strip_suffix(b"\"")?;
@@ -216,6 +252,11 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     if let Some(count) = entry.count {
         key("count", out);
         number(count, out);
+    }
+    if let Some(removal) = &entry.removed {
+        key("removed", out);
+        // Texts and numbers into memory: that cannot fail.
+        drop(serde_json::to_writer(&mut *out, removal));
     }
     optional("why", Some(&*entry.why).filter(|why| !why.is_empty()), out);
     if let Some(duration) = entry.duration {

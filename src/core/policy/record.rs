@@ -8,8 +8,10 @@ use super::decide::Decision;
 use super::effect::{DEFAULT_RULE, DOUBT_RULE};
 
 mod entry;
+mod removal;
 
 pub use self::entry::{Entry, Event};
+pub use self::removal::Removal;
 
 /// What there is to say about one decision: who, what, decision, rule, why.
 ///

@@ -43,6 +43,8 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
                     ticket.answer.into_iter().for_each(|waiting| drop(waiting.send(answer.clone())));
                 }
                 Job::Change(settings) => setting.change(settings),
+                // Only an open log finds some.
+                Job::Retire(_) => {}
                 // Nothing is on its way to the disk.
                 Job::Flush(done) => done.send(()).unwrap_or_default(),
             }

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::guard;
+use crate::policy::chain::{Piece, date_of, timestamp};
 
 /// Behind the name of each segment.
 const EXTENSION: &str = ".jsonl";
+/// More bytes than a record needs to say its date.
+const BEGIN: u64 = 256;
 
 /// The folder of the log.
 #[derive(Clone, Debug)]
@@ -104,8 +108,38 @@ impl Folder {
         Ok(file)
     }
 
+    /// The size of a segment, and when its last record was written.
+    pub(super) fn piece(&self, segment: &Segment) -> io::Result<Piece> {
+        let data = fs::symlink_metadata(self.path.join(segment.name()))?;
+        let last = data.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Piece { bytes: data.len(), last: u64::try_from(last.as_millis()).unwrap_or(u64::MAX) })
+    }
+
+    /// Whether a segment's first record is of the same day as that time, in milliseconds since 1970.
+    pub(super) fn is_of(&self, segment: &Segment, now: u64) -> bool {
+        let mut begin = Vec::new();
+        let read = self.read(segment).and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
+        let today = timestamp(now);
+        read.is_ok() && date_of(&begin).is_some_and(|date| date.get(..10) == today.get(..10))
+    }
+
+    /// Removes segments from the first on, so that they are gone after a power failure too.
+    pub(super) fn remove(&self, segments: &[Segment]) -> io::Result<()> {
+        for segment in segments {
+            match fs::remove_file(self.path.join(segment.name())) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Opens a segment to be written, and locks it: other processes see by that that its chain has not ended.
     fn write(&self, segment: &Segment, flags: OFlags) -> io::Result<File> {
         let path = self.path.join(segment.name());
-        guard::open(&path, OFlags::RDWR | OFlags::APPEND | flags, guard::SHARED)
+        let file = guard::open(&path, OFlags::RDWR | OFlags::APPEND | flags, guard::SHARED)?;
+        // A file system without locks has none for those either who look for them, and they take that for a lock.
+        drop(file.try_lock());
+        Ok(file)
     }
 }

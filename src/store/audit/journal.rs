@@ -4,6 +4,7 @@
 use super::{Audit, chain_of_its_own, open_in};
 use crate::config;
 use crate::policy::Entry;
+use crate::policy::chain::Retain;
 use crate::store::db::Db;
 use crate::telemetry::metrics::Metrics;
 
@@ -21,7 +22,9 @@ impl Journal {
     pub(crate) fn open(db: &Db, config: &config::Audit) -> Result<Self, String> {
         let state = db.path().parent().ok_or("the store has no directory")?;
         let metrics = Metrics::new().map_err(|error| error.to_string())?.audit();
-        let audit = open_in(state, db, config, &chain_of_its_own(), metrics).map_err(|error| error.to_string())?;
+        // What is kept no longer is removed by those that live longer.
+        let config = config::Audit { retain: Retain::default(), ..config.clone() };
+        let audit = open_in(state, db, &config, &chain_of_its_own(), metrics).map_err(|error| error.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         Ok(Self { audit, runtime: runtime.map_err(|error| error.to_string())? })
     }

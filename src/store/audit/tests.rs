@@ -8,9 +8,11 @@ use tempfile::TempDir;
 use super::verify::{Anchor, verify};
 use super::*;
 use crate::policy::Event;
+use crate::policy::chain::Retain;
 use crate::telemetry::metrics::Metrics;
 
 mod crash;
+mod retention;
 
 /// A state directory.
 struct Place(TempDir);
@@ -28,6 +30,7 @@ impl Place {
             strict: false,
             deny: true,
             max_segment: 64 << 20,
+            retain: Retain::default(),
         }
     }
 
@@ -46,7 +49,8 @@ impl Place {
     /// One line for each chain: the head's number, or what is wrong.
     fn verdict(&self) -> String {
         let known: Vec<Anchor> = self.db().audit_heads().run_now().unwrap().into_iter().map(Anchor::from).collect();
-        let reports = verify(&self.folder(), &known, false).unwrap();
+        let form = Form::new(&self.db().installation_key().run_now().unwrap(), false);
+        let reports = verify(&self.folder(), &known, Some(&form), false).unwrap();
         let one = |report: &verify::Report| match &report.verdict {
             Ok(sound) => format!("{} {}", report.chain, sound.head.seq),
             Err(bad) => format!("{} {bad}", report.chain),
@@ -215,7 +219,7 @@ async fn files_that_are_gone_are_missed() {
     fs::write(place.segment(2), text).unwrap();
     assert_eq!(place.verdict(), "main 4");
     fs::remove_file(place.segment(1)).unwrap();
-    let archived = verify(&place.folder(), &[], true).unwrap();
+    let archived = verify(&place.folder(), &[], None, true).unwrap();
     assert_eq!(archived[0].verdict.as_ref().unwrap().head.seq, 4, "the oldest may be archived");
     fs::remove_dir_all(place.folder().path()).unwrap();
     assert!(place.verdict().ends_with("missing: the log was cut or rolled back, it had records up to 4"));

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::files::Folder;
 use super::heads::Kept;
+use super::retention::Retired;
 use crate::policy::Entry;
-use crate::policy::chain::Form;
+use crate::policy::chain::{Form, Retain};
 use crate::store::db::Db;
 use crate::telemetry::metrics::AuditMetrics;
 
@@ -36,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) deny: bool,
     /// Bytes after which a new segment begins.
     pub(crate) max_segment: u64,
+    /// How long records are kept.
+    pub(crate) retain: Retain,
 }
 
 /// The settings that may change while the log is written.
@@ -44,6 +47,7 @@ pub(super) struct Settings {
     pub(super) arguments: bool,
     pub(super) deny: bool,
     pub(super) max_segment: u64,
+    pub(super) retain: Retain,
 }
 
 /// Settings of a writer.
@@ -55,12 +59,15 @@ pub(super) struct Setting {
     pub(super) metrics: AuditMetrics,
     pub(super) shared: Arc<Shared>,
     pub(super) kept: Option<Kept>,
+    /// The way back into the queue, which keeps no log open.
+    pub(super) queue: mpsc::WeakSender<Job>,
 }
 
 impl Setting {
-    pub(super) fn change(&mut self, Settings { arguments, deny, max_segment }: Settings) {
+    pub(super) fn change(&mut self, Settings { arguments, deny, max_segment, retain }: Settings) {
         let Self { options, form, .. } = self;
-        (options.arguments, options.deny, options.max_segment) = (arguments, deny, max_segment);
+        (options.arguments, options.deny) = (arguments, deny);
+        (options.max_segment, options.retain) = (max_segment, retain);
         form.set_arguments(arguments);
     }
 }
@@ -76,6 +83,8 @@ pub(super) struct Shared {
     pub(super) urgent: Notify,
     /// Records that were given up before they came into the queue.
     pub(super) given_up: AtomicU64,
+    /// Whether what is kept no longer is looked for or being removed.
+    pub(super) retiring: AtomicBool,
 }
 
 /// A message to the writer.
@@ -88,6 +97,8 @@ pub(super) enum Job {
     Record(Ticket),
     /// What comes behind it is written under other settings.
     Change(Settings),
+    /// Record the removal of files, then remove them.
+    Retire(Vec<Retired>),
     /// Sync everything, keep the head, say so.
     Flush(oneshot::Sender<()>),
 }

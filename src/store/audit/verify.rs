@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::files::{Folder, Segment};
 use super::heads::Kept;
-use crate::policy::Digest;
-use crate::policy::chain::{Bad, Head, Reader, Sound};
+use crate::policy::chain::{Bad, Form, Head, Reader, Sound, What};
+use crate::policy::{Digest, Removal};
 
 /// A record that is known from elsewhere, written `CHAIN:SEQ:HASH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,16 +44,26 @@ impl From<Kept> for Anchor {
 pub(crate) struct Report {
     pub(crate) chain: String,
     pub(crate) segments: usize,
+    /// The removals of old records that the chain tells of, of itself and of others, oldest first.
+    pub(crate) removals: Vec<Removal>,
     /// The first bad record, where there is one.
     pub(crate) verdict: Result<Sound, Bad>,
 }
 
 /// Verifies every chain. `anchors` must have been read before the call, so that they are not newer than the files.
-/// `archived`: what chains began with may be elsewhere.
+/// `archived`: what chains began with may be elsewhere. `form` is that of the installation, where its store is at hand.
+///
+/// A chain may begin later where it tells itself that its first records were removed, and one that a store knows may be gone
+/// where another one that it knows tells so. Both count where the installation vouches for them: any hand can add lines.
 ///
 /// # Errors
 /// When a file cannot be read.
-pub(crate) fn verify(folder: &Folder, anchors: &[Anchor], archived: bool) -> io::Result<Vec<Report>> {
+pub(crate) fn verify(
+    folder: &Folder,
+    anchors: &[Anchor],
+    form: Option<&Form>,
+    archived: bool,
+) -> io::Result<Vec<Report>> {
     let mut chains = folder.chains()?;
     for anchor in anchors {
         // A chain of which nothing is left is missed all the same, unless all of it may be elsewhere.
@@ -61,30 +71,87 @@ pub(crate) fn verify(folder: &Folder, anchors: &[Anchor], archived: bool) -> io:
             chains.entry(anchor.chain.clone()).or_default();
         }
     }
+    let known_of = |chain: &str| -> Vec<Head> {
+        anchors.iter().filter(|anchor| anchor.chain == chain).map(|anchor| anchor.head).collect()
+    };
     let mut reports = Vec::new();
     for (chain, segments) in chains {
-        let known: Vec<Head> =
-            anchors.iter().filter(|anchor| anchor.chain == chain).map(|anchor| anchor.head).collect();
-        let mut report = one(folder, &chain, &segments, known.clone(), archived)?;
-        if report.verdict.is_err() {
-            // The log may have been read in the middle of a write or of its undoing; a real defect stays.
+        let known = known_of(&chain);
+        let check = |segments: &[Segment]| one(folder, &chain, segments, (&known, form), archived);
+        let mut report = check(&segments);
+        if report
+            .as_ref()
+            .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |report| report.verdict.is_err())
+        {
+            // The log may have been read in the middle of a write, of its undoing or of a removal; a real defect stays.
             let segments = folder.chains()?.remove(&chain).unwrap_or_default();
-            report = one(folder, &chain, &segments, known, archived)?;
+            report = check(&segments);
         }
-        reports.push(report);
+        reports.push(report?);
     }
+    explain_gone(&mut reports, &known_of);
     Ok(reports)
 }
 
-fn one(folder: &Folder, chain: &str, segments: &[Segment], known: Vec<Head>, archived: bool) -> io::Result<Report> {
-    let mut reader = Reader::new(chain, known);
-    if archived {
-        reader = reader.beginning_anywhere();
+/// A chain of which nothing is left is sound where it ended with a record that another chain says was removed.
+fn explain_gone(reports: &mut [Report], known_of: &dyn Fn(&str) -> Vec<Head>) {
+    let is_known = |report: &&Report| report.verdict.is_ok() && !known_of(&report.chain).is_empty();
+    let told: Vec<Removal> = reports.iter().filter(is_known).flat_map(|report| report.removals.clone()).collect();
+    for report in reports.iter_mut().filter(|report| report.segments == 0) {
+        let known = known_of(&report.chain);
+        let covers = |removal: &&Removal| {
+            let last = head_of(removal);
+            removal.chain == report.chain && known.iter().all(|known| known.seq < last.seq || *known == last)
+        };
+        if let Some(removal) = told.iter().find(covers) {
+            let head = head_of(removal);
+            report.verdict = Ok(Sound { head, torn: false, after: Some(head) });
+            report.removals.push(removal.clone());
+        }
     }
+}
+
+fn head_of(removal: &Removal) -> Head {
+    Head { seq: removal.until, hash: removal.hash }
+}
+
+fn one(
+    folder: &Folder,
+    chain: &str,
+    segments: &[Segment],
+    (known, form): (&[Head], Option<&Form>),
+    archived: bool,
+) -> io::Result<Report> {
+    let reader = Reader::new(chain, known.to_vec());
+    let reader = if archived { reader.beginning_anywhere() } else { reader };
+    let report = read(folder, chain, segments, form, reader)?;
+    let removed: Vec<Head> = report.removals.iter().filter(|removal| removal.chain == chain).map(head_of).collect();
+    let begins_later = report.verdict.as_ref().is_err_and(|bad| bad.line == 1 && bad.what == What::Removed { from: 1 });
+    if !begins_later || removed.is_empty() {
+        return Ok(report);
+    }
+    // That the records of the removals are the chain's own is part of this verdict.
+    let again = read(folder, chain, segments, form, Reader::new(chain, known.to_vec()).beginning_after(removed))?;
+    Ok(if again.verdict.is_ok() || !is_begin(&again) { again } else { report })
+}
+
+/// Whether the finding is that the chain begins later.
+fn is_begin(report: &Report) -> bool {
+    report.verdict.as_ref().is_err_and(|bad| bad.what == What::Removed { from: 1 })
+}
+
+fn read(
+    folder: &Folder,
+    chain: &str,
+    segments: &[Segment],
+    form: Option<&Form>,
+    mut reader: Reader,
+) -> io::Result<Report> {
     if segments.is_empty() {
         reader.segment(&Segment { chain: chain.to_owned(), number: 1 }.name());
     }
     let mut text = Vec::new();
+    let mut removals = Vec::new();
     for segment in segments {
         reader.segment(&segment.name());
         let mut file = BufReader::with_capacity(1 << 16, folder.read(segment)?);
@@ -94,10 +161,14 @@ fn one(folder: &Folder, chain: &str, segments: &[Segment], known: Vec<Head>, arc
                 break;
             }
             match text.strip_suffix(b"\n") {
-                Some(line) => reader.line(line),
+                Some(line) => {
+                    let removal = Removal::of_line(line);
+                    removals.extend(removal.filter(|removal| form.is_none_or(|form| form.vouches(removal))));
+                    reader.line(line);
+                }
                 None => reader.rest(&text),
             }
         }
     }
-    Ok(Report { chain: chain.to_owned(), segments: segments.len(), verdict: reader.end() })
+    Ok(Report { chain: chain.to_owned(), segments: segments.len(), removals, verdict: reader.end() })
 }

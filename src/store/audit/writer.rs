@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,11 @@ use super::dormant;
 use super::files::Segment;
 use super::heads::Kept;
 use super::recover::Start;
+use super::retention::{self, Retired};
 use super::ticket::{Job, QUEUE, Setting, Ticket, Unrecorded};
 use crate::base::clock;
-use crate::policy::Entry;
 use crate::policy::chain::{Chain, Head};
+use crate::policy::{Entry, Removal};
 
 /// How long a plain record may be on its way to the disk, and the head behind it.
 const LAG: Duration = Duration::from_secs(1);
@@ -23,6 +25,13 @@ const LAG: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(10);
 /// The journal is told the head each time so many records are on disk.
 const ANCHOR_EVERY: u64 = 1000;
+/// Milliseconds of a day.
+const DAY: u64 = 24 * 3_600_000;
+
+/// The day of now, since 1970.
+fn today() -> u64 {
+    clock::unix_millis() / DAY
+}
 
 /// The log takes no records: says so, where it took the last one.
 fn refused(setting: &Setting, error: &io::Error) {
@@ -61,6 +70,8 @@ pub(super) struct Writer {
     due: Option<Instant>,
     /// Whether the store's refusal was logged.
     refused: bool,
+    /// The day of the segment's first record since 1970, where files are kept by the day.
+    day: Option<u64>,
     text: Vec<u8>,
 }
 
@@ -96,6 +107,10 @@ impl Writer {
         let Start { chain, segment, file, length, notes } = start;
         let mark = Mark { chain, length };
         let kept = setting.kept.as_ref().map(|kept| kept.head);
+        let by_day = setting.options.retain.age.is_some();
+        // One that was not begun today gives way at the first record.
+        let is_of_today = length == 0 || setting.folder.is_of(&segment, clock::unix_millis());
+        let day = by_day.then(|| if is_of_today { today() } else { 0 });
         let writer = Self {
             setting,
             segment,
@@ -108,6 +123,7 @@ impl Writer {
             lost: 0,
             due: None,
             refused: false,
+            day,
             text: Vec::new(),
         };
         (writer, notes)
@@ -120,6 +136,65 @@ impl Writer {
         let is_late = !self.setting.shared.healthy.load(Ordering::Acquire);
         if is_late || !notes.is_empty() {
             self.commit(notes.into_iter().map(note).collect());
+        }
+        self.look_for_old();
+    }
+
+    /// Has a thread look for what is kept no longer; it hands back what there is.
+    fn look_for_old(&self) {
+        let Setting { options, folder, shared, queue, .. } = &self.setting;
+        if options.retain.is_everything() || shared.retiring.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (folder, retain, current) = (folder.clone(), options.retain, self.segment.clone());
+        let (done, queue) = (Arc::clone(shared), queue.clone());
+        let work = move || {
+            let found = retention::retired(&folder, &retain, &current, clock::unix_millis()).unwrap_or_else(|error| {
+                tracing::warn!(error = %error, "old files of the audit log cannot be read, so they stay");
+                Vec::new()
+            });
+            // Without a sender the log ends, and the next start looks again.
+            if let Some(queue) = queue.upgrade() {
+                drop(queue.blocking_send(Job::Retire(found)));
+                done.urgent.notify_one();
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("audit-retain".to_owned()).spawn(work) {
+            shared.retiring.store(false, Ordering::Release);
+            tracing::warn!(error = %error, "old files of the audit log stay for now");
+        }
+    }
+
+    /// Records the removal of files, and removes them when that and the head are on disk.
+    fn retire(&mut self, retired: &Retired) {
+        let Removal { chain, from, until, files, .. } = &retired.removal;
+        let mut removal = retired.removal.clone();
+        self.setting.form.vouch(&mut removal);
+        let entry = Entry::removal(removal);
+        let ticket = Ticket { entry, at: clock::unix_millis(), durable: true, answer: None };
+        self.commit(vec![ticket]);
+        self.settle();
+        // The record was not written, or the store would miss the head in a removed file.
+        if !self.setting.shared.healthy.load(Ordering::Acquire) || self.kept != Some(self.synced.chain.head()) {
+            return;
+        }
+        if retired.is_whole
+            && let Err(error) = self.setting.db.forget_audit_head(chain.clone()).run_now()
+        {
+            return tracing::warn!(error = %error, audit.chain = %chain, "old files of the audit log stay for now");
+        }
+        match self.setting.folder.remove(&retired.segments) {
+            Ok(()) => tracing::info!(
+                audit.chain = %chain,
+                from,
+                until,
+                files,
+                bad = retired.removal.bad.as_deref(),
+                "old records were removed from the audit log"
+            ),
+            Err(error) => {
+                tracing::warn!(error = %error, audit.chain = %chain, "old files of the audit log cannot be removed")
+            }
         }
     }
 
@@ -151,6 +226,7 @@ impl Writer {
     fn batch(&mut self, jobs: &mut Vec<Job>) {
         let mut tickets = Vec::with_capacity(jobs.len());
         let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
+        let mut retired = Vec::new();
         for job in jobs.drain(..) {
             match job {
                 Job::Record(ticket) => tickets.push(ticket),
@@ -160,11 +236,16 @@ impl Writer {
                     }
                     self.setting.change(settings);
                 }
+                Job::Retire(old) => retired.push(old),
                 Job::Flush(done) => flushes.push(done),
             }
         }
         if !tickets.is_empty() {
             self.commit(tickets);
+        }
+        for old in retired {
+            old.iter().for_each(|old| self.retire(old));
+            self.setting.shared.retiring.store(false, Ordering::Release);
         }
         if !flushes.is_empty() {
             self.flush();
@@ -225,7 +306,8 @@ impl Writer {
             self.file.set_len(self.written.length)?;
             self.must_cut = false;
         }
-        if self.written.length >= self.setting.options.max_segment {
+        let is_of_another_day = self.written.length != 0 && self.day.is_some_and(|day| day != today());
+        if self.written.length >= self.setting.options.max_segment || is_of_another_day {
             self.next_segment()?;
         }
         let mut chain = self.written.chain;
@@ -280,6 +362,8 @@ impl Writer {
         (self.segment, self.file) = (segment, file);
         self.written.length = 0;
         self.synced = self.written;
+        self.day = self.day.map(|_| today());
+        self.look_for_old();
         Ok(())
     }
 

@@ -35,6 +35,11 @@ impl Db {
         })
     }
 
+    /// Forgets the head of a chain of which nothing is left.
+    pub(crate) fn forget_audit_head(&self, chain: String) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| connection.execute("DELETE FROM audit_heads WHERE chain = ?1", [chain]).map(drop))
+    }
+
     /// 32 random bytes that are made with the store.
     pub(crate) fn installation_key(&self) -> Operation<'_, impl Work<Out = [u8; 32]>> {
         self.read(|connection| {

@@ -63,6 +63,8 @@ pub struct Sound {
     pub head: Head,
     /// Whether half a line follows, as after a crash in the middle of a write.
     pub torn: bool,
+    /// The record before the first one, where that is not the first of the chain.
+    pub after: Option<Head>,
 }
 
 /// Verifies one chain.
@@ -74,6 +76,10 @@ pub struct Reader {
     known: Vec<Head>,
     /// Whether the chain may begin with any record.
     anywhere: bool,
+    /// Removed records that the chain may begin after.
+    removed: Vec<Head>,
+    /// The one of them that it begins after.
+    after: Option<Head>,
     segment: String,
     line: u64,
     torn: bool,
@@ -94,6 +100,8 @@ impl Reader {
             head: Head::none(chain),
             known,
             anywhere: false,
+            removed: Vec::new(),
+            after: None,
             segment: String::new(),
             line: 0,
             torn: false,
@@ -104,6 +112,12 @@ impl Reader {
     /// Takes the first record as it is: what stood before it is archived elsewhere.
     pub fn beginning_anywhere(mut self) -> Self {
         self.anywhere = true;
+        self
+    }
+
+    /// Allows the chain to begin after one of these records: the chain says that they were removed.
+    pub fn beginning_after(mut self, removed: Vec<Head>) -> Self {
+        self.removed = removed;
         self
     }
 
@@ -153,7 +167,7 @@ impl Reader {
         }
         match self.broken {
             Some(broken) => Err(broken.bad),
-            None => Ok(Sound { head: self.head, torn: self.torn }),
+            None => Ok(Sound { head: self.head, torn: self.torn, after: self.after }),
         }
     }
 
@@ -188,8 +202,17 @@ impl Reader {
         if parts.computed() != parts.hash {
             return Err((seq, What::Changed));
         }
+        let is_first = self.head.seq == 0 && self.after.is_none();
+        let before = Head { seq: seq.saturating_sub(1), hash: parts.prev };
         if std::mem::take(&mut self.anywhere) {
             self.known.retain(|known| known.seq >= seq);
+        } else if is_first && self.removed.contains(&before) {
+            if self.known.iter().any(|known| known.seq == before.seq && *known != before) {
+                return Err((seq, What::Changed));
+            }
+            // Earlier ones were removed, so nothing is left to compare them with.
+            self.known.retain(|known| known.seq > before.seq);
+            self.after = Some(before);
         } else if seq > due {
             return Err((seq, What::Removed { from: due }));
         } else if seq < due {

@@ -1,4 +1,3 @@
-use super::reader::What;
 use std::time::Duration;
 
 use expect_test::expect;
@@ -108,10 +107,14 @@ fn a_log_that_nobody_touched_is_sound() {
     let (lines, head) = log(9);
     let text = lines.concat();
     let known = [Head::of_line(lines[3].trim_ascii_end()).unwrap(), head];
-    assert_eq!(verdict(&text, &known), Ok(Sound { head, torn: false }));
-    assert_eq!(verdict(b"", &[]), Ok(Sound { head: Head::none("main"), torn: false }));
+    assert_eq!(verdict(&text, &known), Ok(Sound { head, torn: false, after: None }));
+    assert_eq!(verdict(b"", &[]), Ok(Sound { head: Head::none("main"), torn: false, after: None }));
     let torn = [&text, &lines[0][..20]].concat();
-    assert_eq!(verdict(&torn, &known), Ok(Sound { head, torn: true }), "a crash after the last kept record");
+    assert_eq!(
+        verdict(&torn, &known),
+        Ok(Sound { head, torn: true, after: None }),
+        "a crash after the last kept record"
+    );
     let mut reader = Reader::new("main", known.to_vec()).beginning_anywhere();
     lines[5..].iter().for_each(|line| reader.line(line.trim_ascii_end()));
     assert_eq!(reader.end().map(|sound| sound.head), Ok(head), "the beginning is archived");
@@ -212,4 +215,72 @@ fn times_are_written_in_utc() {
     ] {
         assert_eq!(timestamp(at), want);
     }
+}
+
+/// A removal of the first records of a log of ours.
+fn removal(until: u64, hash: Digest) -> Removal {
+    let (chain, since, to) = ("main".to_owned(), timestamp(AT), timestamp(AT + until));
+    Removal { chain, from: 1, until, hash, since, to, files: 1, bad: None, mac: String::new() }
+}
+
+#[test]
+fn a_removal_is_read_back_from_its_record_and_proved_by_its_key_alone() {
+    let form = Form::new(&KEY, false);
+    let mut removal = removal(3, Digest::of(b"3"));
+    form.vouch(&mut removal);
+    let text = line(&Entry::removal(removal.clone()), &form);
+    let record = text.trim_end().as_bytes();
+    assert_eq!(Removal::of_line(record), Some(removal.clone()), "{text}");
+    assert_eq!((date_of(record), Head::before_line(record)), (Some(&*timestamp(AT)), Some(Head::none("main"))));
+    assert!(form.vouches(&removal) && !Form::new(&[8; 32], false).vouches(&removal));
+    let others: [fn(&mut Removal); 5] = [
+        |removal| removal.chain.push('x'),
+        |removal| removal.from += 1,
+        |removal| removal.until += 1,
+        |removal| removal.hash = Digest::of(b"4"),
+        |removal| removal.mac.clear(),
+    ];
+    for change in others {
+        let mut other = removal.clone();
+        change(&mut other);
+        assert!(!form.vouches(&other), "{other:?}");
+    }
+    // Words of a client are no removal.
+    let arguments = RawJson::trusted(format!(r#"{{"a":1,"removed":{}}}"#, serde_json::to_string(&removal).unwrap()));
+    let call = Entry { arguments: Some(arguments), result: Removal::RESULT, ..full() };
+    assert_eq!(Removal::of_line(line(&call, &Form::new(&KEY, true)).trim_end().as_bytes()), None);
+}
+
+/// The verdict on lines whose chain may begin after those records.
+fn later(lines: &[Vec<u8>], known: &[Head], removed: &[Head]) -> Result<Sound, What> {
+    let mut reader = Reader::new("main", known.to_vec()).beginning_after(removed.to_vec());
+    reader.segment("file");
+    lines.iter().for_each(|line| reader.line(line.strip_suffix(b"\n").unwrap()));
+    reader.end().map_err(|bad| bad.what)
+}
+
+#[test]
+fn a_chain_may_begin_after_a_removal_and_nowhere_else() {
+    let (lines, head) = log(9);
+    let at = |seq: usize| Head::of_line(lines[seq - 1].strip_suffix(b"\n").unwrap()).unwrap();
+    let other = Head { seq: 4, hash: Digest::of(b"other") };
+    let sound = Sound { head, torn: false, after: Some(at(4)) };
+    assert_eq!(later(&lines[4..], &[head], &[at(4)]), Ok(sound));
+    assert_eq!(later(&lines[4..], &[at(2), at(4), at(7)], &[at(2), at(4)]), Ok(sound), "of several the one that fits");
+    assert_eq!(later(&lines, &[head], &[at(4)]).unwrap().after, None, "the files are still there");
+    for (label, from, known, removed) in [
+        ("no removal", 4, vec![head], vec![]),
+        ("more is gone", 5, vec![head], vec![at(4)]),
+        ("less is gone", 3, vec![head], vec![at(4)]),
+        ("another record", 4, vec![head], vec![other]),
+        ("a removal of what is kept elsewhere", 4, vec![other, head], vec![at(4)]),
+        ("all is gone", 9, vec![head], vec![at(4)]),
+        ("a gap later", 4, vec![head], vec![at(6)]),
+    ] {
+        let verdict = later(&lines[from..], &known, &removed);
+        assert!(verdict.is_err(), "{label}: {verdict:?}");
+    }
+    let mut gap = lines[4..].to_vec();
+    gap.remove(2);
+    assert_eq!(later(&gap, &[head], &[at(4), at(6)]), Err(What::Removed { from: 7 }), "at its begin alone");
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::removal::Removal;
 use crate::policy::{Digest, Evidence, Kind};
 use crate::wire::raw::RawJson;
 
@@ -69,6 +70,8 @@ pub struct Entry {
     pub duration: Option<Duration>,
     /// For how many calls this record stands, where it is not one.
     pub count: Option<u64>,
+    /// Old records that are kept no longer.
+    pub removed: Option<Box<Removal>>,
 }
 
 impl Entry {
@@ -93,11 +96,17 @@ impl Entry {
             why: Cow::Borrowed(""),
             duration: None,
             count: None,
+            removed: None,
         }
     }
 
     /// An event of the gateway or its log.
     pub fn gateway(result: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
         Self { result, why: why.into(), ..Self::new(Event::Gateway) }
+    }
+
+    /// Old records are kept no longer; to be on disk before their files go.
+    pub fn removal(removal: Removal) -> Self {
+        Self { removed: Some(Box::new(removal)), ..Self::gateway(Removal::RESULT, "") }
     }
 }

@@ -19,6 +19,7 @@ async fn the_child_writes_until_it_is_killed() {
         strict: false,
         deny: true,
         max_segment: 300_000,
+        retain: Retain::default(),
     };
     let audit = Audit::open(options, Db::open(Path::new(&dir)).unwrap(), Metrics::new().unwrap().audit()).unwrap();
     for call in 0.. {

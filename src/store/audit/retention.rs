@@ -1,0 +1,154 @@
+//! Old files of the log that are kept no longer, where the operator set a bound.
+//!
+//! A process removes the oldest files of its own chain, never the one that it writes, and whole chains of `headend stdio` and of commands
+//! that have ended: their files are locked for as long as their process lives. A thread of its own reads the files before: the
+//! record of their removal says which records go, what they end with, and what was wrong with them. The writer puts that record and
+//! the head on disk, and only then the files go (`writer`).
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::time::Duration;
+
+use super::files::{Folder, Segment};
+use crate::policy::Removal;
+use crate::policy::chain::{Head, Piece, Reader, Retain, date_of, in_order};
+
+/// The begin of the name of every chain that ends with its process.
+const PASSING: &str = "s-";
+/// A chain that was written so recently is left alone: its process may not have locked it yet.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Files to be removed once that is recorded. They stay locked until then.
+#[derive(Debug)]
+pub(super) struct Retired {
+    pub(super) removal: Removal,
+    pub(super) segments: Vec<Segment>,
+    /// Nothing of the chain is left.
+    pub(super) is_whole: bool,
+    _locks: Vec<File>,
+}
+
+/// Something that may go: one file of our chain, or all of another.
+struct Candidate {
+    piece: Piece,
+    segments: Vec<Segment>,
+    locks: Vec<File>,
+}
+
+/// Finds what is kept no longer, and reads it. `current` is the file that is written, `now` the time in milliseconds since 1970.
+///
+/// # Errors
+/// When a file cannot be read; nothing was removed.
+pub(super) fn retired(folder: &Folder, retain: &Retain, current: &Segment, now: u64) -> io::Result<Vec<Retired>> {
+    let mut kept = 0;
+    let mut stays = Vec::new();
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for (chain, segments) in folder.chains()? {
+        let pieces: Vec<Piece> = segments.iter().map(|segment| folder.piece(segment)).collect::<io::Result<_>>()?;
+        if chain == current.chain {
+            let own = pieces.iter().zip(segments);
+            let (before, rest): (Vec<_>, Vec<_>) = own.partition(|(_, segment)| segment.number < current.number);
+            kept += rest.iter().map(|(piece, _)| piece.bytes).sum::<u64>();
+            stays = rest.into_iter().map(|(_, segment)| segment).collect();
+            let mut ordered: Vec<Piece> = before.iter().map(|(piece, _)| **piece).collect();
+            in_order(&mut ordered);
+            let one = |(piece, (_, segment))| Candidate { piece, segments: vec![segment], locks: Vec::new() };
+            candidates.extend(ordered.into_iter().zip(before).map(one));
+            continue;
+        }
+        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+        let last = pieces.iter().map(|piece| piece.last).max().unwrap_or(now);
+        let is_quiet = u128::from(last) + QUIET.as_millis() <= u128::from(now);
+        let locks = if chain.starts_with(PASSING) && is_quiet { locked(folder, &segments) } else { None };
+        match locks {
+            Some(locks) => candidates.push(Candidate { piece: Piece { bytes, last }, segments, locks }),
+            None => kept += bytes,
+        }
+    }
+    candidates.sort_by_key(|candidate| candidate.piece.last);
+    let pieces: Vec<Piece> = candidates.iter().map(|candidate| candidate.piece).collect();
+    let is_own = |candidate: &Candidate| candidate.segments.iter().any(|segment| segment.chain == current.chain);
+    let later = candidates.split_off(retain.expired(&pieces, kept, now));
+    let (own, others): (Vec<Candidate>, Vec<Candidate>) = candidates.into_iter().partition(is_own);
+    let own: Vec<Segment> = own.into_iter().flat_map(|candidate| candidate.segments).collect();
+    let next = later
+        .iter()
+        .filter(|candidate| is_own(candidate))
+        .flat_map(|candidate| &candidate.segments)
+        .chain(&stays)
+        .next();
+    let mut retired = Vec::new();
+    if let Some(removal) = read(folder, &own, next)? {
+        retired.push(Retired { removal, segments: own, is_whole: false, _locks: Vec::new() });
+    }
+    for Candidate { segments, locks, .. } in others {
+        if let Some(removal) = read(folder, &segments, None)? {
+            retired.push(Retired { removal, segments, is_whole: true, _locks: locks });
+        }
+    }
+    Ok(retired)
+}
+
+/// The locks of all files of a chain, which no process writes any more; `None` where one does.
+fn locked(folder: &Folder, segments: &[Segment]) -> Option<Vec<File>> {
+    let lock = |segment: &Segment| {
+        let file = folder.read(segment).ok()?;
+        file.try_lock().ok()?;
+        Some(file)
+    };
+    segments.iter().map(lock).collect()
+}
+
+/// What the removal of these files removes. `next` is the file that stays; where it has no record yet, the last removed one is
+/// the end of the chain. `None` where there is no record, or not all that is said of them would be certain.
+fn read(folder: &Folder, segments: &[Segment], next: Option<&Segment>) -> io::Result<Option<Removal>> {
+    let Some(first) = segments.first() else { return Ok(None) };
+    let mut reader = Reader::new(&first.chain, Vec::new()).beginning_anywhere();
+    let (mut begin, mut since, mut to) = (None, None, None);
+    for segment in segments {
+        reader.segment(&segment.name());
+        lines(folder, segment, |line, is_whole| {
+            if !is_whole {
+                return reader.rest(line);
+            }
+            reader.line(line);
+            begin = begin.or_else(|| Head::before_line(line));
+            let date = date_of(line).map(str::to_owned);
+            since = since.take().or_else(|| date.clone());
+            to = date.or_else(|| to.take());
+        })?;
+    }
+    let mut follows = None;
+    if let Some(next) = next {
+        lines(folder, next, |line, _| follows = follows.or_else(|| Head::before_line(line)))?;
+    }
+    let end = follows.or_else(|| (!reader.is_broken()).then(|| reader.head()));
+    let (Some(begin), Some(end)) = (begin, end) else { return Ok(None) };
+    Ok(Some(Removal {
+        chain: first.chain.clone(),
+        from: begin.seq + 1,
+        until: end.seq,
+        hash: end.hash,
+        since: since.unwrap_or_default(),
+        to: to.unwrap_or_default(),
+        files: segments.len() as u64,
+        bad: reader.end().err().map(|bad| bad.to_string()),
+        mac: String::new(),
+    }))
+}
+
+/// Calls `each` with the lines of a file without their ends, and with what follows the last one, which is not whole.
+fn lines(folder: &Folder, segment: &Segment, mut each: impl FnMut(&[u8], bool)) -> io::Result<()> {
+    let mut file = BufReader::with_capacity(1 << 16, folder.read(segment)?);
+    let mut text = Vec::new();
+    loop {
+        text.clear();
+        if file.read_until(b'\n', &mut text)? == 0 {
+            return Ok(());
+        }
+        match text.strip_suffix(b"\n") {
+            Some(line) => each(line, true),
+            None => each(&text, false),
+        }
+    }
+}
