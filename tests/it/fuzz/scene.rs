@@ -12,8 +12,8 @@ use crate::upstream::Fake;
 
 /// Descriptors that may be open at the end in addition to those at the start: connections kept for the next request.
 const MORE_FILES: usize = 48;
-/// Time for that: idle connections to upstreams are kept for 90 seconds.
-const GIVEN_BACK: Duration = Duration::from_secs(150);
+/// Time for that: idle connections to upstreams are kept for 50 seconds.
+const GIVEN_BACK: Duration = Duration::from_secs(110);
 /// Memory that may be in use at the end in addition to that at the start, in bytes.
 const MORE_MEMORY: u64 = 96 << 20;
 

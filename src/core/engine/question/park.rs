@@ -16,7 +16,7 @@ use crate::policy::LOCAL;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a call without open questions, or its outcome, waits for a client whose response was lost.
-pub const GRACE: Duration = Duration::from_secs(60);
+pub const GRACE: Duration = Duration::from_secs(45);
 /// Parked calls of all callers, and of one caller where there are several.
 const MAX_PARKED: usize = 256;
 pub const MAX_PER_CALLER: usize = 16;
