@@ -60,6 +60,7 @@ mod reload;
 mod resume;
 mod rules;
 mod sealed;
+mod soak;
 mod sse;
 mod starts;
 mod stdio;

@@ -1,0 +1,211 @@
+//! Counts requests: each one ends once, and in one of these ways.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Texts of bad ends to keep, of one kind and in all.
+const OF_A_KIND: usize = 3;
+const EXAMPLES: usize = 60;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End {
+    /// With its answer, as expected.
+    Answered,
+    /// With a status of HTTP that stands for "not now", or "not this".
+    Refused,
+    /// Its client took it back, or closed the stream that it had asked for.
+    Cancelled,
+    /// Its client went away.
+    HungUp,
+    /// The daemon was restarted.
+    Cut,
+    /// With an answer that says no, where nothing stood in its way.
+    Failed,
+    /// With another answer than its own.
+    Wrong,
+    /// With two answers.
+    Twice,
+    /// Without one.
+    Lost,
+}
+
+impl End {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Answered,
+        Self::Refused,
+        Self::Cancelled,
+        Self::HungUp,
+        Self::Cut,
+        Self::Failed,
+        Self::Wrong,
+        Self::Twice,
+        Self::Lost,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::HungUp => "hung up",
+            Self::Cut => "cut",
+            Self::Failed => "failed",
+            Self::Wrong => "wrong",
+            Self::Twice => "twice",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Whether a single one fails the run.
+    pub(crate) fn is_bad(self) -> bool {
+        matches!(self, Self::Failed | Self::Wrong | Self::Twice | Self::Lost)
+    }
+}
+
+/// Requests of one kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) sent: u64,
+    ends: BTreeMap<End, u64>,
+}
+
+impl Row {
+    pub(crate) fn of(&self, end: End) -> u64 {
+        self.ends.get(&end).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn ended(&self) -> u64 {
+        self.ends.values().sum()
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        for (end, count) in &other.ends {
+            *self.ends.entry(*end).or_default() += count;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    rows: BTreeMap<&'static str, Row>,
+    examples: Vec<String>,
+    /// Other events by name.
+    notes: BTreeMap<&'static str, u64>,
+}
+
+/// All requests so far. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Book>>);
+
+impl Ledger {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request that is being sent.
+    pub(crate) fn sent(&self, kind: &'static str) -> Ticket {
+        self.book().rows.entry(kind).or_default().sent += 1;
+        Ticket { ledger: self.clone(), kind, open: true }
+    }
+
+    /// Counts an answer to a request that had one already.
+    pub(crate) fn twice(&self, kind: &'static str, what: String) {
+        let mut book = self.book();
+        *book.rows.entry(kind).or_default().ends.entry(End::Twice).or_default() += 1;
+        remember(&mut book.examples, &format!("{kind}: {}", End::Twice.name()), &what);
+    }
+
+    /// Counts any other event.
+    pub(crate) fn note(&self, what: &'static str) {
+        *self.book().notes.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn noted(&self, what: &str) -> u64 {
+        self.book().notes.get(what).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn notes(&self) -> Vec<(&'static str, u64)> {
+        self.book().notes.iter().map(|(name, count)| (*name, *count)).collect()
+    }
+
+    pub(crate) fn rows(&self) -> Vec<(&'static str, Row)> {
+        self.book().rows.iter().map(|(kind, row)| (*kind, row.clone())).collect()
+    }
+
+    pub(crate) fn total(&self) -> Row {
+        let mut total = Row::default();
+        self.book().rows.values().for_each(|row| total.add(row));
+        total
+    }
+
+    pub(crate) fn examples(&self) -> Vec<String> {
+        self.book().examples.clone()
+    }
+}
+
+fn remember(examples: &mut Vec<String>, head: &str, why: &str) {
+    let like = examples.iter().filter(|example| example.starts_with(head)).count();
+    if like < OF_A_KIND && examples.len() < EXAMPLES {
+        examples.push(format!("{head}: {}", why.chars().take(400).collect::<String>()));
+    }
+}
+
+/// One request. Dropped without an end, it is lost.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    ledger: Ledger,
+    kind: &'static str,
+    open: bool,
+}
+
+impl Ticket {
+    pub(crate) fn end(self, end: End) {
+        self.end_with(end, String::new);
+    }
+
+    /// The same, with a text that explains a bad end.
+    pub(crate) fn end_with(mut self, end: End, why: impl FnOnce() -> String) {
+        self.open = false;
+        let mut book = self.ledger.book();
+        *book.rows.entry(self.kind).or_default().ends.entry(end).or_default() += 1;
+        if end.is_bad() {
+            remember(&mut book.examples, &format!("{}: {}", self.kind, end.name()), &why());
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.open {
+            let mut book = self.ledger.book();
+            *book.rows.entry(self.kind).or_default().ends.entry(End::Lost).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_without_an_end_is_lost() {
+        let ledger = Ledger::default();
+        ledger.sent("call").end(End::Answered);
+        drop(ledger.sent("call"));
+        let total = ledger.total();
+        assert_eq!((total.sent, total.ended()), (2, 2));
+        assert_eq!((total.of(End::Answered), total.of(End::Lost)), (1, 1));
+    }
+
+    #[test]
+    fn a_second_answer_makes_ends_exceed_requests() {
+        let ledger = Ledger::default();
+        ledger.sent("call").end(End::Answered);
+        ledger.twice("call", "{}".to_owned());
+        let total = ledger.total();
+        assert_eq!((total.sent, total.ended()), (1, 2));
+        assert_eq!(ledger.examples(), ["call: twice: {}"]);
+    }
+}

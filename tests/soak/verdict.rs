@@ -1,0 +1,161 @@
+//! What follows from the figures of a run.
+
+use std::time::Duration;
+
+use crate::ledger::{End, Ledger};
+use crate::sample::{GIVEN_BACK, Sample};
+use crate::{Options, disorder};
+
+/// Runs below this duration say nothing about memory.
+const LEAST: Duration = Duration::from_secs(120);
+/// From here on, memory must not grow; in shorter runs from their first sixth on.
+const STEADY_FROM: Duration = Duration::from_secs(600);
+/// Samples at either end whose median counts: one alone may meet a burst.
+const AROUND: usize = 5;
+/// The least time to settle within which everything has to be given back.
+const SETTLE: Duration = Duration::from_secs(60);
+
+/// One judgement; `None` stands for "not judged".
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) passed: Option<bool>,
+    pub(crate) text: String,
+}
+
+impl Verdict {
+    fn of(passed: bool, text: String) -> Self {
+        Self { passed: Some(passed), text }
+    }
+
+    fn none(text: String) -> Self {
+        Self { passed: None, text }
+    }
+}
+
+/// Everything that a run is judged by.
+#[derive(Debug)]
+pub(crate) struct Findings<'f> {
+    pub(crate) ledger: &'f Ledger,
+    /// Under load, in order of time.
+    pub(crate) samples: &'f [Sample],
+    pub(crate) start: &'f Sample,
+    pub(crate) end: &'f Sample,
+    /// Time after the last client until everything was given back, if it was.
+    pub(crate) settled_after: Option<Duration>,
+    /// How the daemon ended, and the processes that it left behind.
+    pub(crate) stopped: Result<usize, String>,
+}
+
+/// The verdicts of a run.
+pub(crate) fn verdicts(options: &Options, findings: &Findings<'_>) -> Vec<Verdict> {
+    let mut verdicts = vec![answers(findings.ledger)];
+    for end in End::ALL.into_iter().filter(|end| end.is_bad()) {
+        let count = findings.ledger.total().of(end);
+        verdicts.push(Verdict::of(count == 0, format!("{count} requests {}", end.name())));
+    }
+    for bad in [disorder::FAILED, disorder::TAKEN] {
+        let count = findings.ledger.noted(bad);
+        verdicts.push(Verdict::of(count == 0, format!("{count} {bad}")));
+    }
+    verdicts.push(memory(options, findings.samples));
+    verdicts.extend(given_back(options, findings));
+    verdicts.push(match &findings.stopped {
+        Ok(0) => Verdict::of(true, "the daemon ended at SIGTERM and left no process behind".to_owned()),
+        Ok(left) => Verdict::of(false, format!("the daemon ended and left {left} processes behind")),
+        Err(why) => Verdict::of(false, why.clone()),
+    });
+    verdicts
+}
+
+fn answers(ledger: &Ledger) -> Verdict {
+    let total = ledger.total();
+    Verdict::of(total.sent == total.ended(), format!("{} requests had {} ends", total.sent, total.ended()))
+}
+
+fn memory(options: &Options, samples: &[Sample]) -> Verdict {
+    let load = Duration::from_secs(options.seconds);
+    if options.restarts > 0 {
+        return Verdict::none("memory: not judged, since the daemon was restarted".to_owned());
+    }
+    if load < LEAST {
+        return Verdict::none(format!("memory: not judged below {} s of load", LEAST.as_secs()));
+    }
+    let from = STEADY_FROM.min(load / 6);
+    let at = samples.iter().position(|sample| sample.at >= from).unwrap_or_default();
+    let first = median(&samples[at..(at + AROUND).min(samples.len())]);
+    let last = median(&samples[samples.len().saturating_sub(AROUND)..]);
+    let growth = (last as f64 / (first as f64).max(1.0) - 1.0) * 100.0;
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    Verdict::of(
+        growth <= options.growth,
+        format!(
+            "memory: {:.1} MiB after {} s, {:.1} MiB at the end: {growth:+.1} %",
+            mib(first),
+            from.as_secs(),
+            mib(last)
+        ),
+    )
+}
+
+fn median(samples: &[Sample]) -> u64 {
+    let mut sizes: Vec<u64> = samples.iter().map(|sample| sample.rss_kib).collect();
+    sizes.sort_unstable();
+    sizes.get(sizes.len() / 2).copied().unwrap_or_default()
+}
+
+fn given_back(options: &Options, findings: &Findings<'_>) -> Vec<Verdict> {
+    let is_judged = options.settling() >= SETTLE;
+    let mut verdicts = Vec::new();
+    for (name, figure) in GIVEN_BACK {
+        let (Some(start), Some(end)) = (figure(findings.start), figure(findings.end)) else {
+            verdicts.push(Verdict::none(format!("{name}: not judged, since the daemon does not tell")));
+            continue;
+        };
+        let text = format!("{name}: {start} at the start, {end} after the last client");
+        verdicts.push(if is_judged { Verdict::of(end <= start, text) } else { Verdict::none(text) });
+    }
+    let settled = match findings.settled_after {
+        Some(after) => format!("everything was given back {:.0} s after the last client", after.as_secs_f64()),
+        None => format!("not everything was given back {} s after the last client", options.settle),
+    };
+    verdicts.push(Verdict::none(settled));
+    verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn samples(sizes: &[u64]) -> Vec<Sample> {
+        let at = |second: usize| Duration::from_secs(second as u64 * 10);
+        let sample =
+            |(number, rss_kib): (usize, &u64)| Sample { at: at(number), rss_kib: *rss_kib, ..Sample::default() };
+        sizes.iter().enumerate().map(sample).collect()
+    }
+
+    #[test]
+    fn memory_may_grow_at_first_and_not_later() {
+        let options = Options::parse_from(["soak", "--seconds", "600"]);
+        let mut sizes = vec![100; 10];
+        sizes.extend([200; 50]);
+        assert_eq!(memory(&options, &samples(&sizes)).passed, Some(true));
+        sizes.extend([240; 10]);
+        assert_eq!(memory(&options, &samples(&sizes)).passed, Some(false));
+        let short = Options::parse_from(["soak", "--seconds", "10"]);
+        assert_eq!(memory(&short, &samples(&sizes)).passed, None);
+    }
+
+    #[test]
+    fn one_descriptor_more_than_at_the_start_fails_the_run() {
+        let options = Options::parse_from(["soak"]);
+        let of = |descriptors| Sample { descriptors, tasks: Some(3), ..Sample::default() };
+        let (start, end) = (of(10), of(11));
+        let ledger = Ledger::default();
+        let findings =
+            Findings { ledger: &ledger, samples: &[], start: &start, end: &end, settled_after: None, stopped: Ok(0) };
+        let passed: Vec<_> = given_back(&options, &findings).iter().map(|verdict| verdict.passed).collect();
+        assert_eq!(passed, [Some(false), Some(true), Some(true), None, None, None]);
+    }
+}
