@@ -279,8 +279,8 @@ async fn subscribe(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
 }
 
 async fn ask(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
-    const KIND: &str = "call that asks";
     let asker = pick(rng, ASKERS);
+    let kind = if asker == "askweb" { "call that asks over HTTP" } else { "call that asks on a pipe" };
     let schema = json!({"type": "object", "properties": {"who": {"type": "string"}}});
     let form = json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema}});
     let tag = format!("{:x}", rng.u64(..));
@@ -293,7 +293,7 @@ async fn ask(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
         return leave_question(client, params).await;
     }
     for _ in 0..3 {
-        let answer = client.request(KIND, "tools/call", params.clone(), judge).await?;
+        let answer = client.request(kind, "tools/call", params.clone(), judge).await?;
         let result = &answer["result"];
         if result["isError"] == true {
             client.facts.ledger.note("questions that no client was asked");
