@@ -38,6 +38,7 @@ mod declined;
 mod ending;
 mod opening;
 mod outcome;
+mod queued;
 mod recheck;
 mod start;
 mod tasked;
@@ -46,6 +47,7 @@ pub(crate) use self::ending::given_up;
 pub(crate) use self::outcome::translate;
 
 use self::opening::Opening;
+use self::queued::Queued;
 
 /// Why a question is taken back whose time is over.
 const LATE: &str = "no answer in time";
@@ -78,6 +80,7 @@ pub(crate) struct Call {
     waiting: Option<Outgoing>,
     /// The upstream is not ready yet.
     opening: Option<Opening>,
+    queued: Queued,
     running: Option<Running>,
     /// A legacy client is asked what a modern server wants to know; nothing is in flight upstream meanwhile.
     round: Option<(Box<Round>, Outgoing)>,
@@ -151,6 +154,7 @@ impl Call {
             // A request that joins a parked call must never start a second one.
             waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
             opening: None,
+            queued: Queued::default(),
             running: None,
             round: None,
             kept: None,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -45,6 +46,31 @@ fn progress_of_an_http_upstream_arrives_while_the_call_runs() {
     let first = call.next().unwrap();
     assert_eq!(first["method"], "notifications/progress", "{first}");
     assert!(call.response()["result"].is_object());
+}
+
+#[test]
+fn a_call_that_waits_in_line_is_refused_in_time_whatever_its_stream_says_meanwhile() {
+    let setup = Setup::new().server("limits.keepalive = \"1s\"");
+    let log = Log::new(&setup.world.path("work"), "fx");
+    let fake = Fake::stdio("both").logging(&log).command();
+    // Longer than headend waits before it answers with a stream.
+    let upstream = format!("[upstreams.fx]\ncommand = {fake}\nmax-in-flight = 1\nqueue-timeout = \"5500ms\"");
+    let gateway = setup.toml(&upstream).start();
+    gateway.wait_for_tools(&["fx__sleep"]);
+    let params = json!({"name": "fx__sleep", "arguments": {"ms": 60_000}});
+    let _holds_the_place = gateway.modern().open("tools/call", params);
+    eventually("the call arrives", || log.count("tools/call") == 1);
+    thread::scope(|scope| {
+        for era in Era::BOTH {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let begun = Instant::now();
+                let answer = gateway.client(era).call("fx__echo", json!({"text": "a"}));
+                assert_eq!(answer.result()["_meta"]["headend/refusal"]["reason"], "busy", "{era:?}: {}", answer.raw);
+                assert!(begun.elapsed() < Duration::from_secs(20), "{era:?}: after {:?}", begun.elapsed());
+            });
+        }
+    });
 }
 
 #[test]

@@ -35,11 +35,13 @@ impl Call {
         if self.opening.is_none() {
             let since = clock::now();
             if !matches!(self.place, InFlight::Running(..)) {
-                self.place = Box::pin(self.service.admission.place()).await?;
+                self.place = self.queued.place(&self.service).await?;
             }
-            let slot = match self.handle.free_slot() {
+            // Its place in line is before a slot that has become free.
+            let free = if self.queued.is_begun() { None } else { self.handle.free_slot() };
+            let slot = match free {
                 Some(slot) => slot,
-                None => Box::pin(self.handle.slot()).await?,
+                None => self.queued.slot(&self.handle).await?,
             };
             if let Some((id, answers)) = self.input.as_ref().and_then(|input| input.parked.clone()) {
                 return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await.map(|()| None);
@@ -72,8 +74,11 @@ impl Call {
 
     async fn send(&mut self, opened: Opened) -> Result<(), Failure> {
         let Opened { slot, lane, link, since } = opened;
-        let turn =
-            if lane.news.turns.are_taken() { Box::pin(lane.turn(self.handle.spec.load_full())).await? } else { None };
+        let (slot, turn) = if lane.news.turns.are_taken() {
+            self.queued.turn(slot, &lane, self.handle.spec.load_full()).await?
+        } else {
+            (slot, None)
+        };
         // Until the call is taken out, a wait that is cancelled changes nothing.
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
@@ -122,7 +127,7 @@ impl Call {
         let caller = Arc::clone(&self.action.caller);
         // The call runs again, so it takes its turn again.
         let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
-        let turn = lane.turn(self.handle.spec.load_full()).await?;
+        let (slot, turn) = self.queued.turn(slot, &lane, self.handle.spec.load_full()).await?;
         Box::pin(self.pass()).await?;
         let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
         let (sent, spec) = (clock::now(), self.handle.spec.load());
