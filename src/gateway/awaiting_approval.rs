@@ -77,6 +77,18 @@ impl ClientCall {
         }
     }
 
+    /// Whether its server's questions wait for the client on its stream.
+    pub(crate) fn is_asking(&self) -> bool {
+        matches!(self, Self::Permitted(call) if call.is_asking())
+    }
+
+    /// Closes these questions as if their time were over.
+    pub(crate) fn nobody_answers(&mut self) {
+        if let Self::Permitted(call) = self {
+            call.nobody_answers();
+        }
+    }
+
     /// The client has withdrawn its request.
     pub(crate) fn withdraw(self) {
         if let Self::Permitted(call) = self {

@@ -37,6 +37,7 @@ use crate::wire::raw::RawJson;
 mod declined;
 mod ending;
 mod opening;
+mod leaving;
 mod outcome;
 mod queued;
 mod recheck;
@@ -474,24 +475,6 @@ impl Call {
     fn misasked(&mut self, why: InputError) -> ClientEvent {
         self.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
-    }
-
-    /// The client has withdrawn its request.
-    pub(crate) fn withdraw(mut self) {
-        if let Some(running) = &mut self.running {
-            running.exchange.give_up();
-        }
-    }
-
-    /// Lets the call run on without its client: a legacy client that went away did not cancel.
-    pub(crate) fn detach(mut self) {
-        if self.done || self.service.draining.is_cancelled() {
-            return;
-        }
-        // Later questions would reach no client.
-        self.input = None;
-        let tasks = self.service.tasks.clone();
-        tasks.spawn("detached call", async move { while !matches!(self.next().await, ClientEvent::Done(_)) {} });
     }
 }
 

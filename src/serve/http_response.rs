@@ -9,6 +9,7 @@ use http::Response;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::answer::Answer;
+use crate::engine::question::AWAY;
 use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::service::Service;
@@ -164,6 +165,8 @@ impl Recorded {
         if first.is_some_and(|event| self.write(event)) {
             return;
         }
+        let unread = self.recording.unread(AWAY);
+        tokio::pin!(unread);
         loop {
             let event = tokio::select! {
                 biased;
@@ -171,6 +174,11 @@ impl Recorded {
                 () = self.entered.open.cancelled.cancelled() => return,
                 () = self.entered.session.ended.cancelled() => return,
                 () = self.recording.forsaken(&draining) => return,
+                () = &mut unread, if call.is_asking() => {
+                    call.nobody_answers();
+                    unread.set(self.recording.unread(AWAY));
+                    continue;
+                }
             };
             if self.write(event) {
                 return;

@@ -293,6 +293,26 @@ impl Recording {
         self.change(|events| events.find(reader, event))
     }
 
+    /// Waits until nobody has read for so long. Written events change nothing.
+    pub(crate) async fn unread(&self, patience: Duration) {
+        loop {
+            self.until_read(false).await;
+            if tokio::time::timeout(patience, self.until_read(true)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn until_read(&self, is_read: bool) {
+        loop {
+            let changed = self.changed.notified();
+            if self.lock().has_reader() == is_read {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Waits until the gateway ends and nobody reads.
     pub(crate) async fn forsaken(&self, draining: &CancellationToken) {
         draining.cancelled().await;

@@ -24,6 +24,9 @@ pub mod park;
 
 /// How long a person may take for one answer.
 pub const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a client may be away from the stream of a call that asks it. A person takes longer, but only a client that listens can show
+/// the form; meanwhile the call keeps its place and its turn at the server.
+pub const AWAY: Duration = Duration::from_secs(30);
 /// Questions of one call that may be open.
 pub const MAX_OPEN: usize = 8;
 /// How long one question waits for others of the same call, so that a person is asked once. A server on a busy machine takes
@@ -105,6 +108,11 @@ impl<W> OnStream<W> {
     pub fn late(&mut self, now: Instant) -> Option<Shown<W>> {
         let at = self.open.iter().position(|shown| shown.until <= now)?;
         self.end(at)
+    }
+
+    /// Nobody is there to answer: the time of all of them is over.
+    pub fn hurry(&mut self, now: Instant) {
+        self.open.iter_mut().for_each(|shown| shown.until = now);
     }
 
     /// Ends all of them.

@@ -37,6 +37,26 @@ fn call_of(resumed: Option<Resumed>) -> Option<Reader> {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_away_for_long_is_noticed_whatever_is_written_meanwhile() {
+    let second = Duration::from_secs(1);
+    let streams = streams(Revision::V2025_06_18);
+    let (recording, reader) = streams.open();
+    let unread = recording.unread(10 * second);
+    tokio::pin!(unread);
+    assert!(tokio::time::timeout(100 * second, &mut unread).await.is_err(), "it reads");
+    drop(reader);
+    assert!(tokio::time::timeout(9 * second, &mut unread).await.is_err(), "not long enough");
+    let reader = recording.resume(0).unwrap();
+    assert!(tokio::time::timeout(100 * second, &mut unread).await.is_err(), "it is back");
+    drop(reader);
+    for _ in 0..9 {
+        assert!(tokio::time::timeout(second, &mut unread).await.is_err());
+        streams.push(&recording, message("a"), true);
+    }
+    assert!(tokio::time::timeout(2 * second, &mut unread).await.is_ok());
+}
+
 #[tokio::test]
 async fn each_revision_gets_what_it_can_read() {
     for (revision, hello, event) in [

@@ -31,6 +31,19 @@ fn a_question_on_the_stream_has_a_time_of_its_own() {
     assert_eq!(open.settled(start + PATIENCE), None, "told once");
 }
 
+#[test]
+fn no_question_stays_open_for_a_client_that_is_gone() {
+    let start = epoch();
+    let mut open = OnStream::default();
+    open.shown(question(1), 1, start);
+    open.shown(question(2), 2, start);
+    open.hurry(start + SECOND);
+    assert_eq!(open.due(), Some(start + SECOND));
+    let late = [open.late(start + SECOND), open.late(start + SECOND), open.late(start + SECOND)];
+    assert_eq!(late.map(|late| late.map(|late| late.wait)), [Some(1), Some(2), None]);
+    assert_eq!(open.settled(start + SECOND), Some(SECOND));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Ask,
