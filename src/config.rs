@@ -39,6 +39,7 @@ mod upstream;
 
 pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::consent::Consent;
+#[cfg(target_os = "linux")]
 pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, World, headend};
 use crate::mcp::{Era, Mcp};
-use crate::process::{alive, descendants, eventually, wait, within};
+use crate::process::{alive, descendants, eventually, said, wait, within};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log, toml_array};
 
@@ -179,8 +179,8 @@ fn a_stdio_server_whose_daemon_stays_away_answers_what_it_gives_up() {
     let setup = Setup::new().fake("fx", &Fake::stdio("both")).toml("[stdio]\nreconnect-timeout = \"1s\"");
     let (daemon, _world, _, mut client) = stdio(setup, true);
     drop(daemon);
-    let said = |lines: &[String]| lines.iter().any(|line| line.contains("the daemon went away")).then_some(());
-    client.pipe().stderr.wait_for(STDIO, said).expect("the log says so");
+    let told = |lines: &[String]| lines.iter().any(|line| line.contains("the daemon went away")).then_some(());
+    client.pipe().stderr.wait_for(STDIO, told).expect("the log says so");
     client.pipe().send(sleep("open", 1).as_bytes());
     let answer = client.pipe().answer(&json!("open"), STDIO).message;
     assert_eq!(executed(&answer), "no", "{answer}");
@@ -402,10 +402,14 @@ fn descriptors_tasks_and_processes_return_after_a_hundred_additions_and_removals
         ));
         full.push_str(&format!("\n[upstreams.h{n}]\nurl = \"{}\"\nheaders = {{ X-N = \"{n}\" }}\n", server.url));
     }
+    let reload = |text: &str| {
+        let reloaded = gateway.reload(text);
+        assert!(reloaded.status.success(), "{}", said(&reloaded));
+    };
     let round = || {
-        assert!(gateway.reload(&full).status.success());
+        reload(&full);
         gateway.wait_for_tools(&["s12__echo", "h12__echo"]);
-        assert!(gateway.reload(&bare).status.success());
+        reload(&bare);
     };
     // The first round opens what stays, such as the pool of connections.
     round();
