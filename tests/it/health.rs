@@ -83,7 +83,7 @@ fn a_server_that_is_gone_is_down_from_the_first_call_on_and_ready_when_it_is_bac
         drop(server);
         assert!(!works(&mut modern), "{kind}");
         within(Duration::from_secs(1), &format!("{kind} is down"), || is_down(&gateway));
-        for _ in 0..10 {
+        for _ in 0..4 {
             assert!(!works(&mut modern) && !works(&mut legacy), "{kind}");
             assert!(is_down(&gateway), "{kind}: {}", status_of(&gateway, "fx"));
         }
