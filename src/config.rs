@@ -79,9 +79,9 @@ pub(crate) fn load_with(path: &Path, more: Option<&str>) -> Loading {
         read
     };
     let folder = folder::beside(path);
-    let (listed, seen) = folder::parts(&folder);
+    let listed = folder::names(&folder);
     let mut problems = Vec::new();
-    let also = listed.unwrap_or_else(|why| {
+    let also = folder::parts(&folder, &listed).unwrap_or_else(|why| {
         problems.push(Problem::of_file(&folder.display().to_string(), why));
         Vec::new()
     });
@@ -93,7 +93,7 @@ pub(crate) fn load_with(path: &Path, more: Option<&str>) -> Loading {
             Err(error) => problems.push(Problem::of_file(&origin, places::unread(&error))),
         }
     }
-    files.borrow_mut().push(seen);
+    files.borrow_mut().push(Seen::folder(&folder, &listed));
     texts.extend(more.map(|more| ("the command line".to_owned(), more.to_owned())));
     let texts: Vec<Text<'_>> = texts.iter().map(|(origin, text)| Text { origin, text }).collect();
     let outcome =

@@ -16,7 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::policy::Scalar;
 
-use super::merge::{merge, moved_table};
+use super::merge::{join, merge, moved_table};
 use super::problem::{Finding, Problem, Warning};
 use super::units;
 
@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
     }
 
     /// The problem of a key that stands in two files, at these two positions.
-    pub(super) fn stands_twice(&self, path: &str, first: usize, again: usize) {
+    fn stands_twice(&self, path: &str, first: usize, again: usize) {
         let first = self.place(first);
         let line = first.line.unwrap_or_default();
         let message = format!("stands in {}:{line} too; keep one of the two", self.origin(first));
@@ -154,7 +154,8 @@ pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) ->
             let finding = source.placed(place, "", format!("not TOML: {}", error.message().trim_end()));
             source.found.borrow_mut().problems.push(finding);
         }
-        merge(source, &mut all, moved_table(root.into_inner(), *base), "");
+        let table = moved_table(root.into_inner(), *base);
+        merge(&mut all, table, "", &|path, first, again| source.stands_twice(path, first, again));
     }
     readable
         .then(|| build(Table { source, path: String::new(), entries: &all, known: Vec::new(), refused: Vec::new() }))
@@ -429,13 +430,6 @@ impl<'s> Table<'s> {
             }
         }
     }
-}
-
-/// The key path of an entry; keys that are no bare keys are quoted.
-pub(super) fn join(path: &str, key: &str) -> String {
-    let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    let key = if bare { key.to_owned() } else { format!("{key:?}") };
-    if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
 /// `; did you mean ..?` when one of the words is near.

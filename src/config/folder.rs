@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::StatVfsMountFlags;
 
 use super::guard;
-use super::seen::Seen;
 
 const NAME: &str = "conf.d";
 /// More files than an operator writes.
@@ -20,22 +19,24 @@ pub(super) fn beside(config: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-/// The files of the folder in the order of their names, and what was seen of the folder. One that is not there has none.
+/// The files of the folder with these names. A folder that is not there has none.
 ///
-/// Only names that end with `.toml` and do not begin with a dot count: editors and Kubernetes keep other files there.
-pub(super) fn parts(folder: &Path) -> (Result<Vec<PathBuf>, String>, Seen) {
-    let listed = names(folder);
-    let seen = Seen::folder(folder, &listed);
-    let judged = match listed {
+/// # Errors
+/// Why the folder cannot be used, to follow its name in a message.
+pub(super) fn parts(folder: &Path, listed: &io::Result<Vec<OsString>>) -> Result<Vec<PathBuf>, String> {
+    match listed {
         Ok(names) if names.len() > MAX_FILES => Err(format!("has more than {MAX_FILES} files")),
         Ok(names) => trusted(folder).map(|()| names.iter().map(|name| folder.join(name)).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(format!("cannot be read: {error}")),
-    };
-    (judged, seen)
+    }
 }
 
-/// The names of the files that count, sorted.
+/// The names of the files that count, sorted: those that end with `.toml` and do not begin with a dot. Editors and Kubernetes
+/// keep other files there.
+///
+/// # Errors
+/// The system's.
 pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     let counts = |name: &OsStr| {
         let name = name.as_bytes();

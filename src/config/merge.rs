@@ -4,16 +4,17 @@
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::file::{Source, join};
-
 /// Tables below the top that several files may add to. An entry of `upstreams` and `profiles` is of one file alone: half an
 /// upstream in each of two files is hardly what anyone means.
 const SHARED: [&str; 4] = ["server.auth", "server.auth.tokens", "server.limits", "policy.consent"];
 /// Arrays of tables that go on in the next file.
 const CONTINUED: [&str; 2] = ["policy.rules", "policy.limits"];
 
-/// Adds the tables of a later file. What stands in both is a problem.
-pub(super) fn merge<'t>(source: &Source<'_>, into: &mut DeTable<'t>, from: DeTable<'t>, path: &str) {
+/// Told of a key path that stands in two files, and of both positions.
+type Twice<'a> = &'a dyn Fn(&str, usize, usize);
+
+/// Adds the tables of a later file. What stands in both is told.
+pub(super) fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>, path: &str, twice: Twice<'_>) {
     for (key, value) in from {
         let name: &str = key.get_ref();
         let path = join(path, name);
@@ -25,13 +26,20 @@ pub(super) fn merge<'t>(source: &Source<'_>, into: &mut DeTable<'t>, from: DeTab
         };
         let again = key.span().start;
         match (before, value.into_inner()) {
-            (DeValue::Table(before), DeValue::Table(more)) if is_shared(&path) => merge(source, before, more, &path),
+            (DeValue::Table(before), DeValue::Table(more)) if is_shared(&path) => merge(before, more, &path, twice),
             (DeValue::Array(before), DeValue::Array(more)) if CONTINUED.contains(&path.as_str()) => {
-                go_on(source, before, more, &path);
+                go_on(before, more, &path, twice);
             }
-            _ => source.stands_twice(&path, first, again),
+            _ => twice(&path, first, again),
         }
     }
+}
+
+/// The key path of an entry; keys that are no bare keys are quoted.
+pub(super) fn join(path: &str, key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let key = if bare { key.to_owned() } else { format!("{key:?}") };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
 fn is_shared(path: &str) -> bool {
@@ -39,7 +47,7 @@ fn is_shared(path: &str) -> bool {
 }
 
 /// Adds the rules or limits of a later file.
-fn go_on<'t>(source: &Source<'_>, before: &mut DeArray<'t>, more: DeArray<'t>, path: &str) {
+fn go_on<'t>(before: &mut DeArray<'t>, more: DeArray<'t>, path: &str, twice: Twice<'_>) {
     let earlier = before.len();
     for item in more {
         let same = id(&item).and_then(|(id, at)| {
@@ -47,7 +55,7 @@ fn go_on<'t>(source: &Source<'_>, before: &mut DeArray<'t>, more: DeArray<'t>, p
             others.into_iter().find(|(other, _)| *other == id).map(|(_, first)| (first, at))
         });
         if let Some((first, again)) = same {
-            source.stands_twice(&format!("{path}[{}].id", before.len()), first, again);
+            twice(&format!("{path}[{}].id", before.len()), first, again);
         }
         before.push(item);
     }

@@ -36,8 +36,8 @@ use crate::wire::raw::RawJson;
 
 mod declined;
 mod ending;
-mod opening;
 mod leaving;
+mod opening;
 mod outcome;
 mod queued;
 mod recheck;
@@ -311,7 +311,7 @@ impl Call {
                 return None;
             }
             (Some(InputContext { client_requests: Some(client_requests), .. }), Ok(judged)) => {
-                let judged = judged.for_revision(self.revision, declined::page_id).ok();
+                let judged = judged.for_revision(self.revision, page_id).ok();
                 match judged.and_then(|judged| ask(&mut self.on_stream, client_requests, question(judged))) {
                     Some(message) => return Some(ClientEvent::Question(self.service.budget.count(message))),
                     None => false,
@@ -431,7 +431,7 @@ impl Call {
         }
         let wanted = requests(raw, &self.terms())?;
         wanted.declined.iter().for_each(|(_, why)| self.declined(*why));
-        let round = Round::new(wanted, self.revision, declined::page_id);
+        let round = Round::new(wanted, self.revision, page_id);
         self.running = None;
         self.round = Some((Box::new(round), outgoing));
         Ok(())
@@ -476,6 +476,11 @@ impl Call {
         self.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
     }
+}
+
+/// A name for a page that its server gave none.
+fn page_id() -> String {
+    data_encoding::HEXLOWER.encode(&clock::random::<16>())
 }
 
 impl Drop for Call {

@@ -33,10 +33,12 @@ mod journal;
 pub(crate) mod json;
 mod keep;
 mod kept;
+mod span;
 mod time;
 mod wish;
 
 pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
+pub(crate) use self::span::Span;
 pub(crate) use self::wish::Wish;
 
 use self::closed_by::By;
@@ -78,26 +80,6 @@ struct Inner {
     opened: Notify,
     /// The database's version when it was last read.
     version: AtomicI64,
-}
-
-/// How long a prompt is open; the configuration says so, and may change.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Span {
-    /// As long as a call waits for its own client.
-    Client,
-    /// As long as the console and the command line may take, or that time, if it is shorter.
-    Person(Duration),
-}
-
-impl Span {
-    /// Whole seconds of the wall clock count, so a client never has less time than promised.
-    fn life(self, consent: &Consent) -> Wall {
-        let life = match self {
-            Self::Client => consent.timeout,
-            Self::Person(most) => consent.prompt_life.min(most),
-        };
-        life.as_secs().saturating_add(1)
-    }
 }
 
 /// An open prompt, and the tasks that wait for its end.

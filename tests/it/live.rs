@@ -46,12 +46,17 @@ fn fx(name: &str) -> String {
     format!("[upstreams.{name}]\ncommand = {}\n", Fake::stdio("both").command())
 }
 
-/// The plan that the daemon printed.
+/// The plan by which the daemon came to this configuration. It may notice the file before it is told.
 #[track_caller]
 fn reloaded(gateway: &Gateway, text: &str) -> String {
-    let plan = gateway.reload(text);
-    assert!(plan.status.success(), "{}", said(&plan));
-    String::from_utf8_lossy(&plan.stdout).trim().to_owned()
+    let before = gateway.stderr.all().len();
+    let output = gateway.reload(text);
+    assert!(output.status.success(), "{}", said(&output));
+    let plan = |lines: &[String]| {
+        let plans = lines.iter().skip(before).filter_map(|line| line.split_once("configuration reloaded plan="));
+        plans.map(|(_, plan)| plan.to_owned()).find(|plan| plan != "nothing changed")
+    };
+    gateway.stderr.wait_for(Duration::from_secs(10), plan).unwrap_or_else(|| panic!("{}", gateway.story()))
 }
 
 #[test]

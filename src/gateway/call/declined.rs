@@ -80,8 +80,3 @@ impl Call {
         })
     }
 }
-
-/// A name for a page that its server gave none.
-pub(super) fn page_id() -> String {
-    data_encoding::HEXLOWER.encode(&clock::random::<16>())
-}
