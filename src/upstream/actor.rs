@@ -216,7 +216,7 @@ pub(crate) async fn run(context: Context) {
                 tracing::info!(upstream.name = %handle.name, "upstream stopped until it is needed");
                 // Neither a death nor a verdict that holds for ever: the program may be another one at the next start.
                 (backoff, told) = (Backoff::default(), String::new());
-                recalled = handle.spec.load().era == EraChoice::Auto;
+                recalled = handle.spec.load().era == EraChoice::Auto && hint != EraHint::Probe;
                 rests = true;
                 continue;
             }

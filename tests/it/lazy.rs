@@ -127,9 +127,11 @@ fn rests_between_calls(transport: &str, era: &str) {
 
     for era in Era::BOTH {
         stage.wait_idle();
+        let starts = || status_of_upstream(gateway)["incarnation"].as_u64();
+        let before = starts();
         let mut client = gateway.client(era);
         assert_eq!(client.call("fx__echo", json!({"text": "woken"})).text(), "woken", "{era:?}");
-        assert_eq!(state(gateway), "ready");
+        assert_eq!(starts(), before.map(|before| before + 1), "{era:?}: the call started it");
     }
     let mut client = gateway.modern();
     assert_eq!(client.call("fx__sleep", json!({"ms": 600})).text(), "slept", "a call is no idle time");
