@@ -235,7 +235,7 @@ mod tests {
         for launch in ["a", "b", "c"] {
             store.remember(launch, &Inventory::default(), Revision::V2025_06_18).unwrap();
         }
-        let old = std::time::SystemTime::now() - STRAY_LIFE - Duration::from_secs(60);
+        let old = std::time::UNIX_EPOCH + Duration::from_secs(clock::unix_seconds() - 60) - STRAY_LIFE;
         for name in ["inventory-a.json", "inventory-b.json", "inventory-a.json.0a1b2c3d", "other.json"] {
             let file = fs::OpenOptions::new().append(true).create(true).open(dir.path().join(name)).unwrap();
             file.set_modified(old).unwrap();

@@ -191,7 +191,7 @@ async fn ended_chains_go_as_a_whole_and_live_ones_stay() {
     writer.record(entry(0), true).written().await.unwrap();
     let file = |chain: &str| place.0.path().join("audit").join(Segment { chain: chain.to_owned(), number: 1 }.name());
     ended(&place, over).await;
-    let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let hour_ago = std::time::UNIX_EPOCH + Duration::from_secs(clock::unix_seconds() - 3600);
     for chain in [over, live] {
         fs::OpenOptions::new().append(true).open(file(chain)).unwrap().set_modified(hour_ago).unwrap();
     }
