@@ -17,7 +17,6 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use crate::base::clock;
-use crate::base::tally::Tally;
 use crate::config::Consent;
 use crate::policy::Evidence;
 use crate::policy::consent::{
@@ -205,7 +204,7 @@ impl Approvals {
             inner.opened(&opened.id, &asked);
             open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt)).then(unlisted);
+                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt)).then(keep::unlisted);
             }
             inner.opened.notify_one();
             inner.tell();
@@ -436,7 +435,7 @@ impl Inner {
             open.closed.pop_front();
         }
         if let Some(db) = &self.db {
-            db.remove_prompt(id.to_string()).then(unlisted);
+            db.remove_prompt(id.to_string()).then(keep::unlisted);
         }
         self.tell();
     }
@@ -467,21 +466,8 @@ impl Inner {
     }
 }
 
-/// Lines about prompts that are not entered.
-static UNLISTED: Tally = Tally::of(1);
-
 const fn desk_limits(consent: &Consent) -> DeskLimits {
     DeskLimits { max_open: consent.max_open, per_minute: consent.per_minute }
-}
-
-/// A prompt that is not entered is only not seen by other processes.
-fn unlisted(outcome: Result<(), DbError>) {
-    if let Err(error) = outcome
-        && !error.is_unwritable()
-        && let Some(count) = UNLISTED.count(clock::uptime())
-    {
-        tracing::warn!(error = %error, count, "open approvals cannot be listed for other processes");
-    }
 }
 
 #[cfg(test)]

@@ -149,8 +149,8 @@ fn a_client_that_unsubscribes_ends_no_other_clients_subscription() {
     let mut clients: Vec<Mcp> = (0..4).map(|_| gateway.legacy()).collect();
     let mut streams: Vec<_> = clients.iter().map(Mcp::listen).collect();
     let watched = json!({"uri": WATCHED});
-    for n in 0..3 {
-        clients[n].request("resources/subscribe", watched.clone()).result();
+    for client in &mut clients[..3] {
+        client.request("resources/subscribe", watched.clone()).result();
     }
     clients[0].request("resources/unsubscribe", watched.clone()).result();
     clients[3].request("resources/subscribe", watched.clone()).result();

@@ -134,7 +134,7 @@ impl Client {
     async fn initialize(&mut self) -> Result<(), Gone> {
         let params = json!({"protocolVersion": self.revision, "capabilities": self.capabilities(),
             "clientInfo": {"name": "soak", "version": "1"}});
-        let greeted = self.request("initialize", "initialize", params, |answer| usual(answer)).await?;
+        let greeted = self.request("initialize", "initialize", params, usual).await?;
         if greeted["result"].is_null() {
             return Err(Gone);
         }
@@ -322,7 +322,7 @@ impl Client {
         }
         let late = message["id"].as_u64().is_some_and(|id| self.given_up.contains(&id));
         if !late {
-            self.facts.ledger.twice(kind, message.to_string());
+            self.facts.ledger.twice(kind, &message.to_string());
         }
         false
     }
@@ -334,7 +334,7 @@ impl Client {
             match timeout(self.facts.patience, http.next()).await {
                 Ok(Ok(Next::Message(message))) => {
                     if message.get("method").is_none() && message["id"] == id {
-                        self.facts.ledger.twice(kind, message.to_string());
+                        self.facts.ledger.twice(kind, &message.to_string());
                     }
                 }
                 Ok(Ok(Next::Over | Next::Status(_))) => return Ok(()),

@@ -24,8 +24,11 @@ pub(crate) struct Sample {
     pub(crate) ended: u64,
 }
 
+/// A figure by its name.
+type Figure = (&'static str, fn(&Sample) -> Option<u64>);
+
 /// What has to be given back when the clients are gone.
-pub(crate) const GIVEN_BACK: [(&str, fn(&Sample) -> Option<u64>); 5] = [
+pub(crate) const GIVEN_BACK: [Figure; 5] = [
     ("descriptors", |sample| Some(sample.descriptors)),
     ("tasks", |sample| sample.tasks),
     ("processes", |sample| Some(sample.processes)),
@@ -109,15 +112,4 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     }
     found.remove(0);
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_metric_is_the_sum_of_its_series_and_of_no_other_family() {
-        let page = "# TYPE a gauge\na{x=\"1\"} 2\na{x=\"2\"} 3\na_total 100\n";
-        assert_eq!((metric(page, "a"), metric(page, "b")), (Some(5), None));
-    }
 }

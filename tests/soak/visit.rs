@@ -59,9 +59,9 @@ enum Work {
 /// Plays the client of that number.
 pub(crate) async fn play(facts: Arc<Facts>, number: u64, seed: u64) {
     let mut rng = Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number);
-    let era = if number % 2 == 0 { Era::Modern } else { Era::Legacy };
+    let era = if number.is_multiple_of(2) { Era::Modern } else { Era::Legacy };
     let way = match (rng.u32(0..100), era) {
-        _ if (number / 2) % RELAYS == 0 => Way::Relay,
+        _ if (number / 2).is_multiple_of(RELAYS) => Way::Relay,
         (0..25, _) => Way::Socket,
         (25..50, Era::Legacy) => Way::Sse,
         _ => Way::Http,

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::config::Upstream;
 use crate::engine::call::Failure;
@@ -12,7 +11,9 @@ use crate::gateway::admission::InFlight;
 use crate::gateway::service::Service;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::session::{Lane, LaneUse};
+use crate::upstream::session_news::InTurn;
 
+type Turn = BoxFuture<'static, Result<InTurn, Failure>>;
 type Wait<T> = Option<BoxFuture<'static, Result<T, Failure>>>;
 
 /// What a call waits for, and its slot while it waits for its turn.
@@ -21,7 +22,7 @@ pub(super) struct Queued {
     place: Wait<InFlight>,
     slot: Wait<Slot>,
     /// With its lane, which another one may have replaced meanwhile.
-    turn: Option<(LaneUse, BoxFuture<'static, Result<Option<OwnedSemaphorePermit>, Failure>>)>,
+    turn: Option<(LaneUse, Turn)>,
     held: Option<Slot>,
 }
 
@@ -66,7 +67,7 @@ impl Queued {
         slot: Slot,
         lane: &LaneUse,
         spec: Arc<Upstream>,
-    ) -> Result<(Slot, Option<OwnedSemaphorePermit>), Failure> {
+    ) -> Result<(Slot, InTurn), Failure> {
         self.held = Some(slot);
         self.turn.take_if(|(waits_at, _)| !std::ptr::eq::<Lane>(&**waits_at, &**lane));
         let (_, wait) = self.turn.get_or_insert_with(|| {

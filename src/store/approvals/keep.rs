@@ -234,7 +234,7 @@ impl Inner {
     fn undo(&self, grant: &Grant) {
         let (dead, now) = (vec![Arc::clone(grant.id())], self.clock.now());
         if let Some(db) = &self.db {
-            db.invalidate_grants(dead, now).then(super::unlisted);
+            db.invalidate_grants(dead, now).then(unlisted);
         }
     }
 
@@ -264,5 +264,18 @@ impl Inner {
         if changed {
             self.tell();
         }
+    }
+}
+
+/// Lines about prompts that are not entered.
+static UNLISTED: Tally = Tally::of(1);
+
+/// A prompt that is not entered is only not seen by other processes.
+pub(super) fn unlisted(outcome: Result<(), DbError>) {
+    if let Err(error) = outcome
+        && !error.is_unwritable()
+        && let Some(count) = UNLISTED.count(clock::uptime())
+    {
+        tracing::warn!(error = %error, count, "open approvals cannot be listed for other processes");
     }
 }

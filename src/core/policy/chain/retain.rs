@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn what_is_too_old_or_too_much_goes_from_the_oldest_on() {
         let all = pieces(&[(10, 1), (20, 5), (30, 9), (40, 12)]);
-        let rows: &[(&str, Option<Duration>, Option<u64>, u64, u64, usize)] = &[
+        type Row = (&'static str, Option<Duration>, Option<u64>, u64, u64, usize);
+        let rows: &[Row] = &[
             // Age, size, bytes that stay, day.
             ("everything is kept", None, None, 1_000_000, 1000, 0),
             ("nothing is old yet", Some(AGE), None, 0, 10, 0),
