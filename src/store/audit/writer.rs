@@ -70,8 +70,8 @@ pub(super) struct Writer {
     due: Option<Instant>,
     /// Whether the store's refusal was logged.
     refused: bool,
-    /// The day of the segment's first record since 1970, where files are kept by the day.
-    day: Option<u64>,
+    /// The day of the segment's first record since 1970.
+    day: u64,
     text: Vec<u8>,
 }
 
@@ -107,10 +107,9 @@ impl Writer {
         let Start { chain, segment, file, length, notes } = start;
         let mark = Mark { chain, length };
         let kept = setting.kept.as_ref().map(|kept| kept.head);
-        let by_day = setting.options.retain.age.is_some();
-        // One that was not begun today gives way at the first record.
+        // One that was not begun today gives way at the first record, where files are kept by the day.
         let is_of_today = length == 0 || setting.folder.is_of(&segment, clock::unix_millis());
-        let day = by_day.then(|| if is_of_today { today() } else { 0 });
+        let day = if is_of_today { today() } else { 0 };
         let writer = Self {
             setting,
             segment,
@@ -306,7 +305,8 @@ impl Writer {
             self.file.set_len(self.written.length)?;
             self.must_cut = false;
         }
-        let is_of_another_day = self.written.length != 0 && self.day.is_some_and(|day| day != today());
+        let is_of_another_day =
+            self.written.length != 0 && self.setting.options.retain.age.is_some() && self.day != today();
         if self.written.length >= self.setting.options.max_segment || is_of_another_day {
             self.next_segment()?;
         }
@@ -362,7 +362,7 @@ impl Writer {
         (self.segment, self.file) = (segment, file);
         self.written.length = 0;
         self.synced = self.written;
-        self.day = self.day.map(|_| today());
+        self.day = today();
         self.look_for_old();
         Ok(())
     }
