@@ -34,6 +34,7 @@ mod keep;
 mod kept;
 mod span;
 mod time;
+mod unlisted;
 mod wish;
 
 pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
@@ -204,7 +205,7 @@ impl Approvals {
             inner.opened(&opened.id, &asked);
             open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt)).then(keep::unlisted);
+                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt)).then(unlisted::unlisted);
             }
             inner.opened.notify_one();
             inner.tell();
@@ -435,7 +436,7 @@ impl Inner {
             open.closed.pop_front();
         }
         if let Some(db) = &self.db {
-            db.remove_prompt(id.to_string()).then(keep::unlisted);
+            db.remove_prompt(id.to_string()).then(unlisted::unlisted);
         }
         self.tell();
     }

@@ -25,11 +25,15 @@ async function answer({ url, answer }) {
   const page = await context.newPage();
   await enter(page, url);
   const heading = await page.getByRole("heading", { level: 1 }).textContent();
-  if (answer === "session") await page.getByText("Allow for longer").click();
   const buttons = { once: /^Allow once/, session: "For this session", deny: /^Deny/ };
-  if (buttons[answer]) {
-    await page.getByRole("button", { name: buttons[answer] }).click();
-    await page.getByText(/^(Allowed|Denied)/).first().waitFor();
+  try {
+    if (answer === "session") await page.getByText("Allow for longer").click();
+    if (buttons[answer]) {
+      await page.getByRole("button", { name: buttons[answer] }).click();
+      await page.getByText(/^(Allowed|Denied)/).first().waitFor();
+    }
+  } catch (error) {
+    throw new Error(`${error} on ${page.url()}: ${await page.locator("body").innerText()}`);
   }
   const after = await page.locator("main").innerText();
   await page.close();

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::closed_by::By;
 use super::kept::{Answered, Used};
+use super::unlisted::unlisted;
 use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
 use crate::base::tally::Tally;
@@ -264,18 +265,5 @@ impl Inner {
         if changed {
             self.tell();
         }
-    }
-}
-
-/// Lines about prompts that are not entered.
-static UNLISTED: Tally = Tally::of(1);
-
-/// A prompt that is not entered is only not seen by other processes.
-pub(super) fn unlisted(outcome: Result<(), DbError>) {
-    if let Err(error) = outcome
-        && !error.is_unwritable()
-        && let Some(count) = UNLISTED.count(clock::uptime())
-    {
-        tracing::warn!(error = %error, count, "open approvals cannot be listed for other processes");
     }
 }
