@@ -6,7 +6,6 @@
 //! must be struck off. Relays on both sides of the gateway record the messages.
 
 use std::collections::BTreeSet;
-use std::sync::{Condvar, Mutex};
 
 use serde_json::json;
 
@@ -129,28 +128,6 @@ fn what_passes_the_relay_is_written_down() {
         let mut wrong = Vec::new();
         assert!(record::judge("the relay", side, &entries, &mut wrong) >= 3, "{entries:#?}");
         assert!(wrong.is_empty(), "{wrong:#?}");
-    }
-}
-
-/// One of the cells that are played at once: as many as the machine has cores. The suite gives its peer two or three seconds; with
-/// more cells at once it would measure the machine.
-struct Turn;
-
-static PLAYED: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
-
-impl Turn {
-    fn wait() -> Self {
-        let most = std::thread::available_parallelism().map_or(1, usize::from);
-        let played = PLAYED.0.lock().unwrap();
-        *PLAYED.1.wait_while(played, |played| *played >= most).unwrap() += 1;
-        Self
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *PLAYED.0.lock().unwrap() -= 1;
-        PLAYED.1.notify_one();
     }
 }
 

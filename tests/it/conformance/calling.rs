@@ -9,7 +9,7 @@ use super::cell::{Cell, Outcome};
 use super::record;
 use super::schema::Side;
 use super::tap::{PipeTap, Tap};
-use super::{Revision, Turn, Verdict};
+use super::{Revision, Verdict};
 use crate::harness::{World, headend};
 use crate::peers::Peers;
 use crate::process::{output_within, said};
@@ -20,7 +20,6 @@ const SCENARIO: Duration = Duration::from_secs(60);
 /// Plays the client scenarios of a revision with a client of that era, except those that the cell leaves out as a group.
 pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
     let Some(peers) = Peers::find() else { return };
-    let _turn = Turn::wait();
     let suite = Suite { peers, revision, client };
     let expected = Cell::read(cell);
     let mut verdict = Verdict::new(cell);

@@ -8,7 +8,7 @@ use super::cell::{Cell, Outcome};
 use super::record::{self, Entry};
 use super::schema::Side;
 use super::tap::{PipeTap, Tap};
-use super::{Revision, Turn, Verdict};
+use super::{Revision, Verdict};
 use crate::harness::{Setup, World};
 use crate::peers::Peers;
 use crate::process::{output_within, said};
@@ -109,7 +109,6 @@ impl Running {
 /// Plays the requirements of a revision through a gateway before these servers.
 pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
     let Some(peers) = Peers::find() else { return };
-    let _turn = Turn::wait();
     let tap = Tap::start();
     // The suite cannot send a token.
     let mut setup = Setup::new().server("[server.auth]\nmode = \"none\"");

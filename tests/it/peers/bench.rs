@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
@@ -26,19 +27,43 @@ pub(super) struct Call {
     pub(super) wanted: &'static str,
 }
 
-/// Folders of the installed peers.
+/// Folders of the installed peers, and a turn with them.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
     root: PathBuf,
+    _turn: Arc<Turn>,
+}
+
+/// The turn of one of the tests with peers that run at once: as many as the machine has cores. Peers have a patience of their own, of
+/// some seconds; with more of them at once a test would measure the machine.
+#[derive(Debug)]
+struct Turn;
+
+static PLAYING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+impl Turn {
+    fn wait() -> Self {
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        let playing = PLAYING.0.lock().unwrap();
+        *PLAYING.1.wait_while(playing, |playing| *playing >= most).unwrap() += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *PLAYING.0.lock().unwrap() -= 1;
+        PLAYING.1.notify_one();
+    }
 }
 
 impl Peers {
-    /// The folder named by the environment, else the one that the gate fills.
+    /// The folder named by the environment, else the one that the gate fills. Waits for its turn.
     pub(crate) fn find() -> Option<Self> {
         let test = std::env::current_exe().unwrap();
         let target = test.ancestors().nth(3).unwrap().join("peers");
         let root = std::env::var_os("HEADEND_TEST_PEERS").map_or(target, PathBuf::from);
-        let peers = Self { root };
+        let peers = Self { root, _turn: Arc::new(Turn::wait()) };
         let needed = [peers.node(), peers.package("sdk"), peers.package("server-everything"), peers.python("python")];
         if let Some(missing) = needed.iter().find(|path| !path.exists()) {
             left_out(
