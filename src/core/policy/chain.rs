@@ -32,7 +32,7 @@
 //! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.
 //!
 //! With `retain`, the oldest files are removed after a record with `"result":"removed"` says which records go and the hash of the last one
-//! of them (`"removed"`; see [`Removal`](super::Removal)). So a log may begin later, with the record that follows such a removal: begin the
+//! of them (`"removed"`; see [`Removal`]). So a log may begin later, with the record that follows such a removal: begin the
 //! verification with the `until` and `hash` of the last one.
 //!
 //! `args` is not the arguments but the first 16 bytes of their HMAC-SHA-256 under a key of the installation, over their canonical
