@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::base::clock;
 use crate::daemon::admin::upstream::add_health;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
@@ -23,7 +24,12 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> R
     gateway.supervised.orders.send(Order::Restart { name, reply }).await.map_err(|_| gone())?;
     let handle = answer.await.map_err(|_| gone())?.map_err(|why| (1, why))?;
     tracing::info!(upstream.name = %handle.name, by, "upstream restarted by the operator");
+    let until = clock::now() + PATIENCE;
     handle.main.started(PATIENCE).await;
+    // The end of a start is told a moment before the state that comes of it.
+    while handle.health.state() == "starting" && clock::now() < until {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let mut out = RawObject::of_strings(&[("name", handle.name.as_str()), ("state", handle.health.state())]);
     add_health(&mut out, &handle);
     Ok(out.encode())
