@@ -54,7 +54,7 @@ pub(crate) use self::units::{duration_text, parse_duration};
 
 use self::file::Text;
 
-/// What came of reading a configuration.
+/// A configuration that was read, or its problems, with the files that were looked at.
 #[derive(Debug)]
 pub(crate) struct Loading {
     /// The configuration with its warnings, or every problem at once, as text.

@@ -133,7 +133,7 @@ fn as_text(report: &Report, folder: &Path) -> String {
     foreign::line(&text).into_owned() + "\n"
 }
 
-/// What was removed on purpose: how many records, and of which days, as far as the log still tells.
+/// The records that retention removed, as text: their number and days, as far as the log still tells.
 fn removed(chain: &str, removals: &[Removal], sound: &Sound) -> String {
     let (own, others): (Vec<&Removal>, Vec<&Removal>) = removals.iter().partition(|removal| removal.chain == *chain);
     let day = |date: &str| date.get(..10).unwrap_or("?").to_owned();

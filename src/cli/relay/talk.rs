@@ -15,7 +15,7 @@ use crate::wire::raw::RawJson;
 /// Requests to remember in each direction. The client's beyond that get no answer when the daemon goes away.
 const MAX_OPEN: usize = 4096;
 
-/// What the client learns about its open requests.
+/// The end of the requests that are open when the daemon goes away; the answer says which.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// The daemon had them.
