@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, USAGE};
@@ -80,6 +80,8 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
 }
 
 async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Failure> {
+    // First of all: until then a signal ends the process by itself, and SIGHUP would too.
+    let mut signals = Signals::watch()?;
     warn(&loaded, inline);
     let (embedded, socket) = (loaded.embedded, source::own_socket(common, &loaded.config));
     let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
@@ -108,11 +110,47 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
             }
         }
     }
-    announce(&addresses, embedded, wants_token)?;
-    systemd::ready();
-    tracing::info!(endpoints = ?addresses.endpoints, "serving");
-    until_stopped(&gateway).await?;
+    let endpoints = addresses.endpoints.clone();
+    // A pipe that is not read must not keep the daemon from ending.
+    let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
+    tokio::select! {
+        announced = announced => {
+            announced.map_err(|error| Failure::new(SOFTWARE, format!("stdout: {error}")))??;
+            systemd::ready();
+            tracing::info!(?endpoints, "serving");
+            until_stopped(&gateway, &mut signals).await;
+        }
+        () = signals.end() => {}
+    }
+    shut_down(&gateway, &mut signals).await;
     Ok(OK)
+}
+
+/// The signals that a daemon acts on.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Watches from now on: these signals no longer end the process by themselves, and one that comes early is kept.
+    fn watch() -> Result<Self, Failure> {
+        let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
+        Ok(Self {
+            hangup: on(SignalKind::hangup())?,
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Maps the error to an exit code: a configuration to mend, a place or address that a later start may find as it should be, or a
@@ -171,11 +209,8 @@ fn curl(endpoint: &str, authorization: &str, method: &str, name: Option<&str>, p
     )
 }
 
-/// Reloads on SIGHUP and on file changes, shuts down on SIGTERM and SIGINT; a second one hurries.
-async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
-    let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
-    let (mut hangup, mut terminate) = (on(SignalKind::hangup())?, on(SignalKind::terminate())?);
-    let mut interrupt = on(SignalKind::interrupt())?;
+/// Reloads on SIGHUP and on file changes, until SIGTERM or SIGINT.
+async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
     let mut watch = gateway.source.path.is_some().then(FileWatch::default);
     loop {
         if let Some(watch) = &mut watch {
@@ -189,32 +224,31 @@ async fn until_stopped(gateway: &Arc<Gateway>) -> Result<(), Failure> {
         };
         tokio::select! {
             // `reload` logs its outcome.
-            _ = hangup.recv() => drop(gateway.reload().await),
+            _ = signals.hangup.recv() => drop(gateway.reload().await),
             () = dirty => {
                 tokio::time::sleep(QUIET).await;
                 if gateway.source.is_stale() {
                     drop(gateway.reload().await);
                 }
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = signals.terminate.recv() => return,
+            _ = signals.interrupt.recv() => return,
         }
     }
-    drop(watch);
+}
+
+/// Ends everything; a second signal hurries.
+async fn shut_down(gateway: &Arc<Gateway>, signals: &mut Signals) {
     tracing::info!("shutting down");
     let hurry = CancellationToken::new();
     let finish = gateway.shut_down(&hurry);
     tokio::pin!(finish);
-    loop {
-        tokio::select! {
-            () = &mut finish => return Ok(()),
-            _ = terminate.recv() => hurry.cancel(),
-            _ = interrupt.recv() => hurry.cancel(),
-        }
-        if hurry.is_cancelled() {
+    tokio::select! {
+        () = &mut finish => {}
+        () = signals.end() => {
+            hurry.cancel();
             // Remaining tasks get a moment to kill their children.
             drop(tokio::time::timeout(Duration::from_secs(1), &mut finish).await);
-            return Ok(());
         }
     }
 }

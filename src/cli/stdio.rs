@@ -78,6 +78,7 @@ fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
 
 /// Runs the whole gateway in this process, without a port or socket.
 async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: StopTimes) -> Result<u8, Failure> {
+    let mut ends = Ends::watch()?;
     serve::warn(&loaded, inline);
     if let Some(name) = profile.as_ref().filter(|name| !loaded.config.profiles.iter().any(|p| p.name == **name)) {
         return Err(Failure::new(CONFIG, format!("there is no profile {name:?}")));
@@ -88,7 +89,6 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
     let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
         .map_err(serve::start_failure)?;
     let client = gateway.line_client(gateway.own_caller(), profile.map(Arc::from));
-    let mut ends = Ends::watch()?;
     let (input_ended, ended) = (CancellationToken::new(), CancellationToken::new());
     let tell = input_ended.clone();
     let stdin = InspectReader::new(tokio::io::stdin(), move |bytes: &[u8]| {

@@ -1,21 +1,24 @@
 //! How headend ends: within its time, with everything that it started, whatever an upstream, a host or a daemon does.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, World, headend};
 use crate::mcp::{Era, Mcp};
-use crate::process::{alive, descendants, eventually, said, wait, within};
+use crate::process::{alive, descendants, end, eventually, said, wait, within};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log, toml_array};
 
 /// Four times what is promised for the end of `headend stdio` and of what upstreams leave behind: the machine may be busy.
 const STDIO: Duration = Duration::from_secs(20);
+/// As long as the shipped units wait for the daemon.
+const UNIT: Duration = Duration::from_secs(45);
 
 /// An upstream behind a shell that ignores SIGTERM and stays when the server has ended.
 fn stubborn(fake: &Fake) -> String {
@@ -198,8 +201,26 @@ fn a_process_that_holds_stderr_does_not_keep_the_daemon() {
     gateway.wait_for_tools(&["fx__echo"]);
     pid_in(&file);
     gateway.signal(Signal::TERM);
-    let status = gateway.wait(2 * STDIO);
-    assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", gateway.story());
+    let status = gateway.wait(UNIT);
+    assert_eq!(status.and_then(|status| status.code()), Some(0), "{status:?}: {}", gateway.story());
+}
+
+#[test]
+fn a_signal_before_the_daemon_serves_is_kept() {
+    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    let (_unread, mut stdout) = std::io::pipe().unwrap();
+    // As much as a pipe takes: the daemon comes no further than to the line that says where it listens.
+    stdout.write_all(&[b'x'; 65_536]).unwrap();
+    let mut daemon = world.command(headend());
+    let daemon = daemon.args(["serve", "--config"]).arg(&config).stdout(stdout).stderr(Stdio::piped());
+    let mut daemon = daemon.spawn().unwrap();
+    eventually("it listens", || world.path("run/headend.sock").exists());
+    for signal in [Signal::HUP, Signal::TERM] {
+        kill_process(Pid::from_child(&daemon), signal).unwrap();
+    }
+    let status = wait(&mut daemon, UNIT);
+    end(&mut daemon);
+    assert_eq!(status.and_then(|status| status.code()), Some(0), "{status:?}");
 }
 
 /// A script of the test's own that stands for a program such as `npx`: a shell that waits for another shell, which waits for the
