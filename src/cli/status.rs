@@ -61,7 +61,7 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
         })
         .collect();
     let gap = if degraded.is_empty() { "" } else { "\n" };
-    print(&format!("{head}{}{degraded}{gap}{}{advice}", store(&status), table(&rows)))
+    print(&format!("{head}{degraded}{gap}{}{advice}", table(&rows)))
 }
 
 /// A member of an upstream, with how many items are beyond its `max-inventory`.
@@ -107,20 +107,6 @@ fn about(upstream: &RawObject) -> String {
         stderr.iter().for_each(|line| out.push_str(&format!("  {}\n", foreign::line(line))));
     }
     out
-}
-
-/// A line about a store that takes no writes, and nothing otherwise.
-fn store(status: &RawObject) -> String {
-    let store = status.get("store").and_then(|raw| RawObject::parse(raw).ok());
-    let Some(store) = store.filter(|store| store.get("writable").is_some_and(|raw| raw.text() == "false")) else {
-        return String::new();
-    };
-    let text = |name: &str| foreign::line(&store.string(name).unwrap_or_default()).into_owned();
-    format!(
-        "The store takes no writes since {}: {}. What it holds stays in force; first sights, approvals, once-grants and limits are refused.\n\n",
-        text("since"),
-        text("why"),
-    )
 }
 
 #[cfg(test)]

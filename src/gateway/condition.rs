@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::gateway::service::Service;
+use crate::policy::chain::timestamp;
 use crate::telemetry::metrics::Shortage;
 use crate::upstream::handle::Handle;
 
@@ -23,10 +24,11 @@ pub(crate) struct Condition {
 
 impl Condition {
     /// A closed set, for the metrics.
-    pub(crate) const REASONS: [&'static str; 4] = [AUDIT, DESCRIPTORS, PLACES, UPSTREAMS];
+    pub(crate) const REASONS: [&'static str; 5] = [AUDIT, STORE, DESCRIPTORS, PLACES, UPSTREAMS];
 }
 
 const AUDIT: &str = "audit-log";
+const STORE: &str = "store";
 const DESCRIPTORS: &str = "descriptors";
 const PLACES: &str = "connections";
 const UPSTREAMS: &str = "upstreams";
@@ -47,8 +49,15 @@ pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
         "no file descriptor was left for a connection or process; raise the limit (`LimitNOFILE`, `ulimit -n`)";
     let places =
         "connections of clients were refused, since no place was left; see `max-connections` in [server.limits]";
+    let store = service.approvals.store_health().and_then(|store| store.trouble()).map(|trouble| {
+        let since = timestamp(trouble.since.saturating_mul(1000));
+        let then = "what it holds stays in force, and first sights, approvals, once-grants and limits are refused";
+        let text = format!("the store takes no writes since {since} ({}); {then}", trouble.why);
+        Condition { reason: STORE, text, stops_calls: false }
+    });
     audit
         .into_iter()
+        .chain(store)
         .chain(short(Shortage::Descriptors, DESCRIPTORS, descriptors))
         .chain(short(Shortage::Places, PLACES, places))
         .chain(upstreams(&snapshot.handles))

@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, World, headend, left_out};
+use crate::http;
 use crate::mcp::{Answer, Era, Mcp};
 use crate::process::{Lines, end, eventually, output_within, said};
 use crate::stdio::Pipe;
@@ -193,7 +194,11 @@ fn holds(disk: &Disk, gateway: &Gateway) {
     }
     assert_eq!(metric(gateway, "headend_store_writable"), "0");
     let status = gateway.run(&["status"]);
-    assert!(said(&status).contains("The store takes no writes since 2"), "{}", said(&status));
+    assert!(said(&status).contains("degraded: store: the store takes no writes since 2"), "{}", said(&status));
+    let ready = http::get(gateway.metrics.unwrap(), "/readyz").unwrap();
+    assert_eq!(ready.head.status, 200, "plainly allowed calls work");
+    assert!(ready.text().starts_with("degraded\nstore: the store takes no writes since 2"), "{}", ready.text());
+    assert!(gateway.scrape().contains("headend_degraded{reason=\"store\"} 1"));
     assert_eq!(lines_with(gateway, "the store takes no writes"), 1, "{}", gateway.story());
 }
 
