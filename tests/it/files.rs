@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{Gateway, Setup, World};
-use crate::process::said;
+use crate::process::{eventually, said};
 use crate::upstream::Fake;
 
 /// How a file comes into a state in which headend does not trust it.
@@ -54,8 +54,19 @@ fn used() -> (World, PathBuf) {
     let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
+    // Its end is a kill, which may come before the file has its name.
+    eventually("its catalog is on disk", || inventory(&world).is_some());
     drop(gateway);
     (world, config)
+}
+
+/// The file with the catalog of the world's upstream.
+fn inventory(world: &World) -> Option<PathBuf> {
+    let is_inventory = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with("inventory-") && name.ends_with(".json")
+    };
+    fs::read_dir(world.path("state/headend")).unwrap().map(|file| file.unwrap().path()).find(is_inventory)
 }
 
 #[test]
@@ -138,10 +149,7 @@ fn the_state_directory_itself_may_be_reached_through_a_link() {
 #[test]
 fn what_an_upstream_offered_last_is_not_believed_where_others_may_write_it() {
     let (world, config) = used();
-    let state = world.path("state/headend");
-    let is_inventory = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("inventory-");
-    let inventory = fs::read_dir(&state).unwrap().map(|file| file.unwrap().path()).find(is_inventory).unwrap();
-    harm(&inventory, Harm::Link);
+    harm(&inventory(&world).unwrap(), Harm::Link);
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     gateway.wait_for_tools(&["fx__echo"]);
     let warned = |line: &String| line.contains("is a symbolic link") && line.contains("inventory-");

@@ -360,7 +360,7 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
         let mut command = Command::new(program);
         command.arg(path).arg(&job).env("PEERS_NODE", peers.root().join("node")).env("PYTHONDONTWRITEBYTECODE", "1");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let output = output_within(child, Duration::from_secs(90), script);
+        let output = output_within(child, Duration::from_secs(240), script);
         let report = String::from_utf8_lossy(&output.stdout).lines().next_back().map(serde_json::from_str::<Value>);
         let Some(Ok(report)) = report else { panic!("{script}: {}", String::from_utf8_lossy(&output.stderr)) };
         assert!(report["tools"].as_array().unwrap().contains(&json!("fx__echo")), "{script}: {report}");

@@ -17,7 +17,7 @@ use crate::process::output_within;
 use crate::upstream::{Listening, Log, example, toml_array};
 
 /// How long one client program may take; a loaded machine starts Node in seconds.
-const CLIENT: Duration = Duration::from_secs(90);
+const CLIENT: Duration = Duration::from_secs(240);
 
 /// One call of each upstream, and a text that its answer must contain.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Bench {
             call("new__test_simple_text", json!({}), ""),
         ];
         let names: Vec<&str> = calls.iter().map(|call| call.name).collect();
-        gateway.wait_for_tools_within(Duration::from_secs(90), &names);
+        gateway.wait_for_tools_within(Duration::from_secs(240), &names);
         Some(Self { peers, gateway, calls, inspections: AtomicUsize::new(0), _listening: vec![old, new] })
     }
 

@@ -122,19 +122,27 @@ fn answered_on_the_page(sdk: Sdk) {
 fn a_page_that_nobody_answers_allows_nothing_and_says_so_afterwards() {
     let Some(peers) = Peers::find() else { return };
     // A call on a stream waits for `timeout`, a modern one for `prompt-life`.
-    for (sdk, patience) in [(Sdk::TypeScript1, "timeout = \"4s\""), (Sdk::TypeScript2, "prompt-life = \"4s\"")] {
-        let stage = Stage::with(patience, "");
-        let Some(mut operator) = Operator::start(&peers, &stage) else { return };
-        let mut client = Client::start(&peers, &stage.gateway, sdk, Face::Http, PAGES);
-        let call = client.begin("fx__write", &json!({"path": "a"}), &["accept"]);
-        let url = client.question(call, 0)["url"].as_str().unwrap().to_owned();
-        operator.press(&url, "leave");
-        let done = client.end(call);
-        assert_eq!(done.reason(), "denied", "{sdk:?}: {done:?}");
-        let audited = Audited::read(&stage, "fx__write", "answer", 1);
-        assert_eq!(audited.words("answer"), ["timed-out"], "{sdk:?}");
-        assert_eq!((audited.allowed().len(), stage.called().len()), (0, 0), "{sdk:?}");
-        let late = operator.visit(&url, "leave");
-        assert!(!late["after"].as_str().unwrap().contains("Allow once"), "{sdk:?}: {late}");
+    for (sdk, key) in [(Sdk::TypeScript1, "timeout"), (Sdk::TypeScript2, "prompt-life")] {
+        // A browser on a busy machine may open the page too late: then the round begins anew with more time.
+        let in_time = [4, 16, 64].into_iter().any(|seconds| left_open(&peers, sdk, &format!("{key} = \"{seconds}s\"")));
+        assert!(in_time, "{sdk:?}: the page was never there in time");
     }
+}
+
+/// Opens the page of an approval and leaves it so until its time is over. Whether the page was opened in time.
+fn left_open(peers: &Peers, sdk: Sdk, patience: &str) -> bool {
+    let stage = Stage::with(patience, "");
+    let Some(mut operator) = Operator::start(peers, &stage) else { return true };
+    let mut client = Client::start(peers, &stage.gateway, sdk, Face::Http, PAGES);
+    let call = client.begin("fx__write", &json!({"path": "a"}), &["accept"]);
+    let url = client.question(call, 0)["url"].as_str().unwrap().to_owned();
+    let seen = operator.visit(&url, "leave");
+    let done = client.end(call);
+    assert_eq!(done.reason(), "denied", "{sdk:?}: {done:?}");
+    let audited = Audited::read(&stage, "fx__write", "answer", 1);
+    assert_eq!(audited.words("answer"), ["timed-out"], "{sdk:?}");
+    assert_eq!((audited.allowed().len(), stage.called().len()), (0, 0), "{sdk:?}");
+    let late = operator.visit(&url, "leave");
+    assert!(!late["after"].as_str().unwrap().contains("Allow once"), "{sdk:?}: {late}");
+    seen["heading"].as_str().is_some_and(|heading| heading.contains("fx__write"))
 }
