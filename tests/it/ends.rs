@@ -179,7 +179,7 @@ fn a_stdio_server_waits_for_its_daemon_to_return() {
 
 #[test]
 fn a_stdio_server_whose_daemon_stays_away_answers_what_it_gives_up() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both")).toml("[stdio]\nreconnect-timeout = \"1s\"");
+    let setup = Setup::new().fake("fx", &Fake::stdio("both")).toml("[stdio]\nreconnect-timeout = \"4s\"");
     let (daemon, _world, _, mut client) = stdio(setup, true);
     drop(daemon);
     let told = |lines: &[String]| lines.iter().any(|line| line.contains("the daemon went away")).then_some(());

@@ -89,7 +89,7 @@ fn start(dir: &Path) -> Child {
     let name = concat!(module_path!(), "::uses_once_grants_until_it_is_killed");
     let name = name.split_once("::").unwrap().1;
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(STORE, dir);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 
 /// Checks what the last life left, and makes up for what was used.
