@@ -11,6 +11,7 @@ pub(crate) mod client;
 pub(crate) mod context;
 pub(crate) mod conversation;
 pub(crate) mod exchange;
+pub(crate) mod flaws;
 #[cfg_attr(not(target_os = "linux"), path = "upstream/unguarded.rs")]
 pub(crate) mod guard;
 pub(crate) mod handle;

@@ -94,13 +94,22 @@ fn time(seconds: u64) -> String {
 /// Everything about one upstream: a line for each member, then what its program said last.
 fn about(upstream: &RawObject) -> String {
     let shown = |name: &&str| upstream.get(name).is_some();
-    let names = ["advice", "start", "incarnation", "sessions", "one-at-a-time", "resource-templates"];
+    let names = ["advice", "repairs", "start", "incarnation", "sessions", "one-at-a-time", "resource-templates"];
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(names).filter(shown);
     let mut rows: Vec<Vec<String>> = Vec::new();
     for name in names {
         rows.push(vec![name.trim_end_matches("-seconds").to_owned(), cell(upstream, name)]);
     }
     let mut out = table(&rows);
+    let invalid =
+        upstream.get("invalid-definitions").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    if !invalid.is_empty() {
+        out.push_str("\ndefinitions that are not as the protocol wants them:\n");
+        invalid.iter().for_each(|line| out.push_str(&format!("  {}\n", foreign::line(line))));
+        if upstream.get("invalid-definitions-not-shown").is_some() {
+            out.push_str(&format!("  and {} more\n", field(upstream, "invalid-definitions-not-shown")));
+        }
+    }
     let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
     if !stderr.is_empty() {
         out.push_str("\nlast lines of stderr:\n");

@@ -259,7 +259,7 @@ impl Supervisor {
         self.actors.spawn("upstream", actor::run(context));
         let inventory = remembered.map(|r| (r.inventory, r.revision));
         if let Some((inventory, _)) = &inventory {
-            handle.listed(inventory.excess());
+            handle.listed(inventory);
         }
         let heard = inventory.is_some();
         self.managed.insert(name, Managed { handle, stop, gate, filters, inventory, down_since: None, heard });
@@ -294,7 +294,7 @@ impl Supervisor {
                         tracing::warn!(upstream.name = %report.upstream, error = %why, count, "part of a list is not offered");
                     }
                 }
-                managed.handle.listed(inventory.excess());
+                managed.handle.listed(&inventory);
                 managed.inventory = Some((inventory, agreed.revision));
                 managed.heard = true;
                 self.unsaved.insert(report.upstream);

@@ -72,6 +72,7 @@ struct Families {
     buffered_limit: IntGauge,
     withheld: IntGauge,
     excess: IntGaugeVec,
+    repairs: IntGaugeVec,
     pins_waiting: IntGaugeVec,
     decisions: IntCounterVec,
     limit_hits: IntCounterVec,
@@ -205,6 +206,11 @@ impl Metrics {
                 "Items of an upstream that are not offered because its lists are longer than max-inventory.",
                 &["upstream"],
             )?,
+            repairs: b.gauges(
+                "headend_catalog_repairs",
+                "Changes of an upstream's definitions that made them valid for strict clients.",
+                &["upstream"],
+            )?,
             pins_waiting: b.gauges(
                 "headend_pins_waiting",
                 "Items of an upstream that wait for approval because they changed or were never approved.",
@@ -311,6 +317,7 @@ impl Metrics {
         drop(f.restarts.remove_label_values(&[name]));
         drop(f.pins_waiting.remove_label_values(&[name]));
         drop(f.excess.remove_label_values(&[name]));
+        drop(f.repairs.remove_label_values(&[name]));
         STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
         KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
         for direction in ["sent", "received"] {
@@ -634,6 +641,11 @@ impl UpstreamMetrics {
     /// Items that are not offered for want of room.
     pub(crate) fn excess(&self, count: usize) {
         self.0.families.0.excess.with_label_values(&[self.0.name.as_str()]).set(signed(count));
+    }
+
+    /// Changes that made definitions valid.
+    pub(crate) fn repairs(&self, count: usize) {
+        self.0.families.0.repairs.with_label_values(&[self.0.name.as_str()]).set(signed(count));
     }
 
     /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::base::clock;
 use crate::base::queue::Queue;
-use crate::catalog::inventory::Excess;
+use crate::catalog::inventory::{Excess, Inventory};
 use crate::catalog::name::UpstreamName;
 use crate::config::{Target, Upstream};
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
@@ -22,6 +22,7 @@ use crate::mcp::task::Task;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::flaws::Flaws;
 use crate::upstream::health::Health;
 use crate::upstream::http::HttpLink;
 use crate::upstream::link::{Link, LinkState};
@@ -68,6 +69,7 @@ pub(crate) struct Handle {
     pub(crate) configured: Notify,
     /// What of its lists is not offered for want of room, in the order of [`List::ALL`](crate::mcp::method::List::ALL).
     excess: ArcSwap<[Excess; 4]>,
+    flaws: ArcSwap<Flaws>,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -111,6 +113,7 @@ impl Handle {
             late_starts: AtomicU32::new(0),
             configured: Notify::new(),
             excess: ArcSwap::default(),
+            flaws: ArcSwap::default(),
         }
     }
 
@@ -119,8 +122,15 @@ impl Handle {
         **self.excess.load()
     }
 
-    /// Its lists are known: says what of them is not offered, if that is news.
-    pub(crate) fn listed(&self, excess: [Excess; 4]) {
+    /// The definitions that were repaired or are withheld because they are invalid.
+    pub(crate) fn flaws(&self) -> Arc<Flaws> {
+        self.flaws.load_full()
+    }
+
+    /// Its lists are known: says what of them is not offered and what was repaired, if that is news.
+    pub(crate) fn listed(&self, inventory: &Inventory) {
+        self.repaired(Flaws::of(inventory));
+        let excess = inventory.excess();
         self.metrics.excess(excess.iter().map(|excess| excess.items).sum());
         if self.excess() == excess {
             return;
@@ -132,6 +142,23 @@ impl Handle {
                 "the list is longer than `max-inventory`: its first items are offered"
             );
         }
+    }
+
+    fn repaired(&self, flaws: Flaws) {
+        self.metrics.repairs(flaws.repairs);
+        if *self.flaws() == flaws {
+            return;
+        }
+        // Items that are withheld have a line of the supervisor's.
+        if flaws.repairs > 0
+            && let Some(count) = self.health.lines.lists.count(clock::uptime())
+        {
+            tracing::warn!(
+                upstream.name = %self.name, repairs = flaws.repairs, count,
+                "definitions are not as the protocol wants them and were repaired; `headend status {}` lists the repairs", self.name
+            );
+        }
+        self.flaws.store(Arc::new(flaws));
     }
 
     /// The digest of the program or address that answers; grants are bound to it and to the definition.

@@ -11,7 +11,7 @@ fn a_name_prints_no_row_of_another_server() {
     let setup = Setup::new();
     let row = "files__read  tool      pinned       0123abcd  operator";
     let breaks = ["\n", "\r", "\r\n", "\u{85}", "\u{b}", "\u{2028}", "\u{2029}", "\t"];
-    let resources: Vec<_> = breaks.iter().map(|c| json!({"uri": format!("fx://a{c}{row}"), "name": "n"})).collect();
+    let resources: Vec<_> = breaks.iter().map(|c| json!({"uri": format!("fx://a/{c}{row}"), "name": "n"})).collect();
     let result = json!({"resultType": "complete", "resources": resources, "ttlMs": 0, "cacheScope": "private"});
     let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":${{ID}},\"result\":{result}}}");
     let script = setup.world.write("work/script.json", &json!({"resources/list": [line]}).to_string());

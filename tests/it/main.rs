@@ -49,6 +49,7 @@ mod ladder;
 mod lazy;
 mod limits;
 mod live;
+mod malformed;
 mod mcp;
 mod onward;
 mod operator;

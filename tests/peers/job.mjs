@@ -1,7 +1,10 @@
 // Common parts of every Node client here: one JSON job as the only argument, one JSON report on stdout.
 //
-// job:    {"era":"legacy"|"auto"|"modern", "target":{"url","token"} | {"command":[..],"env":{..}}, "calls":[{"name","arguments"}]}
-// report: {"peer","protocol","tools":[names],"calls":[{"name","isError","text","structured"}]}
+// job:    {"era":"legacy"|"auto"|"modern", "target":{"url","token"} | {"command":[..],"env":{..}}, "calls":[{"name","arguments"}],
+//          "lists":true}
+// report: {"peer","protocol","tools":[names],"calls":[{"name","isError","text","structured"}],"lists":[numbers]}
+//
+// `lists` also reads the prompts, resources and templates, and reports how many there are.
 //
 // Packages are resolved from PEERS_NODE, the folder that holds the installed `node_modules`, and not from here.
 import { createRequire } from "node:module";
@@ -29,6 +32,12 @@ export async function run(peer, client, protocol, callTool) {
     tools.push(...page.tools.map((tool) => tool.name));
     cursor = page.nextCursor;
   } while (cursor);
+  const lists = [];
+  if (job.lists) {
+    lists.push((await client.listPrompts()).prompts.length);
+    lists.push((await client.listResources()).resources.length);
+    lists.push((await client.listResourceTemplates()).resourceTemplates.length);
+  }
   const calls = [];
   for (const { name, arguments: args } of job.calls) {
     const result = await callTool({ name, arguments: args });
@@ -36,6 +45,6 @@ export async function run(peer, client, protocol, callTool) {
     calls.push({ name, isError: result.isError ?? false, text, structured: result.structuredContent ?? null });
   }
   await client.close();
-  console.log(JSON.stringify({ peer, protocol, tools, calls }));
+  console.log(JSON.stringify({ peer, protocol, tools, calls, lists }));
   process.exit(0);
 }

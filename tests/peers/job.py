@@ -22,6 +22,6 @@ def text_of(content) -> str:
     return "\n".join(getattr(part, "text", None) or f"<{part.type}>" for part in content)
 
 
-def report(peer: str, protocol: str | None, tools: list[str], calls: list[dict]) -> None:
+def report(peer: str, protocol: str | None, tools: list[str], calls: list[dict], lists: list[int] = ()) -> None:
     """Prints the one line that the test reads."""
-    print(json.dumps({"peer": peer, "protocol": protocol, "tools": tools, "calls": calls}))
+    print(json.dumps({"peer": peer, "protocol": protocol, "tools": tools, "calls": calls, "lists": list(lists)}))

@@ -28,6 +28,11 @@ async def main() -> None:
             cursor = page.next_cursor
             if not cursor:
                 break
+        lists = []
+        if JOB.get("lists"):
+            lists.append(len((await client.list_prompts()).prompts))
+            lists.append(len((await client.list_resources()).resources))
+            lists.append(len((await client.list_resource_templates()).resource_templates))
         calls = []
         for call in JOB["calls"]:
             result = await client.call_tool(call["name"], call["arguments"])
@@ -40,7 +45,7 @@ async def main() -> None:
                 }
             )
         protocol = client.protocol_version
-    report("python-sdk", protocol, tools, calls)
+    report("python-sdk", protocol, tools, calls, lists)
 
 
 asyncio.run(main())

@@ -53,6 +53,17 @@ impl std::fmt::Display for Excess {
     }
 }
 
+/// Something about a definition that the protocol's schemas do not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flaw<'i> {
+    pub list: List,
+    /// The item's name at the upstream.
+    pub key: &'i str,
+    /// What was done about it, or why the item is withheld.
+    pub line: &'i str,
+    pub is_withheld: bool,
+}
+
 /// Everything that one upstream offers.
 #[derive(Clone, Default)]
 pub struct Inventory {
@@ -133,6 +144,15 @@ impl Inventory {
         place.truncate(most);
     }
 
+    /// What was repaired of each item, and the items that no client may see with the reason: kind, name and a line.
+    pub fn flaws(&self) -> impl Iterator<Item = Flaw<'_>> {
+        List::ALL.iter().flat_map(|list| self.items(*list)).flat_map(|item| {
+            let of = |line, is_withheld| Flaw { list: item.list, key: &item.key, line, is_withheld };
+            let repairs = item.repairs.iter().map(move |line| of(line.as_str(), false));
+            repairs.chain(item.fault.map(move |line| of(line, true)))
+        })
+    }
+
     /// The text on disk, with the upstream's revision.
     pub fn to_json(&self, revision: Revision) -> RawJson {
         let mut out = RawObject::default();
@@ -146,6 +166,14 @@ impl Inventory {
             if needing.peek().is_some() {
                 let member = format!("{}-needing-input", list.member());
                 out.set(&member, RawJson::list(needing.map(|item| RawJson::string(&item.key))));
+            }
+            let repaired = |item: &Definition| {
+                let lines = [&item.key].into_iter().chain(&item.repairs);
+                (!item.repairs.is_empty()).then(|| RawJson::list(lines.map(|text| RawJson::string(text))))
+            };
+            let mut repaired = self.items(list).iter().filter_map(repaired).peekable();
+            if repaired.peek().is_some() {
+                out.set(&format!("{}-repaired", list.member()), RawJson::list(repaired));
             }
             let excess = self.excess.get(at(list)).copied().unwrap_or_default();
             if !excess.is_none() {
@@ -170,6 +198,14 @@ impl Inventory {
             if let Some(needing) = object.get(&format!("{}-needing-input", list.member())) {
                 let needing = needing.parse::<HashSet<String>>().ok()?;
                 items.iter_mut().for_each(|item| item.needs_input = needing.contains(&item.key));
+            }
+            if let Some(repaired) = object.get(&format!("{}-repaired", list.member())) {
+                let repaired = repaired.parse::<Vec<Vec<String>>>().ok()?;
+                let lines = |mut all: Vec<String>| (!all.is_empty()).then(|| (all.remove(0), all));
+                let mut repaired: HashMap<String, Vec<String>> = repaired.into_iter().filter_map(lines).collect();
+                for item in &mut items {
+                    item.repairs.extend(repaired.remove(&item.key).unwrap_or_default());
+                }
             }
             inventory.replace(list, items);
             if let Some(kept) = object.object(&format!("{}-not-offered", list.member())) {
@@ -367,12 +403,31 @@ mod tests {
     #[test]
     fn an_inventory_comes_back_from_disk_unchanged() {
         let mut inventory = Inventory { completions: true, tasks: true, ..Inventory::default() };
-        let raw = RawJson::trusted(r#"{"name":"a","x":12345678901234567890123}"#);
+        let raw = RawJson::trusted(r#"{"name":"a","x":12345678901234567890123,"inputSchema":{ "type":"object"}}"#);
         inventory.replace(List::Tools, vec![Definition::read(List::Tools, &raw).unwrap()]);
         let (back, revision) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
         assert_eq!(revision, Revision::V2025_06_18);
         assert!(back.completions && back.tasks);
         assert_eq!(back.items(List::Tools)[0].raw.encode(), raw);
         assert!(Inventory::from_json(&RawJson::trusted("{}")).is_none());
+    }
+
+    #[test]
+    fn what_was_repaired_and_what_is_withheld_is_known_after_a_restart() {
+        let read = |list, text| Definition::read(list, &RawJson::trusted(text)).unwrap();
+        let mut inventory = Inventory::default();
+        let tools = [r#"{"name":"a","title":7}"#, r#"{"name":"b","inputSchema":7}"#];
+        inventory.replace(List::Tools, tools.map(|text| read(List::Tools, text)).to_vec());
+        inventory.replace(List::Prompts, vec![read(List::Prompts, r#"{"name":"a","description":[]}"#)]);
+        let told = |inventory: &Inventory| {
+            inventory
+                .flaws()
+                .map(|flaw| format!("{:?} {} {}", flaw.list, flaw.key, flaw.is_withheld))
+                .collect::<Vec<_>>()
+        };
+        let want = ["Tools a false", "Tools a false", "Tools b true", "Prompts a false"];
+        assert_eq!(told(&inventory), want);
+        let (back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+        assert_eq!(back.flaws().collect::<Vec<_>>(), inventory.flaws().collect::<Vec<_>>());
     }
 }

@@ -212,6 +212,9 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
     if !filter.admits(&item.key) || !in_profile {
         return Ok(None);
     }
+    if let Some(fault) = item.fault {
+        return Err(fault.to_owned());
+    }
     if item.bad_headers && source.needs_headers {
         return Err("its `x-mcp-header` annotations break the rules of the protocol".to_owned());
     }

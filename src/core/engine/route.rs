@@ -268,8 +268,8 @@ mod tests {
         };
         put(List::Tools, r#"{"name":"read"}"#);
         put(List::Prompts, r#"{"name":"p"}"#);
-        put(List::Resources, r#"{"uri":"a://x"}"#);
-        put(List::Templates, r#"{"uriTemplate":"a://t/{id}"}"#);
+        put(List::Resources, r#"{"uri":"a://x","name":"x"}"#);
+        put(List::Templates, r#"{"uriTemplate":"a://t/{id}","name":"t"}"#);
         let name = UpstreamName::parse("fs").unwrap();
         let filters = Filters::default();
         let source = Source {

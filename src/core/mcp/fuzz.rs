@@ -11,7 +11,7 @@ use super::{log, project};
 use crate::wire::fuzz::{assert_json, value};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A definition that was cleaned is clean, and is JSON for clients of every revision.
+/// A definition that was cleaned and repaired needs neither again, and is JSON for clients of every revision.
 pub fn items(data: &[u8]) {
     let Some(result) = value(data) else { return };
     for list in [List::Tools, List::Prompts, List::Resources, List::Templates] {
@@ -21,7 +21,8 @@ pub fn items(data: &[u8]) {
             assert_json(&encoded);
             let again = Definition::read(list, &encoded).unwrap();
             assert_eq!(again.digest, item.digest, "cleaned twice: {}", encoded.text());
-            assert_eq!(item.hides, again.hides);
+            assert_eq!((item.hides, item.fault), (again.hides, again.fault));
+            assert!(again.repairs.is_empty(), "repaired twice: {:?}", again.repairs);
             item.strings(&mut |text| assert!(item.hides || !text.contains(['\u{202e}', '\u{e0041}', '\u{1b}'])));
             let mut untitled = item.clone();
             untitled.remove_titles();

@@ -9,6 +9,7 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::strings;
 
 mod hygiene;
+mod repair;
 
 pub use self::hygiene::{StringAt, rewritten};
 
@@ -33,6 +34,10 @@ pub struct Definition {
     /// Some string that is neither title nor description has hidden characters in it, so it cannot be cleaned: it would mean
     /// something else then.
     pub hides: bool,
+    /// What was changed for strict clients to accept it, for the operator.
+    pub repairs: Vec<String>,
+    /// Why no client may see it, for the operator: strict ones would refuse the whole list.
+    pub fault: Option<&'static str>,
 }
 
 /// One page of a list.
@@ -88,6 +93,8 @@ impl Definition {
         })?;
         let mut object = RawObject::parse(&clean).map_err(unreadable)?;
         let key = object.string(list.key()).ok_or_else(|| format!("a definition without `{}`", list.key()))?;
+        let mut repairs = Vec::new();
+        let fault = repair::mend(list, &mut object, &mut repairs).err();
         hygiene::drop_unsafe_icons(&mut object);
         let schema = object.get("inputSchema").filter(|_| list == List::Tools);
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
@@ -103,6 +110,8 @@ impl Definition {
             needs_input: false,
             bad_headers,
             hides,
+            repairs,
+            fault,
         })
     }
 

@@ -42,7 +42,7 @@ pub fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision
     out.set(list.key(), RawJson::string(exposed));
     out.remove("execution");
     if list == List::Tools {
-        tool_schemas(&mut out, features.structured);
+        output_schema(&mut out, features.structured);
         if !features.annotations {
             out.remove("annotations");
         } else if !features.titles {
@@ -59,18 +59,7 @@ pub fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision
     out
 }
 
-fn tool_schemas(out: &mut RawObject, structured: Structured) {
-    let input = match out.get("inputSchema").map(RawObject::parse) {
-        Some(Ok(mut schema)) if schema.get("type").is_none() => {
-            schema.set("type", RawJson::trusted("\"object\""));
-            Some(schema.encode())
-        }
-        Some(Ok(_)) => None,
-        Some(Err(_)) | None => Some(RawJson::trusted(r#"{"type":"object"}"#)),
-    };
-    if let Some(input) = input {
-        out.set("inputSchema", input);
-    }
+fn output_schema(out: &mut RawObject, structured: Structured) {
     if structured == Structured::None {
         out.remove("outputSchema");
     } else if structured == Structured::Object

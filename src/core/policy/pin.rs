@@ -30,8 +30,8 @@
 //! resource that waits either. Every start of an upstream passes a gate (`store::pins::launch`). When a pin ends, the
 //! grants for its digest end and the open approvals about it close.
 //!
-//! Definitions are pinned after cleaning (`mcp::item::hygiene`), so a change of nothing but hidden characters in a
-//! title is none. A launch is the words of the configuration and the place in `PATH` that they lead to. Symbolic links
+//! Definitions are pinned after cleaning (`mcp::item::hygiene`) and repair (`mcp::item::repair`), so a change of nothing but hidden
+//! characters in a title is none. A launch is the words of the configuration and the place in `PATH` that they lead to. Symbolic links
 //! are not followed, since package managers move their targets, and the program's content is not read.
 
 use crate::policy::{Digest, Trust};

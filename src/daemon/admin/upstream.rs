@@ -36,3 +36,16 @@ pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
         out.set("not-offered", left.encode());
     }
 }
+
+/// Adds which definitions were repaired or are withheld because they are invalid.
+pub(super) fn add_flaws(out: &mut RawObject, handle: &Handle) {
+    let flaws = handle.flaws();
+    if flaws.lines.is_empty() {
+        return;
+    }
+    out.set("repairs", RawJson::number(flaws.repairs));
+    out.set("invalid-definitions", RawJson::list(flaws.lines.iter().map(|line| RawJson::string(line))));
+    if flaws.more > 0 {
+        out.set("invalid-definitions-not-shown", RawJson::number(flaws.more));
+    }
+}

@@ -32,6 +32,16 @@ pub(super) struct Shown {
     pub(super) waiting: usize,
 }
 
+impl Shown {
+    fn keep_back(&mut self, upstream: &UpstreamName, item: &Definition, why: String) {
+        if item.list == List::Resources {
+            self.uris.insert(item.key.clone());
+        }
+        let item = foreign::line(&item.key).into_owned();
+        self.withheld.push(Dropped { upstream: upstream.clone(), item, why });
+    }
+}
+
 impl Supervisor {
     /// What the pins leave of each inventory, in the order of the upstreams. `old` is what clients see now. Of two names that look
     /// alike and are both new, the one of the upstream that is configured first is taken.
@@ -86,8 +96,12 @@ impl Supervisor {
         imitated: &dyn Fn(&str) -> Option<String>,
     ) -> Shown {
         let offered = |item: &&Definition| managed.filters.of(item.list).admits(&item.key);
-        let items: Vec<&Definition> =
-            List::ALL.iter().flat_map(|list| inventory.items(*list)).filter(offered).collect();
+        // A faulty definition is not pinned either: mended, it is the first that is seen.
+        let (faulty, items): (Vec<&Definition>, Vec<&Definition>) = List::ALL
+            .iter()
+            .flat_map(|list| inventory.items(*list))
+            .filter(offered)
+            .partition(|item| item.fault.is_some());
         let markers = OnceCell::new();
         let doubt = |item: &Definition| {
             if item.hides {
@@ -110,6 +124,9 @@ impl Supervisor {
         let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
         let judged = self.parts.pins.judge(&spec.name, tier, &items, &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
+        for item in faulty {
+            shown.keep_back(&spec.name, item, item.fault.unwrap_or_default().to_owned());
+        }
         let mut kept: Vec<Definition> = Vec::with_capacity(items.len());
         let mut unkept: Vec<Definition> = Vec::new();
         for (item, away) in items.into_iter().zip(judged) {
@@ -119,11 +136,7 @@ impl Supervisor {
             };
             shown.waiting += usize::from(away.waits);
             unkept.extend(away.is_unkept.then(|| item.clone()));
-            if item.list == List::Resources {
-                shown.uris.insert(item.key.clone());
-            }
-            let item = foreign::line(&item.key).into_owned();
-            shown.withheld.push(Dropped { upstream: spec.name.clone(), item, why: away.why });
+            shown.keep_back(&spec.name, item, away.why);
         }
         for list in List::ALL {
             let of = |items: &[Definition]| items.iter().filter(|item| item.list == list).cloned().collect();

@@ -27,6 +27,7 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.set_state("ready");
     upstream.items([1, 2, 3, 4]);
     upstream.excess(5);
+    upstream.repairs(6);
     upstream.fault(Fault::Garbage);
     upstream.reserved(Taken { keys: 2, errors: 1 });
     assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));

@@ -8,8 +8,9 @@ fn name(text: &str) -> UpstreamName {
 fn inventory(list: List, keys: &[&str]) -> Inventory {
     let mut inventory = Inventory::default();
     let items = keys.iter().map(|key| {
-        let raw = format!(r#"{{"{}":{}}}"#, list.key(), RawJson::string(key).text());
-        Definition::read(list, &RawJson::trusted(raw)).unwrap()
+        let mut raw = RawObject::of_strings(&[("name", "n")]);
+        raw.set(list.key(), RawJson::string(key));
+        Definition::read(list, &raw.encode()).unwrap()
     });
     inventory.replace(list, items.collect());
     inventory

@@ -1,0 +1,372 @@
+//! Definitions held against the official schemas of all revisions, since strict clients refuse a whole list for one invalid
+//! definition. An optional member that is invalid is dropped; a definition that is invalid without it is withheld.
+//!
+//! | invalid | becomes |
+//! |---|---|
+//! | an optional member, also of `annotations`, of an icon and of an argument | dropped |
+//! | an icon or argument that lacks what it must have | dropped from its list |
+//! | `outputSchema` | dropped as a whole |
+//! | `inputSchema` that is absent or has no `type` | gets `"type":"object"` |
+//! | `true` or `false` as the schema of an argument | `{}` or `{"not":{}}`, which mean the same; older revisions know objects alone |
+//! | any other `inputSchema`, a URI that is none, the `name` of a resource or template | the item is withheld |
+//!
+//! A member that revisions describe differently is held to the strictest of them where headend does not translate it.
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use url::Url;
+
+use crate::mcp::method::List;
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// A member that some revision knows.
+struct Member {
+    name: &'static str,
+    shape: Shape,
+    required: bool,
+}
+
+/// The values of a member that all revisions accept that know it.
+enum Shape {
+    Text,
+    Boolean,
+    WholeNumber,
+    /// A number from 0 to 1.
+    Share,
+    /// A point in time as RFC 3339 writes it. The schemas say text alone; the SDKs insist on the format.
+    Time,
+    Word(&'static [&'static str]),
+    Texts,
+    Words(&'static [&'static str]),
+    /// An object with any members.
+    Object,
+    Members(&'static [Member]),
+    /// A list of objects.
+    List(&'static [Member]),
+}
+
+impl Shape {
+    fn wanted(&self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Boolean => "`true` or `false`",
+            Self::WholeNumber => "a whole number",
+            Self::Share => "a number from 0 to 1",
+            Self::Time => "a time with its offset, such as 2025-01-12T15:00:58Z",
+            Self::Word(_) => "a word of the protocol",
+            Self::Texts => "a list of texts",
+            Self::Words(_) => "a list of words of the protocol",
+            Self::Object | Self::Members(_) => "an object",
+            Self::List(_) => "a list",
+        }
+    }
+}
+
+const fn may(name: &'static str, shape: Shape) -> Member {
+    Member { name, shape, required: false }
+}
+
+const fn must(name: &'static str, shape: Shape) -> Member {
+    Member { name, shape, required: true }
+}
+
+const ICONS: Shape = Shape::List(&[
+    must("src", Shape::Text),
+    may("mimeType", Shape::Text),
+    may("sizes", Shape::Texts),
+    may("theme", Shape::Word(&["dark", "light"])),
+]);
+
+const CONTENT_ANNOTATIONS: Shape = Shape::Members(&[
+    may("audience", Shape::Words(&["assistant", "user"])),
+    may("priority", Shape::Share),
+    may("lastModified", Shape::Time),
+]);
+
+/// `name` is the key, and schemas have rules of their own.
+const TOOL: &[Member] = &[
+    may("title", Shape::Text),
+    may("description", Shape::Text),
+    may(
+        "annotations",
+        Shape::Members(&[
+            may("title", Shape::Text),
+            may("readOnlyHint", Shape::Boolean),
+            may("destructiveHint", Shape::Boolean),
+            may("idempotentHint", Shape::Boolean),
+            may("openWorldHint", Shape::Boolean),
+        ]),
+    ),
+    may("execution", Shape::Members(&[may("taskSupport", Shape::Word(&["forbidden", "optional", "required"]))])),
+    may("icons", ICONS),
+    may("_meta", Shape::Object),
+];
+
+const PROMPT: &[Member] = &[
+    may("title", Shape::Text),
+    may("description", Shape::Text),
+    may(
+        "arguments",
+        Shape::List(&[
+            must("name", Shape::Text),
+            may("title", Shape::Text),
+            may("description", Shape::Text),
+            may("required", Shape::Boolean),
+        ]),
+    ),
+    may("icons", ICONS),
+    may("_meta", Shape::Object),
+];
+
+const RESOURCE: &[Member] = &[
+    must("name", Shape::Text),
+    may("title", Shape::Text),
+    may("description", Shape::Text),
+    may("mimeType", Shape::Text),
+    may("size", Shape::WholeNumber),
+    may("annotations", CONTENT_ANNOTATIONS),
+    may("icons", ICONS),
+    may("_meta", Shape::Object),
+];
+
+const TEMPLATE: &[Member] = &[
+    must("name", Shape::Text),
+    may("title", Shape::Text),
+    may("description", Shape::Text),
+    may("mimeType", Shape::Text),
+    may("annotations", CONTENT_ANNOTATIONS),
+    may("icons", ICONS),
+    may("_meta", Shape::Object),
+];
+
+/// Mends a definition where it stands, and adds a line to `repairs` for each change; all else keeps its bytes.
+///
+/// # Errors
+/// Why the item is withheld, for the operator.
+pub(super) fn mend(list: List, definition: &mut RawObject, repairs: &mut Vec<String>) -> Result<(), &'static str> {
+    let table = match list {
+        List::Tools => TOOL,
+        List::Prompts => PROMPT,
+        List::Resources => RESOURCE,
+        List::Templates => TEMPLATE,
+    };
+    if !members(definition, table, "", repairs) {
+        return Err("its `name` is absent or not a text");
+    }
+    match list {
+        List::Tools => {
+            input_schema(definition, repairs)?;
+            output_schema(definition, repairs);
+        }
+        // Clients that parse it refuse the list otherwise.
+        List::Resources if !definition.string("uri").is_some_and(|uri| Url::parse(&uri).is_ok()) => {
+            return Err("its URI is none: it has no scheme or is malformed");
+        }
+        List::Prompts | List::Resources | List::Templates => {}
+    }
+    Ok(())
+}
+
+/// What a value comes to.
+enum Held {
+    Valid,
+    Repaired(RawJson),
+    Invalid,
+}
+
+impl Held {
+    fn when(is_valid: bool) -> Self {
+        if is_valid { Self::Valid } else { Self::Invalid }
+    }
+}
+
+/// Drops the invalid members of an object; `false` where one that it must have is invalid or absent. `path` leads to the
+/// object.
+fn members(object: &mut RawObject, table: &[Member], path: &str, repairs: &mut Vec<String>) -> bool {
+    for Member { name, shape, required } in table {
+        let Some(value) = object.get(name) else {
+            if *required {
+                return false;
+            }
+            continue;
+        };
+        let place = || if path.is_empty() { (*name).to_owned() } else { format!("{path}.{name}") };
+        match held(value, shape, place, repairs) {
+            Held::Valid => {}
+            Held::Repaired(value) => object.set(name, value),
+            Held::Invalid if *required => return false,
+            Held::Invalid => {
+                object.remove(name);
+                tell(repairs, format!("dropped `{}`, which is not {}", place(), shape.wanted()));
+            }
+        }
+    }
+    true
+}
+
+fn held(value: &RawJson, shape: &Shape, place: impl Fn() -> String, repairs: &mut Vec<String>) -> Held {
+    Held::when(match shape {
+        Shape::Text => is_text(value),
+        Shape::Boolean => matches!(&**value.bytes(), b"true" | b"false"),
+        Shape::WholeNumber => number(value).is_some_and(|number| number.fract() == 0.0),
+        Shape::Share => number(value).is_some_and(|number| (0.0..=1.0).contains(&number)),
+        Shape::Time => value.parse::<String>().is_ok_and(|text| is_time(&text)),
+        Shape::Word(words) => value.parse::<String>().is_ok_and(|text| words.contains(&text.as_str())),
+        Shape::Texts => value.parse::<Vec<String>>().is_ok(),
+        Shape::Words(words) => {
+            value.parse::<Vec<String>>().is_ok_and(|texts| texts.iter().all(|text| words.contains(&text.as_str())))
+        }
+        Shape::Object => RawObject::parse(value).is_ok(),
+        Shape::Members(table) => return held_object(value, table, &place(), repairs),
+        Shape::List(table) => return held_list(value, table, &place(), repairs),
+    })
+}
+
+fn held_object(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
+    let Ok(mut object) = RawObject::parse(value) else { return Held::Invalid };
+    // An element that is dropped has no other repairs.
+    let mut own = Vec::new();
+    if !members(&mut object, table, place, &mut own) {
+        return Held::Invalid;
+    }
+    let is_changed = !own.is_empty();
+    own.into_iter().for_each(|line| tell(repairs, line));
+    if is_changed { Held::Repaired(object.encode()) } else { Held::Valid }
+}
+
+fn held_list(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
+    let Ok(listed) = elements(value) else { return Held::Invalid };
+    let mut kept = Vec::with_capacity(listed.len());
+    let mut is_changed = false;
+    for element in listed {
+        match held_object(&element, table, place, repairs) {
+            Held::Valid => kept.push(element),
+            Held::Repaired(element) => {
+                is_changed = true;
+                kept.push(element);
+            }
+            Held::Invalid => {
+                is_changed = true;
+                tell(repairs, format!("dropped an element of `{place}` that lacks what it must have"));
+            }
+        }
+    }
+    if is_changed { Held::Repaired(RawJson::list(kept)) } else { Held::Valid }
+}
+
+/// One line for each kind of repair, however many elements had it.
+fn tell(repairs: &mut Vec<String>, line: String) {
+    if !repairs.contains(&line) {
+        repairs.push(line);
+    }
+}
+
+fn input_schema(definition: &mut RawObject, repairs: &mut Vec<String>) -> Result<(), &'static str> {
+    let mut schema = match definition.get("inputSchema").map(RawObject::parse) {
+        None => RawObject::default(),
+        Some(Ok(schema)) => schema,
+        Some(Err(_)) => return Err("its `inputSchema` is not an object"),
+    };
+    let has_type = schema.get("type").is_some();
+    if has_type && schema.string("type").as_deref() != Some("object") {
+        return Err("the `type` of its `inputSchema` is not \"object\"");
+    }
+    let booleans = arguments(&mut schema).map_err(|fault| match fault {
+        Fault::Dialect => "`$schema` of its `inputSchema` is not a text",
+        Fault::Properties => "`properties` of its `inputSchema` is not an object of schemas",
+        Fault::Required => "`required` of its `inputSchema` is not a list of names",
+    })?;
+    if !has_type {
+        schema.set("type", RawJson::trusted("\"object\""));
+        tell(repairs, "added the `type` of `inputSchema`, which is \"object\"".to_owned());
+    }
+    if booleans {
+        tell(repairs, "wrote `true` and `false` in `inputSchema.properties` as schemas that are objects".to_owned());
+    }
+    if !has_type || booleans {
+        definition.set("inputSchema", schema.encode());
+    }
+    Ok(())
+}
+
+/// The newest revision takes schemas of any type here, and older clients get those in a wrapping object.
+fn output_schema(definition: &mut RawObject, repairs: &mut Vec<String>) {
+    let Some(value) = definition.get("outputSchema") else { return };
+    let mended = RawObject::parse(value).ok().and_then(|mut schema| {
+        let is_type = |kind: &RawJson| is_text(kind) || kind.parse::<Vec<String>>().is_ok();
+        if !schema.get("type").is_none_or(is_type) {
+            return None;
+        }
+        let booleans = arguments(&mut schema).ok()?;
+        Some(booleans.then(|| schema.encode()))
+    });
+    match mended {
+        Some(None) => {}
+        Some(Some(schema)) => {
+            definition.set("outputSchema", schema);
+            let line = "wrote `true` and `false` in `outputSchema.properties` as schemas that are objects";
+            tell(repairs, line.to_owned());
+        }
+        None => {
+            definition.remove("outputSchema");
+            tell(repairs, "dropped `outputSchema`, which is not a schema".to_owned());
+        }
+    }
+}
+
+/// The member of a schema's root that is invalid.
+enum Fault {
+    Dialect,
+    Properties,
+    Required,
+}
+
+/// Checks the root of a schema, but for its type. `true` where schemas of its properties were rewritten.
+fn arguments(schema: &mut RawObject) -> Result<bool, Fault> {
+    if schema.get("$schema").is_some_and(|dialect| !is_text(dialect)) {
+        return Err(Fault::Dialect);
+    }
+    if let Some(names) = schema.get("required") {
+        let names = elements(names).map_err(|_| Fault::Required)?;
+        if !names.iter().all(RawJson::is_string) {
+            return Err(Fault::Required);
+        }
+    }
+    let Some(properties) = schema.get("properties") else { return Ok(false) };
+    let mut properties = RawObject::parse(properties).map_err(|_| Fault::Properties)?;
+    let mut is_changed = false;
+    properties.try_map(|property| match &**property.bytes() {
+        [b'{', ..] => Ok(property.clone()),
+        b"true" => {
+            is_changed = true;
+            Ok(RawJson::EMPTY_OBJECT)
+        }
+        b"false" => {
+            is_changed = true;
+            Ok(RawJson::trusted(r#"{"not":{}}"#))
+        }
+        _ => Err(Fault::Properties),
+    })?;
+    if is_changed {
+        schema.set("properties", properties.encode());
+    }
+    Ok(is_changed)
+}
+
+/// A string whose escapes are text: Python has no other.
+fn is_text(value: &RawJson) -> bool {
+    value.is_string() && value.parse::<String>().is_ok()
+}
+
+fn number(value: &RawJson) -> Option<f64> {
+    value.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+fn is_time(text: &str) -> bool {
+    // The format may have small letters and leap seconds; the SDKs know neither.
+    let is_plain = text.get(10..11) == Some("T") && !text.ends_with('z') && text.get(17..19) != Some("60");
+    is_plain && OffsetDateTime::parse(text, &Rfc3339).is_ok()
+}
+
+#[cfg(test)]
+mod tests;
