@@ -22,11 +22,13 @@ use crate::store::db::{Db, DbError};
 use crate::wire::foreign;
 
 mod book;
+mod forms;
 mod launch;
 mod launch_text;
 mod view;
 
 pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
+pub(crate) use self::forms::{Forms, Listed};
 pub(crate) use self::launch::{LaunchGate, program_of};
 pub(crate) use self::launch_text::is_private;
 pub(crate) use self::view::PinView;
@@ -84,6 +86,16 @@ pub(crate) struct Tier {
     pub(crate) on_change: OnChange,
     /// Pins of one kind, those of items that are gone included.
     pub(crate) most: usize,
+}
+
+/// What becomes of a listed item.
+#[derive(Clone, Debug)]
+pub(crate) enum Judged {
+    /// Clients may see it as it is.
+    Shown,
+    /// They may see it in this form, which was pinned.
+    AsPinned(Box<Definition>),
+    Away(Away),
 }
 
 /// Why an item is hidden from clients.
@@ -153,20 +165,20 @@ impl Pins {
         self.0.changed.subscribe()
     }
 
-    /// Judges the items that an upstream lists: `None` for one that clients may see. New and changed items are stored
-    /// before this returns. `doubt` names a reason against an item; it is called only for a decision.
+    /// Judges the items that an upstream lists. New and changed items are stored before this returns. `doubt` names a reason
+    /// against an item; it is called only for a decision.
     pub(crate) fn judge(
         &self,
         upstream: &UpstreamName,
         tier: Tier,
         items: &[&Definition],
         doubt: &dyn Fn(&Definition) -> Option<String>,
-    ) -> Vec<Option<Away>> {
+    ) -> Vec<Judged> {
         let unsettled: Vec<&Definition> = {
             let book = self.book();
             let known = |item: &&&Definition| {
                 let record = book.get(upstream, PinKind::of(item.list), &item.key);
-                record.is_some_and(|record| settled(record, item.digest, tier))
+                record.is_some_and(|record| settled(record, record.known_as(Listed::of(item)), tier))
             };
             items.iter().filter(|item| !known(item)).copied().collect()
         };
@@ -177,7 +189,8 @@ impl Pins {
             let taken = |item: &&&Definition| !left_out.contains(&(PinKind::of(item.list), item.key.as_str()));
             let steps = unsettled.iter().filter(taken).map(|item| {
                 let text = Text { digest: item.digest, text: Arc::from(item.canonical_text()) };
-                let step = Step::Seen { text, trust: tier.trust, on_change: tier.on_change, doubt: doubt(item) };
+                let (listed, doubt) = (Listed::of(item), doubt(item));
+                let step = Step::Seen { text, listed, trust: tier.trust, on_change: tier.on_change, doubt };
                 (key(upstream, item), step)
             });
             self.take_now(steps.collect(), &forget).err()
@@ -185,15 +198,18 @@ impl Pins {
         let book = self.book();
         let judged = items.iter().map(|item| {
             let record = book.get(upstream, PinKind::of(item.list), &item.key);
-            match record {
-                Some(record) if record.pin.shows(item.digest) => None,
-                Some(record) => Some(away(&key(upstream, item), record, trouble.as_ref())),
+            let digest = record.map(|record| record.known_as(Listed::of(item)));
+            match record.zip(digest) {
+                Some((record, digest)) if record.pin.shows(digest) => {
+                    record.shown(item, digest).map_or(Judged::Shown, |item| Judged::AsPinned(Box::new(item)))
+                }
+                Some((record, _)) => Judged::Away(away(&key(upstream, item), record, trouble.as_ref())),
                 None => {
                     let why = trouble.as_ref().map_or_else(
                         || format!("{} items of its kind were seen, more are not taken", tier.most),
                         |error| format!("its pin cannot be kept: {error}"),
                     );
-                    Some(Away { why, waits: false, is_unkept: trouble.is_some() })
+                    Judged::Away(Away { why, waits: false, is_unkept: trouble.is_some() })
                 }
             }
         });

@@ -53,6 +53,7 @@ mod malformed;
 mod mcp;
 mod onward;
 mod operator;
+mod order;
 mod peers;
 mod pins;
 mod poison;

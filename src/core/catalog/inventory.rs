@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
+use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -299,15 +300,15 @@ impl Reading {
         self.skipped.extend(why);
         // A list that changed between two pages may repeat an item. Two different items with one name are both left
         // out.
-        let mut first: HashMap<String, RawObject> = HashMap::new();
+        let mut first: HashMap<String, Digest> = HashMap::new();
         let mut twins = HashSet::new();
         self.items.retain(|item| match first.entry(item.key.clone()) {
             Entry::Vacant(place) => {
-                place.insert(item.raw.clone());
+                place.insert(item.digest);
                 true
             }
             Entry::Occupied(known) => {
-                if *known.get() != item.raw {
+                if *known.get() != item.digest {
                     twins.insert(item.key.clone());
                 }
                 false

@@ -158,6 +158,7 @@ impl Catalog {
                     && a.canonical == b.canonical
                     && a.needs_input == b.needs_input
                     && a.definition == b.definition
+                    && a.definition_digest == b.definition_digest
                     && a.annotations == b.annotations
             })
     }

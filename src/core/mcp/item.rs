@@ -1,5 +1,7 @@
 //! Definitions of tools, prompts, resources and templates, read shallowly: the key and the few fields that are acted on.
 
+use std::borrow::Cow;
+
 use crate::mcp::method::List;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
@@ -9,6 +11,7 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::strings;
 
 mod hygiene;
+mod order;
 mod repair;
 
 pub use self::hygiene::{StringAt, rewritten};
@@ -23,8 +26,10 @@ pub struct Definition {
     /// What the upstream calls it: name, URI or URI template.
     pub key: String,
     pub raw: RawObject,
-    /// Of all that clients could see of it. Pins and consents are bound to it.
+    /// Of all that clients could see of it, but for order that means nothing. Pins and consents are bound to it.
     pub digest: Digest,
+    /// The same, order included.
+    pub exact: Digest,
     /// The arguments that an HTTP request of 2026-07-28 repeats in headers; tools only.
     pub headers: ParamHeaders,
     /// Its server shows it only to clients that can be asked for input.
@@ -100,12 +105,20 @@ impl Definition {
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
         let bad_headers = headers.is_err();
         let encoded = object.encode();
-        let (digest, hides) = (Digest::of_json(&encoded), hygiene::has_hidden(&encoded));
+        let (exact, hides) = (Digest::of_json(&encoded), hygiene::has_hidden(&encoded));
+        let digest = match list {
+            List::Tools => match order::settled(&encoded) {
+                Cow::Borrowed(_) => exact,
+                Cow::Owned(settled) => Digest::of_json(&settled),
+            },
+            List::Prompts | List::Resources | List::Templates => exact,
+        };
         Ok(Self {
             list,
             key,
             raw: object,
             digest,
+            exact,
             headers: headers.unwrap_or_default(),
             needs_input: false,
             bad_headers,
@@ -120,7 +133,19 @@ impl Definition {
         strings(self.raw.encode().bytes(), show);
     }
 
-    /// The text that the digest is of.
+    /// The same item under the digest of its pin, with the order of the pinned text where order means nothing: clients get the
+    /// bytes that were pinned.
+    pub fn pinned_as(&self, digest: Digest, pinned: &str) -> Self {
+        let mut item = Self { digest, ..self.clone() };
+        let pinned = RawJson::checked(pinned.to_owned()).ok().filter(|_| self.list == List::Tools);
+        let arranged = pinned.and_then(|pinned| order::arranged(&self.raw.encode(), &pinned));
+        if let Some((text, raw)) = arranged.and_then(|text| RawObject::parse(&text).ok().map(|raw| (text, raw))) {
+            (item.exact, item.raw) = (Digest::of_json(&text), raw);
+        }
+        item
+    }
+
+    /// The text that the digest is of, in the order in which it came.
     pub fn canonical_text(&self) -> String {
         let encoded = self.raw.encode();
         let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text).ok());

@@ -35,7 +35,7 @@ impl Digest {
 
     /// The digest of a JSON value, in any spelling. Text that is not JSON has the digest of its bytes, which equals no
     /// other.
-    pub(crate) fn of_json(value: &RawJson) -> Self {
+    pub fn of_json(value: &RawJson) -> Self {
         canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
     }
 

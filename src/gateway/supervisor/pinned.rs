@@ -15,7 +15,7 @@ use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::Trust;
 use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
-use crate::store::pins::Tier;
+use crate::store::pins::{Judged, Tier};
 use crate::wire::foreign;
 
 /// What of one upstream may be shown.
@@ -129,10 +129,17 @@ impl Supervisor {
         }
         let mut kept: Vec<Definition> = Vec::with_capacity(items.len());
         let mut unkept: Vec<Definition> = Vec::new();
-        for (item, away) in items.into_iter().zip(judged) {
-            let Some(away) = away else {
-                kept.push(item.clone());
-                continue;
+        for (item, judged) in items.into_iter().zip(judged) {
+            let away = match judged {
+                Judged::Shown => {
+                    kept.push(item.clone());
+                    continue;
+                }
+                Judged::AsPinned(item) => {
+                    kept.push(*item);
+                    continue;
+                }
+                Judged::Away(away) => away,
             };
             shown.waiting += usize::from(away.waits);
             unkept.extend(away.is_unkept.then(|| item.clone()));

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::{Db, DbError, Operation, Work, meta, no_key};
 use crate::catalog::name::UpstreamName;
 use crate::policy::{Digest, Pin, PinState};
-use crate::store::pins::{PinKey, PinKind, PinTable, Record, Step, Stepped, is_private};
+use crate::store::pins::{Forms, PinKey, PinKind, PinTable, Record, Step, Stepped, is_private};
 use crate::store::seal::{Opened, Seals};
 
 /// The number of changes so far.
@@ -154,6 +154,7 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
         waiting: opened(seals, &key, text(6)?, digest(7)?),
         by: Arc::from(text(8)?.unwrap_or_default()),
         at: u64::try_from(row.get::<_, i64>(9)?).unwrap_or_default(),
+        forms: Forms::default(),
     };
     Ok((key, record))
 }
@@ -247,7 +248,8 @@ mod tests {
         let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
         let key = PinKey { upstream: UpstreamName::parse("fx").unwrap(), kind: PinKind::Launch, name: String::new() };
         let pin = Pin::restore(Some(old), Some(new), false).unwrap();
-        let record = Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by: Arc::from("x"), at: 1 };
+        let (by, forms) = (Arc::from("x"), Forms::default());
+        let record = Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by, at: 1, forms };
         let (db, first) = (Db::open(dir.path()).unwrap(), seals.clone());
         db.write(move |connection| save(connection, &key, &record, &first)).run_now().unwrap();
         drop(db);

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use strum::VariantArray as _;
 
 use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
+use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::policy::{Digest, OnChange, Pin, PinState, Trust, Undecided};
+
+use super::forms::{Forms, Listed};
 
 /// Subject of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
@@ -70,6 +73,7 @@ pub(crate) struct Record {
     pub(crate) by: Arc<str>,
     /// When, in seconds since 1970.
     pub(crate) at: u64,
+    pub(crate) forms: Forms,
 }
 
 /// A text and its digest.
@@ -85,6 +89,7 @@ pub(crate) enum Step {
     /// The upstream lists the item.
     Seen {
         text: Text,
+        listed: Listed,
         trust: Trust,
         on_change: OnChange,
         doubt: Option<String>,
@@ -125,6 +130,39 @@ impl Record {
             || self.waiting.is_some() != after.waiting.is_some()
     }
 
+    /// The digest by which this pin knows a listed item: the pinned or the waiting one where the two differ at most by order that
+    /// means nothing, or by repairs that an earlier version did not make; else the item's own.
+    ///
+    /// Of a rejected text any order stays rejected, unless it is the pinned text as it was pinned.
+    pub(crate) fn known_as(&self, listed: Listed) -> Digest {
+        let (approved, waiting) = (self.pin.approved(), self.pin.waiting());
+        if waiting.is_none() && approved == Some(listed.digest) {
+            return listed.digest;
+        }
+        let pinned_text = self.forms.approved(self.approved.as_ref());
+        let waiting_text = self.forms.waiting(self.waiting.as_ref());
+        let is_pinned = || approved.is_some_and(|digest| pinned_text.is_of(digest, listed));
+        let is_waiting = || waiting.is_some_and(|digest| waiting_text.is_of(digest, listed));
+        let is_rejected = self.pin.state() == PinState::Rejected && !pinned_text.is_exactly(listed);
+        let known = if is_rejected && is_waiting() {
+            waiting
+        } else if is_pinned() {
+            approved
+        } else if is_waiting() {
+            waiting
+        } else {
+            None
+        };
+        known.unwrap_or(listed.digest)
+    }
+
+    /// The listed item as clients get it under this pin, where that is not as it was listed.
+    pub(super) fn shown(&self, item: &Definition, digest: Digest) -> Option<Definition> {
+        let is_same = digest == item.digest && self.forms.approved(self.approved.as_ref()).is_exactly(Listed::of(item));
+        let text = self.approved.as_deref().filter(|_| !is_same)?;
+        Some(item.pinned_as(digest, text))
+    }
+
     /// The digest that clients may see, if any.
     pub(super) fn visible(&self) -> Option<Digest> {
         self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
@@ -136,7 +174,10 @@ impl Record {
     /// [`Undecided`]; the record stays.
     pub(crate) fn step(before: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
         let (pin, by) = match step {
-            Step::Seen { text, trust, on_change, doubt } => seen(before, text.digest, (*trust, *on_change), doubt),
+            Step::Seen { listed, trust, on_change, doubt, .. } => {
+                let digest = before.map_or(listed.digest, |before| before.known_as(*listed));
+                seen(before, digest, (*trust, *on_change), doubt)
+            }
             Step::Started { text, words, trust } => started(before, text.digest, words, *trust),
             Step::Approve { shown, by } => {
                 (before.ok_or(Undecided::NothingWaits)?.pin.approve(*shown)?, Arc::clone(by))
@@ -158,8 +199,8 @@ impl Record {
         let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
         Ok(match before.filter(|before| before.pin == pin) {
             // Texts that did not open earlier and do now.
-            Some(before) => Self { approved, waiting, ..before.clone() },
-            None => Self { pin, approved, waiting, by, at: now },
+            Some(before) => Self { approved, waiting, forms: Forms::default(), ..before.clone() },
+            None => Self { pin, approved, waiting, by, at: now, forms: Forms::default() },
         })
     }
 }

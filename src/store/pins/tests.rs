@@ -25,7 +25,7 @@ fn resource(n: usize) -> Definition {
 /// Which of the items are shown.
 fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
     let items: Vec<&Definition> = items.iter().collect();
-    pins.judge(&name(), tier, &items, &|_| None).iter().map(Option::is_none).collect()
+    pins.judge(&name(), tier, &items, &|_| None).iter().map(|judged| !matches!(judged, Judged::Away(_))).collect()
 }
 
 #[tokio::test]
@@ -127,4 +127,32 @@ async fn new_launches_are_pinned_together_and_another_process_may_reject_one() {
     let passes: Vec<bool> =
         config.upstreams.iter().map(|spec| LaunchGate::new(pins.clone(), spec, None).pass(spec).is_ok()).collect();
     assert_eq!(passes, [false, true], "what was rejected elsewhere a moment ago is not started");
+}
+
+/// A tool whose schema requires these names and whose default is these words.
+fn ordered(names: &str, words: &str) -> Definition {
+    let text = format!(
+        r#"{{"name":"a","inputSchema":{{"required":[{names}],"properties":{{"x":{{"default":"{words}"}}}}}}}}"#
+    );
+    Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+}
+
+#[tokio::test]
+async fn order_that_means_nothing_changes_no_pin_and_clients_get_the_pinned_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+        let (one, two) = (ordered(r#""b","a""#, "z,y,x"), ordered(r#""a","b""#, "x,y,z"));
+        let judged = |item: &Definition| pins.judge(&name(), TIER, &[item], &|_| None).pop().unwrap();
+        assert!(matches!(judged(&one), Judged::Shown));
+        let changes = *pins.changes().borrow();
+        let Judged::AsPinned(shown) = judged(&two) else { panic!("it is shown in another order") };
+        assert_eq!((shown.raw, shown.digest), (one.raw.clone(), one.digest));
+        assert!(matches!(judged(&one), Judged::Shown));
+        assert_eq!(*pins.changes().borrow(), changes, "nothing is to be told");
+        assert!(matches!(judged(&ordered(r#""a","c""#, "x,y,z")), Judged::Away(_)));
+        pins.reject("fx__a", None, pins.find("fx__a", None).unwrap().shown().unwrap(), "local").await.unwrap();
+        assert!(matches!(judged(&ordered(r#""c","a""#, "y,x,z")), Judged::Away(_)));
+        assert_eq!(pins.find("fx__a", None).unwrap().state, PinState::Rejected, "any order of it is rejected");
+        assert!(matches!(judged(&two), Judged::AsPinned(_)), "the pin holds");
+    }
 }

@@ -1,0 +1,290 @@
+//! Order that means nothing: that of the lists `required`, `type` and `enum` of a schema, and of the comma-separated words of a
+//! textual `default`. Servers that write these from sets write them in another order at every start.
+//!
+//! A name is a keyword in the place of one alone: not as the name of a property, nor inside `default`, `const`, `enum` or
+//! `examples`. `enum` keeps its order beside `enumNames`, and beside another list of equal length, which may describe its values
+//! one by one.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::wire::canonical::canonical;
+use crate::wire::digest::Digest;
+use crate::wire::raw::RawJson;
+use crate::wire::tokens::{Kind, Token, Tokens};
+
+/// Keywords whose value is a schema.
+const SCHEMA: [&[u8]; 12] = [
+    b"additionalItems",
+    b"additionalProperties",
+    b"contains",
+    b"contentSchema",
+    b"else",
+    b"if",
+    b"items",
+    b"not",
+    b"propertyNames",
+    b"then",
+    b"unevaluatedItems",
+    b"unevaluatedProperties",
+];
+/// Keywords whose value is a list of schemas.
+const SCHEMA_LIST: [&[u8]; 5] = [b"allOf", b"anyOf", b"items", b"oneOf", b"prefixItems"];
+/// Keywords whose value is an object of schemas.
+const SCHEMAS: [&[u8]; 6] =
+    [b"$defs", b"definitions", b"dependencies", b"dependentSchemas", b"patternProperties", b"properties"];
+
+/// What stands at a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A tool's definition.
+    Definition,
+    Schema,
+    /// An object of schemas.
+    Schemas,
+    SchemaList,
+    /// `required`, `type` or `enum`.
+    Loose,
+    /// Anything else, in which no name is a keyword.
+    Value,
+}
+
+/// The place of a part in the text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Part {
+    start: usize,
+    end: usize,
+}
+
+/// A list whose order means nothing.
+struct Loose<'t> {
+    /// Of the way that leads to it; nothing, where nobody asked for it.
+    place: Option<Digest>,
+    parts: Vec<Part>,
+    /// The texts that are the same for equal parts.
+    keys: Vec<Cow<'t, [u8]>>,
+}
+
+/// An object or array that is being read.
+struct Open<'t> {
+    role: Role,
+    is_object: bool,
+    start: usize,
+    place: Option<Digest>,
+    /// The member that is being read.
+    key: Cow<'t, [u8]>,
+    /// How many values an array has so far.
+    values: usize,
+    /// Of a loose array.
+    parts: Vec<Part>,
+    members: Members<'t>,
+}
+
+/// The members of a schema that matter here.
+#[derive(Default)]
+struct Members<'t> {
+    loose: Vec<(Cow<'t, [u8]>, Option<Digest>, Vec<Part>)>,
+    default: Option<(Option<Digest>, Part)>,
+    /// The lengths of all its lists.
+    lengths: Vec<usize>,
+    has_enum_names: bool,
+}
+
+impl<'t> Open<'t> {
+    fn new(role: Role, is_object: bool, start: usize, place: Option<Digest>) -> Self {
+        let (key, members) = (Cow::Borrowed(&b""[..]), Members::default());
+        Self { role, is_object, start, place, key, values: 0, parts: Vec::new(), members }
+    }
+
+    /// The place of the value that is being read.
+    fn inner_place(&self) -> Option<Digest> {
+        let own = self.place?;
+        let number = self.values.to_le_bytes();
+        let parts: [&[u8]; 3] =
+            if self.is_object { [own.bytes(), b".", &self.key] } else { [own.bytes(), b"#", &number] };
+        Some(Digest::of_parts(&parts))
+    }
+
+    /// The container that opens in this one.
+    fn child(&mut self, is_object: bool, start: usize) -> Self {
+        let has = |names: &[&[u8]]| names.contains(&&*self.key);
+        let role = match (self.role, is_object) {
+            (Role::Definition, true) if has(&[b"inputSchema", b"outputSchema"]) => Role::Schema,
+            (Role::Schemas | Role::SchemaList, true) => Role::Schema,
+            (Role::Schema, true) if has(&SCHEMA) => Role::Schema,
+            (Role::Schema, true) if has(&SCHEMAS) => Role::Schemas,
+            (Role::Schema, false) if has(&SCHEMA_LIST) => Role::SchemaList,
+            (Role::Schema, false) if has(&[b"required", b"type", b"enum"]) => Role::Loose,
+            _ => Role::Value,
+        };
+        let place = self.inner_place();
+        self.values += 1;
+        Self::new(role, is_object, start, place)
+    }
+
+    /// A container in this one has been read.
+    fn close(&mut self, closed: Self, end: usize) {
+        if self.role == Role::Loose {
+            self.parts.push(Part { start: closed.start, end });
+        }
+        if self.role == Role::Schema && !closed.is_object {
+            self.members.lengths.push(closed.values);
+            if closed.role == Role::Loose {
+                self.members.loose.push((self.key.clone(), closed.place, closed.parts));
+            }
+        }
+    }
+
+    fn scalar(&mut self, token: Token) {
+        let part = Part { start: token.start, end: token.end };
+        if self.role == Role::Loose {
+            self.parts.push(part);
+        }
+        if self.role == Role::Schema && token.kind == Kind::String && *self.key == *b"default" {
+            self.members.default = Some((self.inner_place(), part));
+        }
+        self.values += 1;
+    }
+}
+
+/// The lists of a tool's definition whose order means nothing. `root` is where the places begin, for those who need them.
+fn loose_lists(text: &[u8], root: Option<Digest>) -> Vec<Loose<'_>> {
+    let mut found = Vec::new();
+    let mut open: Vec<Open<'_>> = Vec::new();
+    let mut tokens = Tokens::of(text);
+    while let Some(token) = tokens.next() {
+        match token.kind {
+            Kind::Comma => {}
+            Kind::Object | Kind::Array => {
+                let is_object = token.kind == Kind::Object;
+                let inner = match open.last_mut() {
+                    Some(outer) => outer.child(is_object, token.start),
+                    None => Open::new(Role::Definition, is_object, token.start, root),
+                };
+                open.push(inner);
+            }
+            Kind::ObjectEnd | Kind::ArrayEnd => {
+                let Some(mut closed) = open.pop() else { break };
+                settle(text, std::mem::take(&mut closed.members), &mut found);
+                if let Some(outer) = open.last_mut() {
+                    outer.close(closed, token.end);
+                }
+            }
+            Kind::Key => {
+                if let Some(outer) = open.last_mut() {
+                    outer.key = tokens.unquoted(token).unwrap_or_default();
+                    outer.members.has_enum_names |= *outer.key == *b"enumNames";
+                }
+            }
+            Kind::String | Kind::Scalar => {
+                if let Some(outer) = open.last_mut() {
+                    outer.scalar(token);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Adds the lists of one schema, of which all members are known.
+fn settle<'t>(text: &'t [u8], members: Members<'t>, found: &mut Vec<Loose<'t>>) {
+    let Members { loose, default, lengths, has_enum_names } = members;
+    let at = |part: &Part| text.get(part.start..part.end).unwrap_or_default();
+    for (key, place, parts) in loose {
+        let is_free = if *key == *b"enum" {
+            // One of that length is the list itself.
+            !has_enum_names && lengths.iter().filter(|length| **length == parts.len()).count() == 1
+        } else {
+            parts.iter().all(|part| at(part).first() == Some(&b'"'))
+        };
+        if parts.len() > 1 && is_free {
+            let keys = parts.iter().map(|part| meaning(at(part))).collect();
+            found.push(Loose { place, parts, keys });
+        }
+    }
+    if let Some((place, part)) = default
+        && let Some(parts) = words(at(&part), part.start)
+    {
+        let keys = parts.iter().map(|part| Cow::Borrowed(at(part))).collect();
+        found.push(Loose { place, parts, keys });
+    }
+}
+
+/// A text that is the same for equal values.
+fn meaning(value: &[u8]) -> Cow<'_, [u8]> {
+    if value.first() == Some(&b'"') && memchr::memchr(b'\\', value).is_none() {
+        return Cow::Borrowed(value);
+    }
+    canonical(&RawJson::trusted(value.to_vec())).map_or(Cow::Borrowed(value), Cow::Owned)
+}
+
+/// The words of a string literal that begins at `start`, where it is nothing but words and commas. Spaces beside a comma stay where
+/// they are.
+fn words(literal: &[u8], start: usize) -> Option<Vec<Part>> {
+    let text = literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    // Of text with escapes the places are not known.
+    let text = std::str::from_utf8(text).ok().filter(|text| text.contains(',') && !text.contains('\\'))?;
+    let mut parts = Vec::new();
+    let mut at = start + 1;
+    for piece in text.split(',') {
+        let word = piece.trim_matches(' ');
+        if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return None;
+        }
+        let before = piece.len() - piece.trim_start_matches(' ').len();
+        parts.push(Part { start: at + before, end: at + before + word.len() });
+        at += piece.len() + 1;
+    }
+    Some(parts)
+}
+
+/// A text with other parts in some places.
+fn spliced(text: &[u8], mut edits: Vec<(Part, Part)>) -> RawJson {
+    edits.sort_unstable_by_key(|(place, _)| place.start);
+    let mut out = Vec::with_capacity(text.len());
+    let mut copied = 0;
+    for (place, part) in edits {
+        out.extend_from_slice(text.get(copied..place.start).unwrap_or_default());
+        out.extend_from_slice(text.get(part.start..part.end).unwrap_or_default());
+        copied = place.end;
+    }
+    out.extend_from_slice(text.get(copied..).unwrap_or_default());
+    RawJson::trusted(out)
+}
+
+/// The definition with these lists sorted: one text for all their orders. It is what the digest is of.
+pub(super) fn settled(definition: &RawJson) -> Cow<'_, RawJson> {
+    let mut edits = Vec::new();
+    for Loose { parts, keys, .. } in loose_lists(definition.bytes(), None) {
+        let mut sorted: Vec<_> = keys.iter().zip(&parts).collect();
+        sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let sorted = sorted.into_iter().map(|(_, part)| *part);
+        edits.extend(parts.iter().copied().zip(sorted).filter(|(place, part)| place != part));
+    }
+    if edits.is_empty() { Cow::Borrowed(definition) } else { Cow::Owned(spliced(definition.bytes(), edits)) }
+}
+
+/// The definition with these lists in the order that another text of it has; `None` where they are. Everything else keeps its
+/// bytes.
+pub(super) fn arranged(definition: &RawJson, like: &RawJson) -> Option<RawJson> {
+    let root = Some(Digest::of(b""));
+    let wanted: HashMap<Option<Digest>, Vec<Cow<'_, [u8]>>> =
+        loose_lists(like.bytes(), root).into_iter().map(|list| (list.place, list.keys)).collect();
+    let mut edits = Vec::new();
+    for Loose { place, parts, keys } in loose_lists(definition.bytes(), root) {
+        let Some(wanted) = wanted.get(&place).filter(|wanted| wanted.len() == keys.len() && **wanted != keys) else {
+            continue;
+        };
+        let mut left: HashMap<&[u8], Vec<Part>> = HashMap::new();
+        for (key, part) in keys.iter().zip(&parts).rev() {
+            left.entry(&**key).or_default().push(*part);
+        }
+        let row: Option<Vec<Part>> = wanted.iter().map(|key| left.get_mut(&**key)?.pop()).collect();
+        let row = row.unwrap_or_default();
+        edits.extend(parts.iter().copied().zip(row).filter(|(place, part)| place != part));
+    }
+    (!edits.is_empty()).then(|| spliced(definition.bytes(), edits))
+}
+
+#[cfg(test)]
+mod tests;
