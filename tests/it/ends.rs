@@ -143,7 +143,7 @@ fn a_stdio_server_whose_host_reads_nothing_ends_on_a_signal_and_with_its_input()
         eventually("its upstream runs", || !descendants(child.id()).is_empty());
         std::thread::sleep(Duration::from_millis(500));
         if !end_of_input {
-            rustix::process::kill_process(crate::process::pid_of(&child), Signal::TERM).unwrap();
+            kill_process(crate::process::pid_of(&child), Signal::TERM).unwrap();
         }
         assert!(wait(&mut child, STDIO).is_some(), "end of its input: {end_of_input}");
         writer.join().unwrap();
@@ -301,8 +301,8 @@ fn a_child_whose_guard_is_killed_ends_and_is_started_again_with_another() {
 }
 
 fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
 }
 
 #[test]
