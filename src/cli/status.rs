@@ -49,7 +49,8 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
     let advised = upstreams.iter().filter(|upstream| upstream.get("advice").is_some());
     let advice: String =
         advised.map(|upstream| format!("\n{}: {}", field(upstream, "name"), field(upstream, "advice"))).collect();
-    let advice = if advice.is_empty() { advice } else { format!("{advice}\n") };
+    let unread: String = upstreams.iter().flat_map(unread).map(|line| format!("\n{line}")).collect();
+    let advice = if advice.is_empty() && unread.is_empty() { advice } else { format!("{advice}{unread}\n") };
     let degraded = status.list("degraded").unwrap_or_default();
     let degraded: String = degraded
         .iter()
@@ -64,12 +65,27 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
     print(&format!("{head}{degraded}{gap}{}{advice}", table(&rows)))
 }
 
-/// A member of an upstream, with how many items are beyond its `max-inventory`.
+/// A member of an upstream, with how many items are beyond its `max-inventory`, or that they are those of an earlier reading.
 fn cell(upstream: &RawObject, name: &str) -> String {
-    let shown = field(upstream, name);
+    let is_unread = upstream.object("unread-lists").is_some_and(|lists| lists.get(name).is_some());
+    let shown = format!("{}{}", field(upstream, name), if is_unread { " (not read)" } else { "" });
     let Some(left) = upstream.object("not-offered").and_then(|left| left.object(name)) else { return shown };
     let least = if left.is_true("or-more") { "at least " } else { "" };
     format!("{shown} ({least}{} not offered)", field(&left, "items"))
+}
+
+/// A line about each list that could not be read.
+fn unread(upstream: &RawObject) -> Vec<String> {
+    let lists = upstream.object("unread-lists").unwrap_or_default();
+    let line = |name: &str| {
+        let list = lists.object(name)?;
+        let (why, attempts, next) = (field(&list, "why"), field(&list, "attempts"), field(&list, "next-try-seconds"));
+        let server = field(upstream, "name");
+        Some(format!(
+            "{server}: its {name} could not be read ({why}; attempts: {attempts}); clients see what was known, next try in {next}"
+        ))
+    };
+    ["tools", "prompts", "resources", "resource-templates"].into_iter().filter_map(line).collect()
 }
 
 /// A member as one line; times in the unit that fits.
@@ -110,6 +126,7 @@ fn about(upstream: &RawObject) -> String {
             out.push_str(&format!("  and {} more\n", field(upstream, "invalid-definitions-not-shown")));
         }
     }
+    unread(upstream).iter().for_each(|line| out.push_str(&format!("\n{line}\n")));
     let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
     if !stderr.is_empty() {
         out.push_str("\nlast lines of stderr:\n");

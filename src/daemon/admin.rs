@@ -350,6 +350,7 @@ fn status(gateway: &Gateway) -> RawJson {
         out.set("resource-templates", items(List::Templates));
         upstream::add_excess(&mut out, handle);
         upstream::add_flaws(&mut out, handle);
+        upstream::add_unread(&mut out, handle);
         upstream::add_health(&mut out, handle);
         out.encode()
     });

@@ -16,7 +16,7 @@ use crate::base::stop::StopTimes;
 use crate::base::tally::Tally;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::filter::Filter;
-use crate::catalog::inventory::Inventory;
+use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::merge::{Catalog, Filters};
 use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
@@ -228,7 +228,9 @@ impl Supervisor {
     fn launch(&mut self, spec: Upstream) -> Result<(), String> {
         let filters = filters(&spec)?;
         let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.launch_identity()));
-        let is_whole = remembered.as_mut().is_some_and(|r| r.inventory.bound(spec.max_inventory));
+        let is_whole = remembered
+            .as_mut()
+            .is_some_and(|r| r.inventory.bound(spec.max_inventory) && !r.inventory.has_gap(Gap::Unread));
         let metrics = self.parts.metrics.upstream(spec.name.as_str());
         let name = spec.name.clone();
         let stop = self.stop.child_token();
@@ -287,7 +289,9 @@ impl Supervisor {
             return;
         }
         match report.news {
-            News::Inventory(inventory, agreed) => {
+            News::Inventory(mut inventory, agreed) => {
+                let most = managed.handle.spec.load().max_inventory;
+                managed.inventory.iter().for_each(|(known, _)| inventory.keep(known, most));
                 let known = managed.inventory.as_ref().map_or(&[][..], |(known, _)| &known.skipped);
                 for why in inventory.skipped.iter().filter(|why| !known.contains(why)) {
                     if let Some(count) = managed.handle.health.lines.lists.count(clock::uptime()) {
@@ -295,6 +299,7 @@ impl Supervisor {
                     }
                 }
                 managed.handle.listed(&inventory);
+                managed.handle.unread.known(&inventory);
                 managed.inventory = Some((inventory, agreed.revision));
                 managed.heard = true;
                 self.unsaved.insert(report.upstream);
@@ -448,6 +453,7 @@ impl Supervisor {
                     kept.filters = filters(&spec)?;
                     kept.handle.configure(spec);
                     kept.handle.again.notify_one();
+                    kept.handle.relist();
                 }
                 None => self.launch(spec)?,
             }

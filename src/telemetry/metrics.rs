@@ -73,6 +73,7 @@ struct Families {
     withheld: IntGauge,
     excess: IntGaugeVec,
     repairs: IntGaugeVec,
+    unread_lists: IntGaugeVec,
     pins_waiting: IntGaugeVec,
     decisions: IntCounterVec,
     limit_hits: IntCounterVec,
@@ -211,6 +212,11 @@ impl Metrics {
                 "Changes of an upstream's definitions that made them valid for strict clients.",
                 &["upstream"],
             )?,
+            unread_lists: b.gauges(
+                "headend_catalog_unread_lists",
+                "Lists of an upstream that could not be read when they were last asked for.",
+                &["upstream"],
+            )?,
             pins_waiting: b.gauges(
                 "headend_pins_waiting",
                 "Items of an upstream that wait for approval because they changed or were never approved.",
@@ -318,6 +324,7 @@ impl Metrics {
         drop(f.pins_waiting.remove_label_values(&[name]));
         drop(f.excess.remove_label_values(&[name]));
         drop(f.repairs.remove_label_values(&[name]));
+        drop(f.unread_lists.remove_label_values(&[name]));
         STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
         KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
         for direction in ["sent", "received"] {
@@ -646,6 +653,14 @@ impl UpstreamMetrics {
     /// Changes that made definitions valid.
     pub(crate) fn repairs(&self, count: usize) {
         self.0.families.0.repairs.with_label_values(&[self.0.name.as_str()]).set(signed(count));
+    }
+
+    /// Lists that could not be read.
+    pub(crate) fn unread_lists(&self, count: usize) {
+        if self.tells() > EVERYTHING {
+            return;
+        }
+        self.0.families.0.unread_lists.with_label_values(&[self.0.name.as_str()]).set(signed(count));
     }
 
     /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].

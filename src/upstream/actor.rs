@@ -175,7 +175,7 @@ async fn idle(context: &Context, only_lists: bool) {
             let no_call_yet = only_lists && unused >= begun.elapsed();
             if no_call_yet { Duration::ZERO } else { spec.idle_stop.saturating_sub(unused) }
         });
-        if wait.is_zero() && lane.listed.load(Ordering::Relaxed) && lane.rest() {
+        if wait.is_zero() && lane.listed.load(Ordering::Relaxed) && handle.unread.may_rest() && lane.rest() {
             return;
         }
         tokio::select! {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::catalog::inventory::Inventory;
+use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::name::UpstreamName;
 use crate::config::EraChoice;
 use crate::engine::handshake::{Agreed, EraHint};
@@ -28,7 +28,7 @@ pub(crate) struct Report {
 
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Complete lists, and what the upstream agreed to.
+    /// What the upstream offers, as far as its lists could be read, and what it agreed to.
     Inventory(Inventory, Agreed),
     /// The link went up or down.
     State,
@@ -56,11 +56,12 @@ impl Context {
         self.send(news, None).await;
     }
 
-    /// Reports complete lists. What is returned is told once clients see them.
+    /// Reports what was read. What is returned is told once clients see it.
     pub(crate) async fn report_lists(&self, inventory: Inventory, agreed: Agreed) -> oneshot::Receiver<()> {
         let (told, shown) = oneshot::channel();
+        let is_whole = !inventory.has_gap(Gap::Awaited);
         self.send(News::Inventory(inventory, agreed), Some(told)).await;
-        self.lane.listed.store(true, Ordering::Relaxed);
+        self.lane.listed.store(is_whole, Ordering::Relaxed);
         shown
     }
 

@@ -1,6 +1,7 @@
 //! One connection of lines with an upstream: a child's pipes, or the two carriers of HTTP+SSE.
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::stop;
-use crate::catalog::inventory::ListBounds;
+use crate::catalog::inventory::{Gap, ListBounds};
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::upstream::context::{Context, Run, open, ready};
@@ -116,10 +117,12 @@ pub(crate) async fn converse(
         declared: lane.declared.clone(),
         lists: lane.is_main(),
     };
-    let options = StdioOptions { peer, intake: intake.clone() };
+    let relist = if lane.is_main() { Arc::clone(&handle.unread.now) } else { Arc::default() };
+    let options = StdioOptions { peer, intake: intake.clone(), relist };
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
         StdioNews::Fault(fault) => handle.metrics.fault(fault),
+        StdioNews::List(list, trouble) => handle.unread.told(list, trouble, &handle.health),
         StdioNews::Unclaimed(notice) => lane.news.tell(notice),
         StdioNews::Updated(uri) => lane.news.updates.updated(&uri),
         StdioNews::Ambiguous => lane.news.turns.begin(&handle.name),
@@ -148,9 +151,11 @@ pub(crate) async fn converse(
                         }
                     }
                     StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
-                        shown = Some(context.report_lists(inventory, agreed).await);
+                        let is_awaited = inventory.has_gap(Gap::Awaited);
+                        let told = context.report_lists(inventory, agreed).await;
+                        shown = (!is_awaited).then_some(told);
                     },
-                    StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Unclaimed(_) => {}
+                    StdioNews::List(..) | StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Unclaimed(_) => {}
                 },
                 () = told(&mut shown), if held.is_some() => if let Some(link) = held.take() {
                     open(context, link).await;

@@ -29,6 +29,7 @@ use crate::upstream::link::{Link, LinkState};
 use crate::upstream::sent::Sent;
 use crate::upstream::session::{Choice, Lane, LaneUse, Lanes, Wants};
 use crate::upstream::spawner::Spawner;
+use crate::upstream::unread::UnreadLists;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawJson;
@@ -70,6 +71,7 @@ pub(crate) struct Handle {
     /// What of its lists is not offered for want of room, in the order of [`List::ALL`](crate::mcp::method::List::ALL).
     excess: ArcSwap<[Excess; 4]>,
     flaws: ArcSwap<Flaws>,
+    pub(crate) unread: UnreadLists,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -95,6 +97,7 @@ impl Handle {
         let is_remote = matches!(spec.target, Target::Http { .. });
         let health = Arc::new(Health::new(spec.name.clone(), metrics.clone(), is_remote));
         let main = Lane::main(spec.name.clone(), spawner.declared(&spec), Arc::clone(&health));
+        let unread = UnreadLists::new(spec.name.clone(), metrics.clone());
         Self {
             name: spec.name.clone(),
             metrics,
@@ -114,6 +117,7 @@ impl Handle {
             configured: Notify::new(),
             excess: ArcSwap::default(),
             flaws: ArcSwap::default(),
+            unread,
         }
     }
 
@@ -159,6 +163,14 @@ impl Handle {
             );
         }
         self.flaws.store(Arc::new(flaws));
+    }
+
+    /// Reads the lists that could not be read, now; a lazy upstream at rest is started for that.
+    pub(crate) fn relist(&self) {
+        self.unread.now.notify_one();
+        if matches!(*self.main.state(), LinkState::Idle) && !self.unread.all().is_empty() {
+            self.main.order();
+        }
     }
 
     /// The digest of the program or address that answers; grants are bound to it and to the definition.

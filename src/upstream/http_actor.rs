@@ -6,27 +6,22 @@ use std::time::Duration;
 use http::{Method as HttpMethod, StatusCode};
 use tokio::sync::Notify;
 
-use crate::base::budget::NoRoom;
 use crate::base::clock;
-use crate::catalog::inventory::{Inventory, ListBounds};
-use crate::config::Instance;
+use crate::catalog::inventory::Gap;
 use crate::engine::ask::Declared;
-use crate::engine::fault::Fault;
 use crate::engine::handshake::{EraHint, Question, listen_params};
-use crate::engine::lists::Lists;
-use crate::mcp::input::{Kinds, Roots};
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
+use crate::upstream::answer::{Gauge, Reader, drain, is_event_stream};
 use crate::upstream::context::{self, Context, Run, ready};
 use crate::upstream::http::HttpLink;
+use crate::upstream::http_lists::{HttpLists, Step};
 use crate::upstream::http_parts::LinkParts;
-use crate::upstream::initialize::{self, Unopened};
+use crate::upstream::initialize::Unopened;
 use crate::upstream::link::Link;
 use crate::upstream::remote::Remote;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
-use crate::wire::code;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -62,7 +57,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     };
     let (begun, limit) = (clock::now(), handle.start_limit());
     let opened = tokio::select! {
-        opened = tokio::time::timeout(limit, open(&parts, hint)) => opened,
+        opened = tokio::time::timeout(limit, HttpLink::open(&parts, hint)) => opened,
         () = stop.cancelled() => return down("stopped".to_owned(), None),
     };
     let link = match opened {
@@ -113,16 +108,6 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     down(why, Some(clock::now().duration_since(ready_at)))
 }
 
-/// Agrees with the server and, where it is a legacy one, enters the session.
-async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<HttpLink>, Unopened> {
-    let (agreed, session) = initialize::open(parts, hint).await?;
-    let link = Arc::new(HttpLink::new(parts.clone(), agreed));
-    if agreed.revision.era() == Era::Legacy {
-        link.enter(session).await;
-    }
-    Ok(link)
-}
-
 /// Hears a stream to its end. Cancel-safe.
 async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
     while let Ok(message) = reader.next().await {
@@ -138,67 +123,68 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
 /// lists, again whenever the upstream says so; `listed` is told when clients see them. Returns why it gave up.
 async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
     let (is_main, health) = (context.lane.is_main(), &context.handle.health);
-    let mut failures = 0_u32;
     let mut asked = clock::now();
-    let mut lists = Lists::new(ListBounds::of(context.handle.spec.load().max_inventory));
+    // The stream is opened before the lists are read, so that no change falls between the two.
+    let mut stream = open_changes(link).await;
+    opened.notify_one();
+    let mut lists = is_main.then(|| HttpLists::new(context, link, true));
+    // The time to open the stream again, while there is none.
+    let mut reopen = None;
     loop {
-        // The stream is opened before the lists are read, so that no change falls between the two. What happened while it was gone
-        // is not known, so everything is read again.
-        let mut stream = open_changes(link).await;
-        opened.notify_one();
-        if is_main {
-            lists.begin(link.agreed.offers);
+        let mut doubt = false;
+        tokio::select! {
+            () = stream.hear(link), if reopen.is_none() => reopen = Some(clock::now() + stream.reopen()),
+            () = clock::sleep_until(reopen), if reopen.is_some() => {
+                stream = open_changes(link).await;
+                reopen = None;
+                opened.notify_one();
+                // What happened while it was gone is not known, so everything is read again.
+                lists.iter_mut().for_each(HttpLists::reopened);
+            }
+            () = link.renewed.notified() => {
+                // A new session has a stream of its own, and a client's call in it may be under way.
+                let at = clock::now() + if is_main { stream.reopen() } else { Duration::ZERO };
+                reopen = Some(reopen.map_or(at, |before| at.min(before)));
+            }
+            () = link.outdated.notified() => return "the server speaks another revision now".to_owned(),
+            () = health.doubted(asked), if is_main => doubt = true,
+            () = link.changed.notified(), if is_main => {
+                tokio::time::sleep(DEBOUNCE).await;
+                lists.iter_mut().for_each(|lists| lists.changed(&link.take_changed()));
+            }
+            step = next(&mut lists) => match step {
+                Step::News(news) => {
+                    let is_awaited = news.has_gap(Gap::Awaited);
+                    let shown = context.report_lists(news, link.agreed).await;
+                    if context.lists_first && !is_awaited {
+                        let _supervisor_is_gone = shown.await;
+                        listed.notify_one();
+                    }
+                }
+                Step::Doubt => doubt = true,
+                Step::Lost(why) => return why,
+            },
         }
-        let renewed = loop {
-            match read(context, link, &mut lists).await {
-                Ok(()) => failures = 0,
-                Err(error) => {
-                    failures += 1;
-                    if failures >= 3 || matches!(error, HttpError::Connect(_)) {
-                        return error.to_string();
-                    }
-                    break false;
-                }
+        if doubt {
+            asked = clock::now() + SIGN_PAUSE;
+            let was_away = health.begin_look();
+            if let Some(why) = no_sign_of_life(context, link).await {
+                return why;
             }
-            if let Some(mut news) = lists.news() {
-                // The gateway's own lack of room says nothing about the upstream; its inventory stays.
-                if read_for_askers(context, link, &mut news).await.is_err() {
-                    break false;
-                }
-                let shown = context.report_lists(news, link.agreed).await;
-                if context.lists_first {
-                    let _supervisor_is_gone = shown.await;
-                    listed.notify_one();
-                }
-            }
-            tokio::select! {
-                () = stream.hear(link) => break false,
-                () = link.renewed.notified() => break true,
-                () = link.outdated.notified() => return "the server speaks another revision now".to_owned(),
-                () = health.doubted(asked), if is_main => {
-                    asked = clock::now() + SIGN_PAUSE;
-                    let was_away = health.begin_look();
-                    if let Some(why) = no_sign_of_life(context, link).await {
-                        return why;
-                    }
-                    health.answered();
-                    // It may have been another server, of which nothing told.
-                    if was_away {
-                        break false;
-                    }
-                }
-                () = link.changed.notified(), if is_main => tokio::time::sleep(DEBOUNCE).await,
-                () = clock::sleep_until(lists.refresh_at()) => {}
-            }
-            lists.changed(&link.take_changed());
-        };
-        // A new session has a stream of its own, and a client's call in it may be under way.
-        if is_main || !renewed {
-            tokio::select! {
-                () = tokio::time::sleep(stream.reopen()) => {}
-                () = link.renewed.notified(), if !is_main => {}
+            health.answered();
+            // It may have been another server, of which nothing told.
+            if was_away {
+                reopen = Some(clock::now() + stream.reopen());
             }
         }
+    }
+}
+
+/// Reads the lists until there is something to do; for ever where there are none. Cancel-safe.
+async fn next(lists: &mut Option<HttpLists<'_>>) -> Step {
+    match lists {
+        Some(lists) => lists.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -216,71 +202,6 @@ async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<Stri
         Ok(Err(error)) if error.is_of_a_dead_server() => Some(format!("`{name}`: {error}")),
         Ok(_) => None,
     }
-}
-
-/// Reads the lists once more as a client that can be asked for input: many legacy servers hide tools from those that cannot.
-/// The session is the gateway's own and carries no call, so whatever its server asks on it is refused.
-///
-/// # Errors
-/// There was no room for an answer, so that items are missing that may have been known before.
-async fn read_for_askers(context: &Context, link: &Arc<HttpLink>, inventory: &mut Inventory) -> Result<(), NoRoom> {
-    let spec = context.handle.spec.load_full();
-    if spec.instance == Instance::Shared || link.agreed.revision.era() == Era::Modern {
-        return Ok(());
-    }
-    let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
-    let declared = Declared::new(kinds, &Roots::Hidden);
-    let opened = tokio::time::timeout(HEAD_TIME, open(&link.parts_with(declared), EraHint::Legacy)).await;
-    let Ok(Ok(other)) = opened else { return Ok(()) };
-    let mut lists = Lists::new(ListBounds::of(spec.max_inventory));
-    lists.begin(other.agreed.offers);
-    let read = read(context, &other, &mut lists).await;
-    other.close().await;
-    if read.is_ok() {
-        let shown = lists.news().ok_or(NoRoom)?;
-        for list in List::ALL {
-            inventory.add_needing_input(list, shown.items(list).to_vec(), spec.max_inventory);
-        }
-    }
-    Ok(())
-}
-
-/// Reads the lists that are due, one page after the other.
-async fn read(context: &Context, link: &Arc<HttpLink>, lists: &mut Lists) -> Result<(), HttpError> {
-    let limit = context.handle.spec.load().start_timeout;
-    let mut admitted = false;
-    while let Some(first) = lists.next(clock::now()) {
-        let mut page = Some(first);
-        while let Some(asked) = page.take() {
-            let list = asked.reading.list;
-            // Legacy servers want an object even where nothing is said.
-            let params = asked.params(link.hop(), link.agreed.revision).unwrap_or(RawJson::EMPTY_OBJECT);
-            let answer = tokio::time::timeout(limit, link.ask(list.method(), Some(&params))).await;
-            if matches!(answer, Err(_) | Ok(Err(HttpError::Protocol(_)))) {
-                context.handle.metrics.fault(Fault::BadList);
-            }
-            match answer.map_err(|_| HttpError::Broken("a list was not answered in time".to_owned())) {
-                Ok(Ok(answer)) => {
-                    admitted = true;
-                    let (next, fault) = lists.answered(asked.reading, answer);
-                    fault.into_iter().for_each(|fault| context.handle.metrics.fault(fault));
-                    page = next;
-                }
-                // The credentials are good for other lists.
-                Ok(Err(error @ HttpError::Unauthorized(StatusCode::FORBIDDEN))) if admitted => {
-                    let refused = message::error_object(code::INTERNAL, &error.to_string(), None);
-                    lists
-                        .answered(asked.reading, Err(refused))
-                        .1
-                        .into_iter()
-                        .for_each(|fault| context.handle.metrics.fault(fault));
-                }
-                Ok(Err(HttpError::NoRoom(_))) => lists.no_room(list),
-                Ok(Err(error)) | Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The upstream's stream of changes.

@@ -19,6 +19,8 @@ pub(crate) struct Lines {
     pub(crate) lists: Tally,
     /// Inventories that are not on disk.
     pub(crate) unkept: Tally,
+    /// Lists that could not be read, and that can be again.
+    pub(crate) unread: Tally,
 }
 
 impl Default for Lines {
@@ -31,6 +33,7 @@ impl Default for Lines {
             declined: Tally::of(20),
             lists: Tally::of(50),
             unkept: Tally::of(1),
+            unread: Tally::of(20),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BufMut as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
@@ -17,8 +17,10 @@ use crate::catalog::inventory::Inventory;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
+use crate::engine::lists::Trouble;
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
 use crate::mcp::log::LogSwitch;
+use crate::mcp::method::List;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::line_call::{Command, Port, Signal, StdioExchange, stdio_call};
 use crate::upstream::spawner::Intake;
@@ -63,6 +65,8 @@ impl StdioLink {
 pub(crate) enum StdioNews {
     Ready(StdioLink),
     Inventory(Inventory),
+    /// How the last reading of a list ended.
+    List(List, Option<Trouble>),
     Fault(Fault),
     Ambiguous,
     Updated(String),
@@ -82,6 +86,8 @@ pub(crate) struct Ended {
 pub(crate) struct StdioOptions {
     pub(crate) peer: PeerOptions,
     pub(crate) intake: Intake,
+    /// The operator wants the lists read that could not be.
+    pub(crate) relist: Arc<Notify>,
 }
 
 enum Event {
@@ -91,6 +97,7 @@ enum Event {
     Wrote(std::io::Result<usize>),
     Call(Option<Command>),
     Signal(Signal),
+    Relist,
     Timeout,
     Stop,
 }
@@ -165,6 +172,7 @@ pub(crate) async fn run(
             room = room.grow_to(wanted), if !may_read => Event::Room(room),
             call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
             Some(signal) = signals.recv() => Event::Signal(signal),
+            () = options.relist.notified() => Event::Relist,
             () = clock::sleep_until(timeout) => Event::Timeout,
             () = stop.cancelled() => Event::Stop,
         };
@@ -241,6 +249,10 @@ impl Connection<'_> {
                 }
                 ControlFlow::Continue(())
             }
+            Event::Relist => {
+                self.peer.retry_lists(clock::now());
+                ControlFlow::Continue(())
+            }
             Event::Timeout => {
                 let now = clock::now();
                 if self.stalled_since.is_some_and(|since| now.duration_since(since) >= WRITE_STALL) {
@@ -289,6 +301,7 @@ impl Connection<'_> {
                     (self.news)(StdioNews::Ready(link));
                 }
                 PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
+                PeerEvent::List(list, trouble) => (self.news)(StdioNews::List(list, trouble)),
                 PeerEvent::Ambiguous => (self.news)(StdioNews::Ambiguous),
                 PeerEvent::Unclaimed(notice) => (self.news)(StdioNews::Unclaimed(notice)),
                 PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),

@@ -100,6 +100,9 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     if let Err(refused) = web.admit(&headers, &request) {
         return refused;
     }
+    if let Some(status) = server.instead(&request.method)["status"].as_u64() {
+        return (StatusCode::from_u16(u16::try_from(status).unwrap()).unwrap(), "oops").into_response();
+    }
     for behaviour in &server.args.behaviours {
         if let (Behaviour::RefuseCalls(code), "tools/call") = (behaviour, request.method.as_str()) {
             let status = StatusCode::from_u16(u16::try_from(*code).unwrap()).unwrap();

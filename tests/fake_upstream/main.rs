@@ -62,6 +62,10 @@ struct Args {
     /// File of members that replace those of definitions, by name or URI; read at each list.
     #[arg(long)]
     patch: Option<PathBuf>,
+    /// File that says by method how a list is not answered, read at each list: an error's code, `"malformed"`, `"loop"`, `"silent"`,
+    /// `{"after": milliseconds}`, over HTTP `{"status": number}`.
+    #[arg(long)]
+    lists: Option<PathBuf>,
     /// How POSTs are answered.
     #[arg(long, default_value = "json")]
     answers: Answers,

@@ -261,6 +261,16 @@ impl Server {
         if !modern && !self.speaks_legacy() {
             return Err(Failure::params("params._meta is missing"));
         }
+        match self.instead(method) {
+            Value::Null => {}
+            Value::Number(code) => return Err(Failure::new(code.as_i64().unwrap(), "not now")),
+            Value::String(kind) if kind == "malformed" => return Ok(Reply::of(json!({}))),
+            Value::String(kind) if kind == "silent" => return std::future::pending().await,
+            Value::Object(late) if late.contains_key("after") => {
+                tokio::time::sleep(std::time::Duration::from_millis(late["after"].as_u64().unwrap())).await;
+            }
+            Value::String(_) | Value::Object(_) | Value::Bool(_) | Value::Array(_) => {}
+        }
         match method {
             "ping" if !modern => Ok(Reply::of(json!({}))),
             "logging/setLevel" if !modern => Ok(Reply::of(json!({}))),
@@ -370,6 +380,12 @@ impl Server {
         tools
     }
 
+    /// What the file of lists says of that method at present.
+    pub(crate) fn instead(&self, method: &str) -> Value {
+        let text = self.args.lists.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        text.map(|text| serde_json::from_str::<Value>(&text).unwrap()[method].clone()).unwrap_or_default()
+    }
+
     /// The patch file's current content.
     fn patches(&self) -> Value {
         let text = self.args.patch.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
@@ -402,7 +418,8 @@ impl Server {
         };
         let end = items.len().min(start + size);
         let mut page = json!({key: items.get(start..end).unwrap_or_default()});
-        if self.does(Behaviour::CursorLoop) {
+        let loops = ["tools", "prompts", "resources"].iter().any(|list| *list == key && self.instead(&format!("{list}/list")) == "loop");
+        if loops || self.does(Behaviour::CursorLoop) {
             page["nextCursor"] = json!("at-0");
         } else if end < items.len() {
             page["nextCursor"] = json!(format!("at-{end}"));

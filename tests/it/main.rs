@@ -48,6 +48,7 @@ mod inventory;
 mod ladder;
 mod lazy;
 mod limits;
+mod lists;
 mod live;
 mod malformed;
 mod mcp;

@@ -65,6 +65,17 @@ pub struct Flaw<'i> {
     pub is_withheld: bool,
 }
 
+/// Why a list is not, or not whole, as its server has it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// It is still being read.
+    Awaited,
+    /// It could not be read, or not to its end.
+    Unread,
+    /// The items are missing that only clients see which can be asked for input.
+    Askers,
+}
+
 /// Everything that one upstream offers.
 #[derive(Clone, Default)]
 pub struct Inventory {
@@ -76,6 +87,7 @@ pub struct Inventory {
     /// Definitions that were left out, with reasons.
     pub skipped: Vec<String>,
     excess: [Excess; 4],
+    gaps: [Option<Gap>; 4],
 }
 
 impl std::fmt::Debug for Inventory {
@@ -113,6 +125,42 @@ impl Inventory {
     pub fn set_excess(&mut self, list: List, excess: Excess) {
         if let Some(place) = self.excess.get_mut(at(list)) {
             *place = excess;
+        }
+    }
+
+    /// Why a list is not as the server has it now; `None` where it is.
+    pub fn gap(&self, list: List) -> Option<Gap> {
+        self.gaps.get(at(list)).copied().flatten()
+    }
+
+    pub fn set_gap(&mut self, list: List, gap: Option<Gap>) {
+        if let Some(place) = self.gaps.get_mut(at(list)) {
+            *place = gap;
+        }
+    }
+
+    /// Whether a list has that gap.
+    pub fn has_gap(&self, gap: Gap) -> bool {
+        self.gaps.contains(&Some(gap))
+    }
+
+    /// Fills the gaps with the items that were known before. No more than `most` items are in a list then.
+    pub fn keep(&mut self, known: &Self, most: usize) {
+        for list in List::ALL {
+            let Some(gap) = self.gap(list) else { continue };
+            let (Some(place), Some(excess)) = (self.lists.get_mut(at(list)), self.excess.get_mut(at(list))) else {
+                continue;
+            };
+            if place.is_empty() {
+                *excess = known.excess.get(at(list)).copied().unwrap_or_default();
+            }
+            let fresh: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
+            let is_missing = |item: &&Definition| {
+                (gap != Gap::Askers || item.needs_input) && !fresh.contains(&item.key)
+            };
+            place.extend(known.items(list).iter().filter(is_missing).cloned());
+            excess.items = excess.items.max(place.len().saturating_sub(most));
+            place.truncate(most);
         }
     }
 
@@ -183,6 +231,9 @@ impl Inventory {
                 kept.set("or-more", RawJson::boolean(excess.or_more));
                 out.set(&format!("{}-not-offered", list.member()), kept.encode());
             }
+            if matches!(self.gap(list), Some(Gap::Awaited | Gap::Unread)) {
+                out.set(&format!("{}-unread", list.member()), RawJson::boolean(true));
+            }
         }
         out.encode()
     }
@@ -213,6 +264,8 @@ impl Inventory {
                 let items = kept.get("items")?.parse::<usize>().ok()?;
                 inventory.set_excess(list, Excess { items, or_more: kept.is_true("or-more") });
             }
+            let unread = object.is_true(&format!("{}-unread", list.member()));
+            inventory.set_gap(list, unread.then_some(Gap::Unread));
         }
         Some((inventory, revision))
     }
@@ -238,7 +291,13 @@ pub enum Next {
     /// Ask for the page with this cursor.
     Page(String),
     /// The list is complete, or a bound ended it.
-    Done { items: Vec<Definition>, skipped: Vec<String>, excess: Excess },
+    Done {
+        items: Vec<Definition>,
+        skipped: Vec<String>,
+        excess: Excess,
+        /// Why the list has no end: its items are not all that the server has.
+        endless: Option<String>,
+    },
 }
 
 impl std::fmt::Debug for Definition {
@@ -274,30 +333,25 @@ impl Reading {
         self.excess.items += page.items.len() - room;
         self.items.extend(page.items.into_iter().take(room));
         self.skipped.extend(page.skipped);
-        let name = self.list.member();
         let is_full = self.items.len() >= self.bounds.items;
-        let stop = if self.bytes > self.bounds.bytes {
-            Some(format!("{name}: the lists are over {} bytes", self.bounds.bytes))
-        } else if page.next.is_some() && self.idle_pages >= self.bounds.pages {
-            // Of a full list these pages were read to count what is not offered.
-            (!is_full).then(|| format!("{name}: {} pages without an item", self.bounds.pages))
-        } else {
-            None
-        };
-        let is_over = stop.is_some() || self.idle_pages >= self.bounds.pages;
-        self.excess.or_more = page.next.is_some() && is_over;
-        if is_over {
-            return Ok(self.done(stop));
+        let is_too_large = self.bytes > self.bounds.bytes;
+        let is_idle = self.idle_pages >= self.bounds.pages;
+        self.excess.or_more = page.next.is_some() && (is_too_large || is_idle);
+        if is_too_large {
+            self.skipped.push(format!("{}: the lists are over {} bytes", self.list.member(), self.bounds.bytes));
+            return Ok(self.done(None));
         }
         match page.next {
+            // Of a full list these pages were read to count what is not offered.
+            Some(_) if is_idle && is_full => Ok(self.done(None)),
+            Some(_) if is_idle => Ok(self.done(Some(format!("it has {} pages without an item", self.bounds.pages)))),
             Some(cursor) if self.cursors.insert(cursor.clone()) => Ok(Next::Page(cursor)),
-            Some(_) => Ok(self.done(Some(format!("{name}: the same cursor came twice")))),
+            Some(_) => Ok(self.done(Some("the same cursor came twice".to_owned()))),
             None => Ok(self.done(None)),
         }
     }
 
-    fn done(&mut self, why: Option<String>) -> Next {
-        self.skipped.extend(why);
+    fn done(&mut self, endless: Option<String>) -> Next {
         // A list that changed between two pages may repeat an item. Two different items with one name are both left
         // out.
         let mut first: HashMap<String, Digest> = HashMap::new();
@@ -318,7 +372,7 @@ impl Reading {
         let told = |name: String| format!("`{}`: two items have this name", foreign::line(&name));
         self.skipped.extend(twins.into_iter().map(told));
         let (items, skipped) = (std::mem::take(&mut self.items), std::mem::take(&mut self.skipped));
-        Next::Done { items, skipped, excess: self.excess }
+        Next::Done { items, skipped, excess: self.excess, endless }
     }
 }
 
@@ -337,9 +391,9 @@ mod tests {
         let mut reading = Reading::new(List::Tools, ListBounds::default());
         assert!(matches!(reading.page(&page(&["a"], Some("1"))).unwrap(), Next::Page(c) if c == "1"));
         assert!(matches!(reading.page(&page(&["b", "a"], Some("2"))).unwrap(), Next::Page(_)));
-        let Next::Done { items, skipped, .. } = reading.page(&page(&["c"], Some("1"))).unwrap() else { panic!() };
+        let Next::Done { items, endless, .. } = reading.page(&page(&["c"], Some("1"))).unwrap() else { panic!() };
         assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
-        assert_eq!(skipped.len(), 1);
+        assert!(endless.is_some());
     }
 
     #[test]
@@ -351,13 +405,14 @@ mod tests {
         assert_eq!(skipped.len(), 1, "{skipped:?}");
     }
 
-    /// Reads pages until the list is over: its items, what was skipped, and the excess.
+    /// Reads pages until the list is over: its items, how often a part of it was left out, and the excess.
     fn read(bounds: ListBounds, mut next: impl FnMut(usize) -> RawJson) -> (Vec<String>, usize, Excess, usize) {
         let (mut reading, mut pages) = (Reading::new(List::Tools, bounds), 0);
         loop {
             pages += 1;
-            if let Next::Done { items, skipped, excess } = reading.page(&next(pages)).unwrap() {
-                return (items.into_iter().map(|item| item.key).collect(), skipped.len(), excess, pages);
+            if let Next::Done { items, skipped, excess, endless } = reading.page(&next(pages)).unwrap() {
+                let left = skipped.len() + usize::from(endless.is_some());
+                return (items.into_iter().map(|item| item.key).collect(), left, excess, pages);
             }
         }
     }
@@ -399,6 +454,35 @@ mod tests {
         assert!(!back.bound(3), "a reading would find the third");
         back.add_needing_input(List::Tools, tools.to_vec(), 2);
         assert_eq!((back.items(List::Tools).len(), back.excess()[0].items), (2, 1));
+    }
+
+    #[test]
+    fn a_gap_is_filled_with_what_was_known_and_comes_back_from_disk() {
+        let tool = |name: &str, title: &str| {
+            let text = format!(r#"{{"name":"{name}","title":"{title}"}}"#);
+            Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+        };
+        let mut known = Inventory::default();
+        known.replace(List::Tools, vec![tool("a", "old"), tool("b", "old")]);
+        known.add_needing_input(List::Tools, vec![tool("ask", "old")], 10);
+        for (gap, items, most, want) in [
+            (None, vec![tool("c", "new")], 10, "c"),
+            (Some(Gap::Awaited), vec![], 10, "a b ask"),
+            (Some(Gap::Unread), vec![], 10, "a b ask"),
+            (Some(Gap::Unread), vec![tool("b", "new"), tool("c", "new")], 10, "b c a ask"),
+            (Some(Gap::Unread), vec![tool("c", "new")], 2, "c a"),
+            (Some(Gap::Askers), vec![tool("c", "new")], 10, "c ask"),
+        ] {
+            let mut inventory = Inventory::default();
+            inventory.replace(List::Tools, items);
+            inventory.set_gap(List::Tools, gap);
+            inventory.keep(&known, most);
+            let names: Vec<&str> = inventory.items(List::Tools).iter().map(|item| item.key.as_str()).collect();
+            assert_eq!(names.join(" "), want, "{gap:?}");
+            let (back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+            let is_unread = matches!(gap, Some(Gap::Awaited | Gap::Unread));
+            assert_eq!(back.has_gap(Gap::Unread), is_unread, "{gap:?}");
+        }
     }
 
     #[test]

@@ -18,11 +18,11 @@ use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::doubt::Doubt;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
-use crate::engine::lists::{Lists, Page};
+use crate::engine::lists::{Lists, Page, Trouble};
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::unasked::{Asked, Stream, Told, asked, told};
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
-use crate::mcp::method::Method;
+use crate::mcp::method::{List, Method};
 use crate::mcp::notice::NoticeKind;
 use crate::mcp::version::Era;
 use crate::mcp::voice::{Ear, Heard, Taken};
@@ -81,8 +81,10 @@ pub struct PeerTimes {
 pub enum PeerEvent {
     /// The handshake succeeded; calls can be sent.
     Ready(Agreed),
-    /// All pages of all lists.
+    /// All that the server offers, as far as its lists could be read.
     Inventory(Inventory),
+    /// How the last reading of a list ended.
+    List(List, Option<Trouble>),
     Fault(Fault),
     /// The server asked something that may belong to several calls; from now on they should come one at a time.
     Ambiguous,
@@ -100,7 +102,8 @@ pub enum PeerEvent {
 #[derive(Debug)]
 enum Waiting<P> {
     Handshake,
-    List(Box<Reading>, Instant),
+    /// `None` stands for a time that is over; the answer is still taken.
+    List(Box<Reading>, Option<Instant>),
     Listen,
     Call(P),
     /// Its answer ends a doubt.
@@ -197,7 +200,7 @@ impl<P: CallPort> Peer<P> {
         }
         let mut earliest = None;
         self.pending.find(|waiting| {
-            if let Waiting::List(_, until) = waiting {
+            if let Waiting::List(_, Some(until)) = waiting {
                 earliest = Some(earliest.map_or(*until, |e: Instant| e.min(*until)));
             }
             false
@@ -339,14 +342,32 @@ impl<P: CallPort> Peer<P> {
                         self.pending.take(id);
                     }
                 }
-                let late = self.pending.find(|w| matches!(w, Waiting::List(_, until) if now >= *until));
-                if let Some(Lookup::Found(Waiting::List(reading, _))) = late.map(|id| self.pending.take(id)) {
-                    self.fault(Fault::BadList);
-                    self.lists.give_up(reading.list, None);
-                }
+                let is_late = |w: &Waiting<P>| matches!(w, Waiting::List(_, Some(until)) if now >= *until);
+                self.pending.find_all(is_late).into_iter().for_each(|id| self.list_is_late(id, now));
                 self.read_lists(now);
             }
             State::Opening { .. } | State::Failed => {}
+        }
+    }
+
+    /// A list was not answered in time. Its answer is still taken, and that of no other request for this list which is late.
+    fn list_is_late(&mut self, id: WireId, now: Instant) {
+        let Some(Waiting::List(reading, until)) = self.pending.get_mut(id) else { return };
+        *until = None;
+        let list = reading.list;
+        let late = |w: &Waiting<P>| matches!(w, Waiting::List(reading, None) if reading.list == list);
+        for older in self.pending.find_all(late).into_iter().filter(|older| *older != id) {
+            self.pending.take(older);
+        }
+        self.fault(Fault::BadList);
+        self.lists.failed(list, "not answered within `start-timeout`", now);
+    }
+
+    /// The operator wants to know: lists that could not be read are read at once.
+    pub fn retry_lists(&mut self, now: Instant) {
+        if matches!(self.state, State::Ready(_)) {
+            self.lists.retry();
+            self.read_lists(now);
         }
     }
 
@@ -389,7 +410,7 @@ impl<P: CallPort> Peer<P> {
             Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response),
             Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
             Lookup::Found(Waiting::List(reading, _)) => {
-                let (page, fault) = self.lists.answered(*reading, response.outcome);
+                let (page, fault) = self.lists.answered(*reading, response.outcome, now);
                 fault.into_iter().for_each(|fault| self.fault(fault));
                 page.into_iter().for_each(|page| self.ask_page(page, now));
                 self.read_lists(now);
@@ -420,17 +441,25 @@ impl<P: CallPort> Peer<P> {
         port.done(outcome);
     }
 
-    /// A line that is no message may still name one of our calls; that call must not wait for its time to run out.
+    /// A line that is no message may still name one of our calls or lists; that must not wait for its time to run out.
     fn handle_malformed(&mut self, frame: &Frame, now: Instant) {
         let object = RawJson::checked(frame.bytes().clone()).and_then(|text| RawObject::parse(&text)).ok();
         let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
         let Some(id) = id else { return self.fault(Fault::Garbage) };
         self.fault(Fault::MalformedReply);
-        if matches!(self.pending.get_mut(id), Some(Waiting::Call(_)))
-            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
-        {
-            self.end_call(port, Outcome::Failed(Failure::malformed()));
-            self.cancelled(id, "the answer cannot be read", now);
+        if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
+            return;
+        }
+        match self.pending.take(id) {
+            Lookup::Found(Waiting::Call(port)) => {
+                self.end_call(port, Outcome::Failed(Failure::malformed()));
+                self.cancelled(id, "the answer cannot be read", now);
+            }
+            Lookup::Found(Waiting::List(reading, _)) => {
+                self.lists.failed(reading.list, "its answer cannot be read", now);
+                self.read_lists(now);
+            }
+            Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
         }
     }
 
@@ -453,7 +482,10 @@ impl<P: CallPort> Peer<P> {
 
     /// Tells what was read and asks for the lists that are due.
     fn read_lists(&mut self, now: Instant) {
-        self.events.extend(self.lists.news().map(PeerEvent::Inventory));
+        while let Some((list, trouble)) = self.lists.told() {
+            self.events.push_back(PeerEvent::List(list, trouble));
+        }
+        self.events.extend(self.lists.news(now).map(PeerEvent::Inventory));
         while let Some(page) = self.lists.next(now) {
             self.ask_page(page, now);
         }
@@ -462,7 +494,7 @@ impl<P: CallPort> Peer<P> {
     fn ask_page(&mut self, page: Page, now: Instant) {
         let State::Ready(agreed) = self.state else { return };
         let (params, method) = (page.params(&self.hop, agreed.revision), page.reading.list.method());
-        self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), now + self.times.start));
+        self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), Some(now + self.times.start)));
     }
 
     fn handle_notification(&mut self, notification: Notification, now: Instant) {

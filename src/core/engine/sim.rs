@@ -266,7 +266,7 @@ impl World {
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
                         PeerEvent::Ambiguous => upstream.in_turns = true,
-                        PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) => {}
+                        PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) | PeerEvent::List(..) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
                             upstream.alive = false;

@@ -1,5 +1,8 @@
-//! The health of one upstream in the answer to `status`, and what of its lists is not offered.
+//! The health of one upstream in the answer to `status`, what of its lists is not offered, and which could not be read.
 
+use std::time::Duration;
+
+use crate::base::clock;
 use crate::mcp::method::List;
 use crate::upstream::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
@@ -8,7 +11,7 @@ use crate::wire::raw::{RawJson, RawObject};
 pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
     out.set("since-seconds", RawJson::number(handle.health.age().as_secs()));
     if let Some(wait) = handle.next_start() {
-        out.set("next-try-seconds", RawJson::number(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
+        out.set("next-try-seconds", seconds(wait));
     }
     if let Some(error) = handle.health.last_error() {
         out.set("last-error", RawJson::string(&error));
@@ -30,7 +33,7 @@ pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
         let mut counted = RawObject::default();
         counted.set("items", RawJson::number(excess.items));
         counted.set("or-more", RawJson::boolean(excess.or_more));
-        left.set(if list == List::Templates { "resource-templates" } else { list.member() }, counted.encode());
+        left.set(name(list), counted.encode());
     }
     if handle.excess().iter().any(|excess| !excess.is_none()) {
         out.set("not-offered", left.encode());
@@ -48,4 +51,31 @@ pub(super) fn add_flaws(out: &mut RawObject, handle: &Handle) {
     if flaws.more > 0 {
         out.set("invalid-definitions-not-shown", RawJson::number(flaws.more));
     }
+}
+
+/// Adds the lists that could not be read when they were last asked for, of which clients see what was known before.
+pub(super) fn add_unread(out: &mut RawObject, handle: &Handle) {
+    let unread = handle.unread.all();
+    let mut lists = RawObject::default();
+    for unread in &unread {
+        let mut list = RawObject::default();
+        list.set("why", RawJson::string(&unread.trouble.why));
+        list.set("attempts", RawJson::number(unread.trouble.attempts));
+        list.set("since-seconds", RawJson::number(unread.age().as_secs()));
+        list.set("next-try-seconds", seconds(unread.trouble.again.saturating_duration_since(clock::now())));
+        lists.set(name(unread.list), list.encode());
+    }
+    if !unread.is_empty() {
+        out.set("unread-lists", lists.encode());
+    }
+}
+
+/// The member of an upstream's object that counts the items of a list.
+fn name(list: List) -> &'static str {
+    if list == List::Templates { "resource-templates" } else { list.member() }
+}
+
+/// Whole seconds, of which the last may have begun.
+fn seconds(wait: Duration) -> RawJson {
+    RawJson::number(wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }

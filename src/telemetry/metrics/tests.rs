@@ -28,6 +28,7 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.items([1, 2, 3, 4]);
     upstream.excess(5);
     upstream.repairs(6);
+    upstream.unread_lists(1);
     upstream.fault(Fault::Garbage);
     upstream.reserved(Taken { keys: 2, errors: 1 });
     assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
@@ -41,6 +42,7 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.set_state("stopped");
     upstream.items([0, 0, 0, 0]);
     upstream.pins_waiting(1);
+    upstream.unread_lists(1);
     upstream.fault(Fault::Garbage);
     upstream.reserved(Taken { keys: 2, errors: 1 });
     upstream.finished(MethodLabel::ToolsCall, OutcomeLabel::Ok, Duration::ZERO, None);

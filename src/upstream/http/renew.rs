@@ -9,11 +9,26 @@ use super::HttpLink;
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::Method;
+use crate::mcp::version::Era;
 use crate::upstream::answer::HttpError;
-use crate::upstream::initialize;
+use crate::upstream::http_parts::LinkParts;
+use crate::upstream::initialize::{self, Unopened};
 use crate::wire::raw::RawJson;
 
 impl HttpLink {
+    /// Agrees with the server and, where it is a legacy one, enters the session.
+    ///
+    /// # Errors
+    /// [`Unopened`].
+    pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<Self>, Unopened> {
+        let (agreed, session) = initialize::open(parts, hint).await?;
+        let link = Arc::new(Self::new(parts.clone(), agreed));
+        if agreed.revision.era() == Era::Legacy {
+            link.enter(session).await;
+        }
+        Ok(link)
+    }
+
     /// Opens a new session after the upstream forgot the old one; at most one caller does it, the others wait.
     pub(super) async fn renew(self: Arc<Self>, lost: HeaderValue) -> Result<(), HttpError> {
         let _turn = self.renewing.lock().await;

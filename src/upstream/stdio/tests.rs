@@ -22,7 +22,7 @@ fn options() -> StdioOptions {
     let ear = Ear::new("fx", Bounds::CLIENT, |bytes| bytes);
     let (hint, bounds) = (EraHint::Legacy, ListBounds::default());
     let peer = PeerOptions { ear, hint, times, bounds, declared: Declared::default(), lists: false };
-    StdioOptions { peer, intake: Intake::new(Budget::new(1 << 20), &Limits::default()) }
+    StdioOptions { peer, intake: Intake::new(Budget::new(1 << 20), &Limits::default()), relist: Arc::default() }
 }
 
 fn call(name: &str) -> Outgoing {

@@ -49,7 +49,7 @@ impl<P: CallPort> Peer<P> {
             }
             Lookup::Found(Waiting::List(reading, _)) => {
                 self.fault(Fault::BadList);
-                self.lists.give_up(reading.list, Some(&failure.detail));
+                self.lists.failed(reading.list, &failure.detail, now);
                 self.read_lists(now);
             }
             Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}

@@ -32,7 +32,7 @@ fn read(server: &mut Server, lists: &mut Lists, page: Option<Page>, now: Instant
     let page = page.or_else(|| lists.next(now))?;
     let params = page.params(&HopMeta::bare(), server.revision);
     let answer = post(server, page.reading.list.method(), params.as_ref());
-    lists.answered(page.reading, answer).0
+    lists.answered(page.reading, answer, now).0
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_session_over_http_asks_what_a_process_is_asked() {
         let mut lists = Lists::new(ListBounds::default());
         lists.begin(agreed.offers);
         let mut page = None;
-        while lists.news().is_none() {
+        while lists.news(world.now).is_none() {
             page = read(server, &mut lists, page, world.now);
         }
         let asked = |seen: &[Value]| -> Vec<(String, String)> {
@@ -63,6 +63,10 @@ enum Step {
     Pass(u64),
     Page,
     NoRoom,
+    /// The list cannot be read.
+    Fail,
+    /// The server may have said something that was not heard.
+    Doubt,
     /// The session's own stream has ended, and whatever was told meanwhile is not known.
     Reopen,
 }
@@ -73,6 +77,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..2000_u64).prop_map(Step::Pass),
         6 => Just(Step::Page),
         1 => Just(Step::NoRoom),
+        2 => Just(Step::Fail),
+        1 => Just(Step::Doubt),
         1 => Just(Step::Reopen),
     ];
     prop::collection::vec(step, 1..60)
@@ -96,18 +102,20 @@ proptest! {
                 Step::Pass(ms) => now += Duration::from_millis(ms),
                 Step::Page => page = read(server, &mut lists, page, now),
                 Step::NoRoom => page.take().into_iter().for_each(|page: Page| lists.no_room(page.reading.list)),
+                Step::Fail => page.take().into_iter().for_each(|page: Page| lists.failed(page.reading.list, "no", now)),
+                Step::Doubt => lists.reopened(now),
                 Step::Reopen => {
                     page = None;
                     lists.begin(Offers::default());
                 }
             }
-            told = lists.news().or(told);
+            told = lists.news(now).or(told);
         }
         loop {
             page = page.take().or_else(|| lists.next(now));
             if page.is_some() {
                 page = read(server, &mut lists, page, now);
-                told = lists.news().or(told);
+                told = lists.news(now).or(told);
             } else if let Some(due) = lists.refresh_at() {
                 now = due;
             } else {

@@ -109,6 +109,7 @@ impl Lines {
                 PeerEvent::Ready(_) => self.is_ready = true,
                 PeerEvent::Failed { .. } => self.failed = true,
                 PeerEvent::Inventory(_)
+                | PeerEvent::List(..)
                 | PeerEvent::Fault(_)
                 | PeerEvent::Ambiguous
                 | PeerEvent::Updated(_)

@@ -1,0 +1,156 @@
+//! The lists of an upstream that could not be read when they were last asked for: for status, log and metrics, and for the rest of a
+//! lazy upstream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::base::clock;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::name::UpstreamName;
+use crate::engine::lists::Trouble;
+use crate::mcp::method::List;
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::health::Health;
+
+/// Attempts after which a list of which nothing is known keeps a lazy upstream from its rest no more, if it offers anything else:
+/// half a minute.
+const ENOUGH: u32 = 5;
+
+/// A list that could not be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    pub(crate) list: List,
+    pub(crate) trouble: Trouble,
+    /// Uptime at its first failure.
+    since: Duration,
+}
+
+impl Unread {
+    pub(crate) fn age(&self) -> Duration {
+        clock::uptime().saturating_sub(self.since)
+    }
+}
+
+/// The lists of one upstream that could not be read.
+#[derive(Debug)]
+pub(crate) struct UnreadLists {
+    upstream: UpstreamName,
+    metrics: UpstreamMetrics,
+    state: Mutex<State>,
+    /// The operator wants them read now.
+    pub(crate) now: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    unread: Vec<Unread>,
+    /// Lists of which nothing is known.
+    unknown: Vec<List>,
+    /// Nothing is offered at all.
+    is_empty: bool,
+}
+
+impl UnreadLists {
+    pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
+        metrics.unread_lists(0);
+        Self { upstream, metrics, state: Mutex::default(), now: Arc::default() }
+    }
+
+    /// The lists that could not be read, in the order of their first failures.
+    pub(crate) fn all(&self) -> Vec<Unread> {
+        self.state.lock().unread.clone()
+    }
+
+    /// Takes note of how a reading ended. The log has one line for each change, not for each attempt.
+    pub(crate) fn told(&self, list: List, trouble: Option<Trouble>, health: &Health) {
+        let mut state = self.state.lock();
+        let unread = &mut state.unread;
+        let before = unread.iter().position(|unread| unread.list == list);
+        let name = list.method().as_str();
+        match (before, trouble) {
+            (None, None) => return,
+            (Some(at), Some(trouble)) => {
+                tracing::debug!(upstream.name = %self.upstream, list = name, error = %trouble.why, attempts = trouble.attempts, "list still not read");
+                if let Some(unread) = unread.get_mut(at) {
+                    unread.trouble = trouble;
+                }
+            }
+            (None, Some(trouble)) => {
+                let retry_ms = trouble.again.saturating_duration_since(clock::now()).as_millis();
+                if let Some(count) = health.lines.unread.count(clock::uptime()) {
+                    tracing::warn!(upstream.name = %self.upstream, list = name, error = %trouble.why, retry_ms, count, "list not read; its items stay as they are known");
+                }
+                health.failed(format!("`{name}`: {}", trouble.why));
+                unread.push(Unread { list, trouble, since: clock::uptime() });
+            }
+            (Some(at), None) => {
+                unread.remove(at);
+                if let Some(count) = health.lines.unread.count(clock::uptime()) {
+                    tracing::info!(upstream.name = %self.upstream, list = name, count, "list read again");
+                }
+            }
+        }
+        self.metrics.unread_lists(unread.len());
+    }
+
+    /// What is known of the lists now.
+    pub(crate) fn known(&self, inventory: &Inventory) {
+        let is_unknown = |list: &List| inventory.gap(*list).is_some() && inventory.items(*list).is_empty();
+        let mut state = self.state.lock();
+        state.unknown = List::ALL.into_iter().filter(is_unknown).collect();
+        state.is_empty = inventory.is_empty();
+    }
+
+    /// Whether enough is known of the lists for a lazy upstream to rest: one that offers nothing would never be started again.
+    pub(crate) fn may_rest(&self) -> bool {
+        let state = self.state.lock();
+        let was_tried = |list: &List| {
+            state.unread.iter().any(|unread| unread.list == *list && unread.trouble.attempts >= ENOUGH)
+        };
+        state.unknown.is_empty() || (!state.is_empty && state.unknown.iter().all(was_tried))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::inventory::Gap;
+    use crate::mcp::item::Definition;
+    use crate::telemetry::metrics::Metrics;
+    use crate::wire::raw::RawJson;
+
+    fn trouble(attempts: u32) -> Option<Trouble> {
+        Some(Trouble { why: "refused".to_owned(), attempts, again: clock::now() })
+    }
+
+    #[test]
+    fn a_lazy_upstream_rests_when_something_is_known_of_every_list_or_was_tried_long_enough() {
+        let name = UpstreamName::parse("crm").unwrap();
+        let metrics = Metrics::new().unwrap().upstream("crm");
+        let health = Health::new(name.clone(), metrics.clone(), true);
+        let unread = UnreadLists::new(name, metrics);
+        let mut inventory = Inventory::default();
+        unread.known(&inventory);
+        assert!(unread.may_rest(), "a server may have nothing");
+        inventory.set_gap(List::Prompts, Some(Gap::Unread));
+        unread.known(&inventory);
+        unread.told(List::Prompts, trouble(ENOUGH), &health);
+        assert!(!unread.may_rest(), "nothing is offered");
+        let tool = Definition::read(List::Tools, &RawJson::trusted(r#"{"name":"a"}"#)).unwrap();
+        inventory.replace(List::Tools, vec![tool]);
+        unread.known(&inventory);
+        for (attempts, may) in [(1, false), (ENOUGH - 1, false), (ENOUGH, true)] {
+            unread.told(List::Prompts, trouble(attempts), &health);
+            assert_eq!(unread.may_rest(), may, "{attempts}");
+        }
+        inventory.set_gap(List::Tools, Some(Gap::Unread));
+        unread.known(&inventory);
+        assert!(unread.may_rest(), "its tools are known from before");
+        assert_eq!(unread.all().len(), 1);
+        unread.told(List::Prompts, None, &health);
+        assert!(unread.all().is_empty());
+    }
+}
