@@ -12,6 +12,7 @@ pub mod fault;
 pub mod fuzz;
 pub mod handshake;
 pub mod lists;
+pub mod lost;
 pub mod peer;
 pub mod pending;
 pub mod question;

@@ -39,6 +39,8 @@ pub(crate) struct Health {
     stderr: ArcSwap<Vec<String>>,
     /// The start that is under way took longer than it may.
     ran_out: AtomicBool,
+    /// How often the main session was opened: anew, or for the first time.
+    renewals: AtomicU64,
     /// Another handle has the upstream's name now, and its metrics.
     is_retired: AtomicBool,
     /// Why the last start failed does not pass by itself; the way to mend it.
@@ -71,6 +73,7 @@ impl Health {
             last_error: ArcSwap::default(),
             stderr: ArcSwap::default(),
             ran_out: AtomicBool::new(false),
+            renewals: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
             remedy: Mutex::new(None),
             lines: Lines::default(),
@@ -198,6 +201,22 @@ impl Health {
             self.failed(why.to_owned());
             self.signs.doubt();
         }
+    }
+
+    /// A client's session was forgotten by the server: the main lane looks after its own.
+    pub(crate) fn look(&self) {
+        if self.state.lock().lane == "ready" {
+            self.signs.doubt();
+        }
+    }
+
+    /// The main session is another one now: sessions of clients may be lost too.
+    pub(crate) fn main_renewed(&self) {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Relaxed)
     }
 
     /// Waits until there is a doubt, and then until that time. Cancel-safe.

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -26,6 +25,7 @@ use crate::engine::doubt::Doubt;
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::Agreed;
+use crate::engine::lost::{Verdict, is_lost, is_of_no_request, judge};
 use crate::engine::unasked::Stream;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
@@ -43,8 +43,10 @@ mod cancel;
 mod desk;
 mod heard;
 mod renew;
+mod shared;
 
 use self::desk::Desk;
+use self::shared::{OneAtATime, Work};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Messages on a session's own stream that may wait for one call.
@@ -56,7 +58,12 @@ pub(crate) struct HttpLink {
     /// The level that the server was asked for.
     pub(crate) logs: LogSwitch,
     session: ArcSwapOption<HeaderValue>,
-    renewing: tokio::sync::Mutex<()>,
+    /// The number of the session; ids may come again.
+    number: AtomicU64,
+    renewing: OneAtATime,
+    /// The state of [`Health::renewals`](crate::upstream::health::Health) when the server was last known to know the session.
+    looked: AtomicU64,
+    looking: OneAtATime,
     /// The stream of the session has to be opened again; one task follows it.
     pub(crate) renewed: Notify,
     /// The server says that lists have changed.
@@ -80,11 +87,15 @@ impl std::fmt::Debug for HttpLink {
 impl HttpLink {
     pub(crate) fn new(mut parts: LinkParts, agreed: Agreed) -> Self {
         parts.gauge.revision = Some(agreed.revision);
+        let renewals = parts.remote.health.renewals();
         Self {
             agreed,
             logs: LogSwitch::default(),
             session: ArcSwapOption::empty(),
-            renewing: tokio::sync::Mutex::new(()),
+            number: AtomicU64::new(0),
+            renewing: OneAtATime::default(),
+            looked: AtomicU64::new(renewals),
+            looking: OneAtATime::default(),
             renewed: Notify::new(),
             changed: Notify::new(),
             outdated: Notify::new(),
@@ -97,7 +108,7 @@ impl HttpLink {
 
     /// The same place, for a session that declares something else.
     pub(crate) fn parts_with(&self, declared: Declared) -> LinkParts {
-        LinkParts { declared, ..self.parts.clone() }
+        LinkParts { declared, is_main: false, ..self.parts.clone() }
     }
 
     pub(crate) fn gauge(&self) -> &Gauge {
@@ -115,9 +126,15 @@ impl HttpLink {
     /// Enters the legacy session that `initialize` has opened.
     pub(crate) async fn enter(&self, session: Option<HeaderValue>) {
         self.session.store(session.map(Arc::new));
+        self.number.fetch_add(1, Ordering::Release);
         // It knows no call of the session before.
         self.desk().doubt = Doubt::default();
         self.tell(message::encode_notification("notifications/initialized", None)).await;
+    }
+
+    /// The number of the session at present; to be asked before the session.
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
     }
 
     /// Whether this is the session at present.
@@ -160,7 +177,7 @@ impl HttpLink {
 
     /// Starts a call.
     pub(crate) fn call(link: &Arc<Self>, outgoing: &Outgoing, params: &ParamHeaders) -> HttpExchange {
-        let id = link.ids.fetch_add(1, Ordering::Relaxed);
+        let (id, number) = (link.ids.fetch_add(1, Ordering::Relaxed), link.number());
         let raw_id = RawJson::trusted(id.to_string());
         let body = outgoing.params(link.agreed.revision, &raw_id, &link.hop);
         let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.string(m));
@@ -168,7 +185,7 @@ impl HttpLink {
         drop(body);
         // The message is kept until the call has ended.
         let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
-            let mut post = Post::start(Arc::clone(link), id, Bytes::new(), Request::default());
+            let mut post = Post::start(Arc::clone(link), (id, number), Bytes::new(), Request::default());
             post.stage = Stage::NoRoom;
             return HttpExchange { post, side: None };
         };
@@ -192,7 +209,10 @@ impl HttpLink {
             link.desk().calls.insert(id, sender);
             side
         });
-        let mut post = Post::start(Arc::clone(link), id, bytes, request);
+        let mut post = Post::start(Arc::clone(link), (id, number), bytes, request);
+        if let Some(look) = link.look() {
+            post.stage = Stage::Look(look);
+        }
         post.listens = outgoing.method == Method::Listen;
         HttpExchange { post, side }
     }
@@ -226,11 +246,11 @@ impl HttpLink {
         params: Option<&RawJson>,
         renews: bool,
     ) -> Result<Result<RawJson, RawJson>, HttpError> {
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let (id, number) = (self.ids.fetch_add(1, Ordering::Relaxed), self.number());
         let raw_id = RawJson::trusted(id.to_string());
         let bytes = message::encode_request(&raw_id, method.as_str(), params);
         let request = self.request(HttpMethod::POST, bytes.clone(), Some((method, None)));
-        let mut post = Post::start(Arc::clone(self), id, bytes, request);
+        let mut post = Post::start(Arc::clone(self), (id, number), bytes, request);
         post.quiet = true;
         if !renews {
             post.renewal = Renewal::Never;
@@ -278,11 +298,13 @@ fn may_run(error: &HttpError) -> bool {
 }
 
 enum Stage {
+    /// The session may be lost, and is looked at first.
+    Look(Work),
     /// It waits for its credentials.
     Unsent,
     Head(ResponseFuture),
     /// The upstream has forgotten the session: open another one, then ask once more.
-    Renew(BoxFuture<'static, Result<(), HttpError>>),
+    Renew(Work),
     Body(Box<Reader>),
     /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
@@ -316,9 +338,12 @@ struct Post {
     /// The request that carries it, until it is sent.
     unsent: Request<Full<Bytes>>,
     stage: Stage,
-    /// The session that it was sent in.
+    /// The session that it was sent in, and its number.
     session: Option<HeaderValue>,
+    number: u64,
     renewal: Renewal,
+    /// What the status of its answer says of the session.
+    verdict: Verdict,
     /// Of its event stream.
     resumption: Resumption,
     /// The gateway's own requests are not cancelled by message.
@@ -399,7 +424,7 @@ impl HttpExchange {
 }
 
 impl Post {
-    fn start(link: Arc<HttpLink>, id: u64, bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
+    fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
         let session = request.headers().get(SESSION).cloned();
         Self {
             link,
@@ -408,7 +433,9 @@ impl Post {
             unsent: request,
             stage: Stage::Unsent,
             session,
+            number,
             renewal: Renewal::Due,
+            verdict: Verdict::Answer,
             resumption: Resumption::default(),
             quiet: false,
             listens: false,
@@ -419,6 +446,13 @@ impl Post {
     async fn step(&mut self) -> Step {
         loop {
             let next = match &mut self.stage {
+                Stage::Look(look) => match look.await {
+                    Ok(()) => {
+                        self.enter();
+                        Stage::Unsent
+                    }
+                    Err(error) => return self.end(Step::Failed(error, None)),
+                },
                 Stage::Unsent => {
                     self.link.parts.remote.authorize(&mut self.unsent).await;
                     Stage::Head(self.link.parts.remote.start(std::mem::take(&mut self.unsent)))
@@ -432,18 +466,26 @@ impl Post {
                 },
                 Stage::Renew(renewal) => match renewal.await {
                     Ok(()) => {
-                        let request = self.link.request(HttpMethod::POST, self.bytes.clone(), None);
-                        self.session = request.headers().get(SESSION).cloned();
-                        self.unsent = request;
+                        self.unsent = self.link.request(HttpMethod::POST, self.bytes.clone(), None);
+                        self.enter();
                         Stage::Unsent
                     }
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
                 Stage::Body(reader) => match reader.next().await {
-                    Ok(message) => match self.message(message) {
-                        Some(step) => return step,
-                        None => continue,
-                    },
+                    Ok(message) => {
+                        if self.is_lost(&message) {
+                            match self.lost() {
+                                Ok(stage) => stage,
+                                Err(step) => return self.end(step),
+                            }
+                        } else {
+                            match self.message(message) {
+                                Some(step) => return step,
+                                None => continue,
+                            }
+                        }
+                    }
                     Err(HttpError::Broken(why)) => {
                         let position = reader.take_position();
                         self.resumption.ended(position);
@@ -494,18 +536,10 @@ impl Post {
 
     fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
         let response = self.link.parts.remote.admitted(response).map_err(|error| Step::Failed(error, None))?;
-        let lost = self.session.clone().filter(|_| response.status() == StatusCode::NOT_FOUND);
-        match (lost, self.renewal) {
-            (Some(lost), Renewal::Due) => {
-                self.renewal = Renewal::Done;
-                self.link.drain(response.into_body());
-                return Ok(Stage::Renew(Box::pin(Arc::clone(&self.link).renew(lost))));
-            }
-            (Some(_), Renewal::Never) => {
-                self.link.drain(response.into_body());
-                return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
-            }
-            (Some(_), Renewal::Done) | (None, _) => {}
+        self.verdict = judge(response.status().as_u16());
+        if self.verdict == Verdict::Lost && self.may_be_lost() {
+            self.link.drain(response.into_body());
+            return self.lost();
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
         Reader::of(response, &self.link.parts.gauge).map(|reader| Stage::Body(Box::new(reader))).map_err(
@@ -514,6 +548,34 @@ impl Post {
                 Step::Failed(error, wait.map(Duration::from_secs))
             },
         )
+    }
+
+    /// Whether its session may have been forgotten; the second time it has not, and what is said is the answer.
+    fn may_be_lost(&self) -> bool {
+        self.session.is_some() && !matches!(self.renewal, Renewal::Done)
+    }
+
+    fn is_lost(&self, message: &Message) -> bool {
+        let says_so = matches!(message, Message::Response(answer) if is_lost(answer));
+        says_so && self.verdict == Verdict::ByBody && self.may_be_lost()
+    }
+
+    /// The server knows nothing of the session, so it took nothing.
+    fn lost(&mut self) -> Result<Stage, Step> {
+        if matches!(self.renewal, Renewal::Never) {
+            return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
+        }
+        self.renewal = Renewal::Done;
+        Ok(Stage::Renew(self.link.renew(self.number)))
+    }
+
+    /// The request is to be sent in the session at present.
+    fn enter(&mut self) {
+        self.number = self.link.number();
+        self.session = self.link.session.load_full().map(|session| session.as_ref().clone());
+        let headers = self.unsent.headers_mut();
+        headers.remove(SESSION);
+        headers.extend(self.session.clone().map(|session| (SESSION, session)));
     }
 
     /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
@@ -545,7 +607,9 @@ impl Post {
     fn message(&mut self, message: Message) -> Option<Step> {
         match message {
             Message::Response(response) => {
-                let ours = response.id.as_ref().is_none_or(|id| id.bytes().as_ref() == self.id.to_string().as_bytes());
+                let is_ours = |id: &RawJson| id.bytes().as_ref() == self.id.to_string().as_bytes();
+                let is_refusal = self.verdict != Verdict::Answer && is_of_no_request(&response);
+                let ours = is_refusal || response.id.as_ref().is_none_or(is_ours);
                 let step = if ours {
                     Step::Answer(response)
                 } else {

@@ -10,6 +10,7 @@ use crate::base::clock;
 use crate::catalog::inventory::Gap;
 use crate::engine::ask::Declared;
 use crate::engine::handshake::{EraHint, Question, listen_params};
+use crate::engine::lost::{Verdict, judge};
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, Reader, drain, is_event_stream};
@@ -54,6 +55,9 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
         upstream: handle.name.clone(),
         declared: lane.declared.clone(),
         news: lane.news.clone(),
+        is_main: lane.is_main(),
+        start_limit: handle.start_limit(),
+        stop: stop.clone(),
     };
     let (begun, limit) = (clock::now(), handle.start_limit());
     let opened = tokio::select! {
@@ -75,6 +79,9 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
             return down("no answer to the handshake in time".to_owned(), None);
         }
     };
+    if lane.is_main() {
+        handle.health.main_renewed();
+    }
     let (opened, listed) = (Notify::new(), Notify::new());
     let mut following = Box::pin(follow(context, &link, &opened, &listed));
     if context.lists_first {
@@ -139,7 +146,11 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 reopen = None;
                 opened.notify_one();
                 // What happened while it was gone is not known, so everything is read again.
-                lists.iter_mut().for_each(HttpLists::reopened);
+                match &mut lists {
+                    Some(lists) => lists.reopened(),
+                    None if matches!(stream, Changes::Refused) => seek_session(link).await,
+                    None => {}
+                }
             }
             () = link.renewed.notified() => {
                 // A new session has a stream of its own, and a client's call in it may be under way.
@@ -188,6 +199,15 @@ async fn next(lists: &mut Option<HttpLists<'_>>) -> Step {
     }
 }
 
+/// Asks in the session of a client whose stream is refused. If the server does not know it, another one is opened, in which the
+/// client's resources are watched again.
+async fn seek_session(link: &Arc<HttpLink>) {
+    let asked = tokio::time::timeout(SIGN_TIME, link.ask(Method::Ping, Some(&RawJson::EMPTY_OBJECT))).await;
+    if let Ok(Err(error)) = asked {
+        tracing::debug!(error = %error, "the stream of a session is refused, and nothing tells whether it lives");
+    }
+}
+
 /// Asks the server for a sign of life; any answer is one, except that it fails. Returns why it counts as dead.
 async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<String> {
     let revision = link.agreed.revision;
@@ -209,6 +229,8 @@ enum Changes {
     Stream(Box<Reader>),
     /// It could not be opened this time.
     Failed,
+    /// The server refuses it as one does that does not know the session.
+    Refused,
     /// The upstream offers none.
     None,
 }
@@ -219,7 +241,7 @@ impl Changes {
         match self {
             Self::Stream(reader) => hear_all(link, reader).await,
             Self::Failed => {}
-            Self::None => std::future::pending().await,
+            Self::Refused | Self::None => std::future::pending().await,
         }
     }
 
@@ -227,7 +249,7 @@ impl Changes {
     fn reopen(&mut self) -> Duration {
         let asked = match self {
             Self::Stream(reader) => reader.take_position().retry(),
-            Self::Failed | Self::None => None,
+            Self::Failed | Self::Refused | Self::None => None,
         };
         asked.unwrap_or_default().max(REOPEN)
     }
@@ -257,9 +279,13 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         Err(_) => return Changes::None,
     };
     if response.status() != StatusCode::OK || !is_event_stream(&response) {
-        let passing = response.status().is_server_error();
+        let status = response.status();
         drain(response.into_body()).await;
-        return if passing { Changes::Failed } else { Changes::None };
+        return match judge(status.as_u16()) {
+            Verdict::Lost | Verdict::ByBody if !modern => Changes::Refused,
+            Verdict::Lost | Verdict::ByBody | Verdict::Answer if status.is_server_error() => Changes::Failed,
+            Verdict::Lost | Verdict::ByBody | Verdict::Answer => Changes::None,
+        };
     }
     Reader::of(response, link.gauge()).map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader)))
 }

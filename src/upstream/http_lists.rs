@@ -102,7 +102,10 @@ impl<'a> HttpLists<'a> {
                 self.ask(page, now);
                 continue;
             }
-            if is_free && self.for_askers.is_none() && let Some(news) = self.lists.news(now) {
+            if is_free
+                && self.for_askers.is_none()
+                && let Some(news) = self.lists.news(now)
+            {
                 match self.askers() {
                     Some(reading) => self.for_askers = Some((news, reading)),
                     None => return self.tell(news),
@@ -143,10 +146,11 @@ impl<'a> HttpLists<'a> {
     }
 
     fn poll(&mut self, polled: &mut Polled<'_>) -> Poll<Read> {
-        let ready = self.asked.iter_mut().enumerate().find_map(|(at, asked)| match asked.answer.as_mut().poll(polled) {
-            Poll::Ready(answer) => Some((at, answer)),
-            Poll::Pending => None,
-        });
+        let ready =
+            self.asked.iter_mut().enumerate().find_map(|(at, asked)| match asked.answer.as_mut().poll(polled) {
+                Poll::Ready(answer) => Some((at, answer)),
+                Poll::Pending => None,
+            });
         if let Some((at, (reading, answer))) = ready {
             self.asked.swap_remove(at);
             return Poll::Ready(Read::Page(Box::new(reading), answer));

@@ -1,10 +1,12 @@
 //! Common parts of all requests to one HTTP upstream.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request};
 use http_body_util::Full;
+use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
@@ -30,6 +32,12 @@ pub(crate) struct LinkParts {
     pub(crate) declared: Declared,
     /// Where what the server says outside of calls goes.
     pub(crate) news: SessionNews,
+    /// It is the main session's, whose lists clients see.
+    pub(crate) is_main: bool,
+    /// How long the handshake of another session may take.
+    pub(crate) start_limit: Duration,
+    /// Ends with the session's lane.
+    pub(crate) stop: CancellationToken,
 }
 
 impl LinkParts {

@@ -107,9 +107,8 @@ impl UnreadLists {
     /// Whether enough is known of the lists for a lazy upstream to rest: one that offers nothing would never be started again.
     pub(crate) fn may_rest(&self) -> bool {
         let state = self.state.lock();
-        let was_tried = |list: &List| {
-            state.unread.iter().any(|unread| unread.list == *list && unread.trouble.attempts >= ENOUGH)
-        };
+        let was_tried =
+            |list: &List| state.unread.iter().any(|unread| unread.list == *list && unread.trouble.attempts >= ENOUGH);
         state.unknown.is_empty() || (!state.is_empty && state.unknown.iter().all(was_tried))
     }
 }

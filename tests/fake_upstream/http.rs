@@ -67,6 +67,14 @@ fn refuse(status: u16, id: &Value, code: i64, message: &str) -> Response {
     (StatusCode::from_u16(status).unwrap(), [("content-type", "application/json")], error.to_string()).into_response()
 }
 
+/// The status and body of an option.
+fn verbatim(text: &str, id: &Value) -> Response {
+    let (status, body) = text.split_once(' ').unwrap_or((text, ""));
+    let body = body.replace("${ID}", &id.to_string());
+    let kind = if body.starts_with('{') { "application/json" } else { "text/plain" };
+    (StatusCode::from_u16(status.parse().unwrap()).unwrap(), [("content-type", kind)], body).into_response()
+}
+
 async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) -> Response {
     let server = &web.server;
     if server.is_sick() {
@@ -99,6 +107,10 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     let request = Request { id, method, params, param_headers, notices, session, aside };
     if let Err(refused) = web.admit(&headers, &request) {
         return refused;
+    }
+    if let Some(reject) = server.args.reject.as_ref().filter(|_| request.params["name"] == "denied") {
+        server.note(&json!({"rejected": request.session}).to_string());
+        return verbatim(reject, &request.id);
     }
     if let Some(status) = server.instead(&request.method)["status"].as_u64() {
         return (StatusCode::from_u16(u16::try_from(status).unwrap()).unwrap(), "oops").into_response();
@@ -142,6 +154,9 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
             tokio::time::sleep(std::time::Duration::from_millis(*ms)).await;
         }
     }
+    if request.method == "tools/call" {
+        server.note(&json!({"executed": request.params["arguments"], "session": request.session}).to_string());
+    }
     if request.method == "notifications/cancelled" {
         server.cancel(&request.session, &request.params["requestId"]);
     }
@@ -164,6 +179,13 @@ impl Web {
         id
     }
 
+    /// Whether the file of forgotten sessions has that one.
+    fn is_forgotten(&self, session: &str) -> bool {
+        let text = self.server.args.forget.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        let number = session.rsplit('-').next().unwrap_or_default();
+        text.is_some_and(|text| text.split(' ').any(|forgotten| forgotten == number))
+    }
+
     /// Checks of the transport before a request is served.
     fn admit(&self, headers: &HeaderMap, request: &Request) -> Result<(), Response> {
         let version = text(headers, "mcp-protocol-version");
@@ -180,14 +202,19 @@ impl Web {
             return Err(refuse(400, &request.id, -32600, "no session"));
         };
         let mut sessions = self.sessions.lock().unwrap();
-        let Some(Session { served, .. }) = sessions.get_mut(&session) else {
-            return Err(refuse(404, &request.id, -32600, "unknown session"));
+        let unknown = || match &self.server.args.lost {
+            Some(lost) => verbatim(lost, &request.id),
+            None => refuse(404, &request.id, -32600, "unknown session"),
         };
+        if self.is_forgotten(&session) {
+            sessions.remove(&session);
+        }
+        let Some(Session { served, .. }) = sessions.get_mut(&session) else { return Err(unknown()) };
         *served += 1;
         let worn = |b: &Behaviour| matches!(b, Behaviour::DropSessionAfter(limit) if *served > *limit);
         if self.server.args.behaviours.iter().any(worn) {
             sessions.remove(&session);
-            return Err(refuse(404, &request.id, -32600, "unknown session"));
+            return Err(unknown());
         }
         Ok(())
     }
@@ -342,8 +369,11 @@ async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Respo
     let mut sessions = web.sessions.lock().unwrap();
     let Some(entry) = sessions.get_mut(&session) else {
         web.server.note(&note);
-        let status = if session.is_empty() { StatusCode::METHOD_NOT_ALLOWED } else { StatusCode::NOT_FOUND };
-        return status.into_response();
+        return match &web.server.args.lost {
+            Some(lost) if !session.is_empty() => verbatim(lost, &Value::Null),
+            _ if session.is_empty() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+            _ => StatusCode::NOT_FOUND.into_response(),
+        };
     };
     // A new stream ends the one before.
     entry.stream = Some(told);

@@ -75,6 +75,15 @@ struct Args {
     /// While this file is there, HTTP requests are answered with 503, and nothing else happens.
     #[arg(long)]
     sick: Option<PathBuf>,
+    /// Status and body of the answers to requests in an unknown session, with `${ID}` for the request's id.
+    #[arg(long)]
+    lost: Option<String>,
+    /// The same for calls of the tool `denied`, in a session that is known.
+    #[arg(long)]
+    reject: Option<String>,
+    /// File with the numbers of sessions that the server has forgotten, in the order of their opening.
+    #[arg(long)]
+    forget: Option<PathBuf>,
     /// Damages its answers, always in the same way for the same seed; stdio only.
     #[arg(long)]
     damage: Option<u64>,

@@ -418,7 +418,9 @@ impl Server {
         };
         let end = items.len().min(start + size);
         let mut page = json!({key: items.get(start..end).unwrap_or_default()});
-        let loops = ["tools", "prompts", "resources"].iter().any(|list| *list == key && self.instead(&format!("{list}/list")) == "loop");
+        let loops = ["tools", "prompts", "resources"]
+            .iter()
+            .any(|list| *list == key && self.instead(&format!("{list}/list")) == "loop");
         if loops || self.does(Behaviour::CursorLoop) {
             page["nextCursor"] = json!("at-0");
         } else if end < items.len() {

@@ -63,6 +63,7 @@ mod reload;
 mod resume;
 mod rules;
 mod sealed;
+mod sessions;
 mod soak;
 mod sse;
 mod starts;

@@ -155,9 +155,8 @@ impl Inventory {
                 *excess = known.excess.get(at(list)).copied().unwrap_or_default();
             }
             let fresh: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
-            let is_missing = |item: &&Definition| {
-                (gap != Gap::Askers || item.needs_input) && !fresh.contains(&item.key)
-            };
+            let is_missing =
+                |item: &&Definition| (gap != Gap::Askers || item.needs_input) && !fresh.contains(&item.key);
             place.extend(known.items(list).iter().filter(is_missing).cloned());
             excess.items = excess.items.max(place.len().saturating_sub(most));
             place.truncate(most);

@@ -1,11 +1,18 @@
-//! A session that its server has forgotten: another one is opened, and what was subscribed to in it is subscribed to again.
+//! A session that its server has forgotten: another one is opened, once for all requests that find out, and what was subscribed to
+//! in it is subscribed to again.
+//!
+//! Where the main session was forgotten, the server was probably started anew. So the sessions of clients are looked at before they
+//! are used the next time; and where one of these was, the main session is looked at.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
 
 use super::HttpLink;
+use super::shared::Work;
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::Method;
@@ -14,6 +21,9 @@ use crate::upstream::answer::HttpError;
 use crate::upstream::http_parts::LinkParts;
 use crate::upstream::initialize::{self, Unopened};
 use crate::wire::raw::RawJson;
+
+/// How long a server may take to say whether it knows a session.
+const LOOK_TIME: Duration = Duration::from_secs(5);
 
 impl HttpLink {
     /// Agrees with the server and, where it is a legacy one, enters the session.
@@ -29,11 +39,21 @@ impl HttpLink {
         Ok(link)
     }
 
-    /// Opens a new session after the upstream forgot the old one; at most one caller does it, the others wait.
-    pub(super) async fn renew(self: Arc<Self>, lost: HeaderValue) -> Result<(), HttpError> {
-        let _turn = self.renewing.lock().await;
-        let current = self.session.load_full();
-        if current.as_deref() != Some(&lost) {
+    /// Opens a new session after the upstream forgot the one of that number. One handshake at most is under way, and all wait for it.
+    pub(super) fn renew(self: &Arc<Self>, lost: u64) -> Work {
+        self.renewing.join((&self.parts.tasks, &self.parts.stop), || {
+            let link = Arc::clone(self);
+            Box::pin(async move {
+                let opened = tokio::time::timeout(link.parts.start_limit, link.open_anew(lost)).await;
+                let why = "no answer to the handshake of a new session in time";
+                opened.unwrap_or_else(|_| Err(HttpError::Connect(why.to_owned())))
+            })
+        })
+    }
+
+    async fn open_anew(self: &Arc<Self>, lost: u64) -> Result<(), HttpError> {
+        // The request that found out may have waited while another one did this.
+        if self.number() != lost {
             return Ok(());
         }
         let opened = initialize::open(&self.parts, EraHint::Legacy).await;
@@ -44,14 +64,43 @@ impl HttpLink {
         }
         self.logs.forget();
         self.enter(session).await;
-        self.renewed.notify_one();
         let remote = &self.parts.remote;
+        if self.parts.is_main {
+            remote.health.main_renewed();
+        } else {
+            remote.health.look();
+        }
+        self.looked.store(remote.health.renewals(), Ordering::Relaxed);
+        self.renewed.notify_one();
         if let Some(count) = remote.health.lines.renewed.count(clock::uptime()) {
             tracing::info!(upstream.url = %remote.uri, count, "upstream session opened anew");
         }
         let session = self.session.load_full();
-        self.parts.tasks.spawn("resubscribe", Arc::clone(&self).resubscribe(session));
+        self.parts.tasks.spawn("resubscribe", Arc::clone(self).resubscribe(session));
         Ok(())
+    }
+
+    /// A look whether the server knows this session of a client, where the main session was forgotten since the last one. One that
+    /// it does not know is opened anew; any other answer says that it does.
+    pub(super) fn look(self: &Arc<Self>) -> Option<Work> {
+        let renewals = self.parts.remote.health.renewals();
+        if self.parts.is_main || self.looked.load(Ordering::Relaxed) == renewals || self.session.load().is_none() {
+            return None;
+        }
+        Some(self.looking.join((&self.parts.tasks, &self.parts.stop), || {
+            let link = Arc::clone(self);
+            Box::pin(async move {
+                let number = link.number();
+                let params = RawJson::EMPTY_OBJECT;
+                let asked = link.ask_within(Method::Ping, Some(&params), false);
+                let asked = tokio::time::timeout(LOOK_TIME, asked).await;
+                link.looked.store(renewals, Ordering::Relaxed);
+                match asked {
+                    Ok(Err(HttpError::Status(StatusCode::NOT_FOUND))) => link.renew(number).await,
+                    Ok(_) | Err(_) => Ok(()),
+                }
+            })
+        }))
     }
 
     /// A new session knows none of the old one's subscriptions.

@@ -94,7 +94,11 @@ fn attempts_are_twice_as_far_apart_each_time_and_a_change_or_the_operator_ends_t
     lists.reopened(now);
     assert!(lists.next(now).is_none(), "another stream is no reason");
     for wanted in [true, false] {
-        if wanted { lists.changed(&[List::Tools]) } else { lists.retry() }
+        if wanted {
+            lists.changed(&[List::Tools])
+        } else {
+            lists.retry()
+        }
         let page = lists.next(now).expect("at once");
         answer(&mut lists, page, REFUSED, now);
     }
@@ -114,7 +118,8 @@ fn attempts_are_twice_as_far_apart_each_time_and_a_change_or_the_operator_ends_t
 fn a_server_that_reports_changes_and_refuses_the_list_is_asked_once_a_second() {
     let start = epoch();
     let mut lists = known(start);
-    let asked = (0..60_000).filter(|ms| read(&mut lists, REFUSED, start + Duration::from_millis(*ms)).is_some()).count();
+    let asked =
+        (0..60_000).filter(|ms| read(&mut lists, REFUSED, start + Duration::from_millis(*ms)).is_some()).count();
     assert!((60..=65).contains(&asked), "{asked}");
 }
 

@@ -14,6 +14,7 @@ use super::truth::Truth;
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, declined, unable};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::handshake::{Carrier, EraHint, Handshake, Next, Reply};
+use crate::engine::lost::{Verdict, is_lost, judge};
 use crate::engine::peer::CallPort as _;
 use crate::engine::sim::options;
 use crate::engine::unasked::{Asked, Stream as On, Told, asked, told};
@@ -268,7 +269,7 @@ impl Http {
             self.known = Some(self.sessions);
         } else if !server.is_modern() && !is_known && !text.contains("\"server/discover\"") {
             truth.note(|| format!("server refused {text}: no such session"));
-            return self.streams.push(Stream::of(post.number, 404, None));
+            return self.streams.push(Stream::unknown(post.number));
         }
         let status = if text.contains("\"id\":") && text.contains("\"method\":") { 200 } else { 202 };
         self.streams.push(Stream::of(post.number, status, self.known.filter(|_| opens)));
@@ -288,10 +289,17 @@ impl Http {
             return;
         }
         let Some(at) = self.calls.iter().position(|call| call.number == number) else { return };
-        if status == 404 {
+        if judge(status) == Verdict::Lost {
             return self.lost(at);
         }
         self.calls[at].decoder.push(piece.clone());
+        if judge(status) == Verdict::ByBody {
+            let Some(event) = self.calls[at].decoder.next_event() else { return };
+            let heard = self.ear.hear(&Frame::from_upstream(event.unwrap().data).unwrap()).unwrap();
+            let Message::Response(answer) = heard.message else { return };
+            assert!(is_lost(&answer), "no other answer of this server has that status");
+            return self.lost(at);
+        }
         loop {
             let Some(at) = self.calls.iter().position(|call| call.number == number) else { return };
             let Some(event) = self.calls[at].decoder.next_event() else { break };
@@ -346,6 +354,7 @@ impl Http {
         let number = self.post(self.calls[at].body.clone(), session);
         let call = &mut self.calls[at];
         (call.number, call.session, call.renews) = (number, session, false);
+        call.decoder = SseDecoder::new(1 << 16);
     }
 
     /// The stream ended before the answer.
@@ -488,6 +497,15 @@ impl Stream {
         let ended = status == 404;
         let (said, bytes) = (Vec::new(), Pipe::default());
         Self { number, reader: Some(number), status, session, said, sent: 0, bytes, ended }
+    }
+
+    /// To a request in a session that the server does not know: each kind of server says so in its own way.
+    fn unknown(number: u64) -> Self {
+        const ERROR: &str = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request"}}"#;
+        if number.is_multiple_of(2) {
+            return Self::of(number, 404, None);
+        }
+        Self { said: vec![ERROR.to_owned()], ended: true, ..Self::of(number, 400, None) }
     }
 
     fn moves(&self) -> bool {

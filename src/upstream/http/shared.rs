@@ -1,0 +1,40 @@
+//! Work that is done once for all that wait for it, and to its end whoever of them goes away.
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::task_group::TaskGroup;
+use crate::upstream::answer::HttpError;
+
+/// The outcome of the work, to be waited for.
+pub(super) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;
+
+/// Work of one kind, of which one piece at most is under way.
+#[derive(Debug, Default)]
+pub(super) struct OneAtATime(Mutex<Option<Work>>);
+
+impl OneAtATime {
+    /// The work that is under way, or else this one.
+    pub(super) fn join(
+        &self,
+        (tasks, stop): (&TaskGroup, &CancellationToken),
+        begin: impl FnOnce() -> BoxFuture<'static, Result<(), HttpError>>,
+    ) -> Work {
+        let mut under_way = self.0.lock();
+        if let Some(work) = under_way.as_ref().filter(|work| work.peek().is_none()) {
+            return work.clone();
+        }
+        let work = begin().shared();
+        *under_way = Some(work.clone());
+        let (driven, stop) = (work.clone(), stop.clone());
+        tasks.spawn("session", async move {
+            tokio::select! {
+                _told_to_all = driven => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        work
+    }
+}

@@ -1,0 +1,253 @@
+//! Sessions that a server behind streamable HTTP has forgotten: another one is opened without any client's help, and no call is made
+//! twice.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Era, Mcp};
+use crate::process::{eventually, within};
+use crate::upstream::{Fake, Listening, Log};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Status and body with which servers say that they do not know a session.
+const LOST: [&str; 7] = [
+    "404",
+    "404 no such session",
+    r#"404 {"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#,
+    r#"400 {"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#,
+    r#"400 {"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID provided"}}"#,
+    r#"400 {"jsonrpc":"2.0","error":{"code":-32001,"message":"unknown"}}"#,
+    r#"400 {"jsonrpc":"2.0","error":{"code":-32602,"message":"The session has expired"},"id":null}"#,
+];
+
+/// A gateway before one legacy server over HTTP.
+struct Stage {
+    gateway: Gateway,
+    log: Log,
+    fake: Fake,
+    server: Listening,
+    /// The numbers of sessions that the server has forgotten.
+    forget: PathBuf,
+}
+
+impl Stage {
+    fn new(fake: Fake, keys: &str) -> Self {
+        let setup = Setup::new();
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let forget = setup.world.path("work/forget");
+        let fake = fake.logging(&log).with("--forget", forget.to_str().unwrap());
+        let server = fake.spawn();
+        let gateway = setup.toml(&format!("[upstreams.fx]\nurl = \"{}\"\n{keys}", server.url)).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        Self { gateway, log, fake, server, forget }
+    }
+
+    /// A server of another process, that knows no session, in place of this one.
+    fn restart(mut self, fake: impl FnOnce(Fake) -> Fake) -> Self {
+        let address = self.server.address().to_owned();
+        drop(self.server);
+        self.server = fake(self.fake.clone()).at(&address).spawn();
+        self
+    }
+
+    /// A client with a session of its own at the server.
+    fn client(&self) -> Mcp {
+        let capabilities = json!({"sampling": {}});
+        Mcp::http_at(self.gateway.address, self.gateway.token(), Era::LEGACY, "/mcp", capabilities)
+    }
+
+    /// How often the server was asked for a session with these capabilities.
+    fn opened(&self, capabilities: &Value) -> usize {
+        let greetings = self.log.lines_with(&["\"method\":\"initialize\""]);
+        let greetings = greetings.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        greetings.filter(|greeting| greeting["params"]["capabilities"] == *capabilities).count()
+    }
+
+    /// How often the call with that text was executed.
+    fn executed(&self, text: &str) -> usize {
+        self.log.lines_with(&["\"executed\"", &format!("\"{text}\"")]).len()
+    }
+
+    fn rejected(&self) -> usize {
+        self.log.lines_with(&["\"rejected\""]).len()
+    }
+}
+
+fn echo(client: &mut Mcp, text: &str) -> String {
+    client.call("fx__echo", json!({"text": text})).text()
+}
+
+#[test]
+fn calls_after_a_restart_of_the_server_open_one_session_and_are_made_once() {
+    thread::scope(|scope| {
+        for lost in LOST {
+            for instance in ["auto", "shared"] {
+                scope.spawn(move || calls_after_a_restart(lost, instance));
+            }
+        }
+    });
+}
+
+fn calls_after_a_restart(lost: &str, instance: &str) {
+    let at = format!("{lost}, instance {instance}");
+    let stage = Stage::new(Fake::http("legacy").with("--lost", lost), &format!("instance = \"{instance}\""));
+    let (mut legacy, mut modern) = (stage.client(), stage.gateway.modern());
+    assert_eq!((echo(&mut legacy, "l0"), echo(&mut modern, "m0")), ("l0".into(), "m0".into()), "{at}");
+    let capabilities = if instance == "shared" { json!({}) } else { json!({"sampling": {}}) };
+    assert_eq!(stage.opened(&capabilities), 1, "{at}");
+    let stage = stage.restart(|fake| fake);
+    thread::scope(|scope| {
+        for n in 1..=6 {
+            let text = format!("l{n}");
+            let mut call = legacy.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": text}}));
+            let at = &at;
+            scope.spawn(move || {
+                let answer = call.response();
+                assert_eq!(answer["result"]["content"][0]["text"], text, "{at}: {answer}");
+            });
+        }
+    });
+    assert_eq!(echo(&mut modern, "m1"), "m1", "{at}");
+    for text in ["l1", "l2", "l3", "l4", "l5", "l6", "m1"] {
+        assert_eq!(stage.executed(text), 1, "{at}: {text}");
+    }
+    assert_eq!(stage.opened(&capabilities), 2, "{at}: one more session for all");
+    assert_eq!(echo(&mut legacy, "after"), "after", "{at}");
+}
+
+#[test]
+fn a_restarted_server_is_read_again_and_watched_again_without_any_call() {
+    thread::scope(|scope| {
+        for lost in LOST {
+            scope.spawn(move || {
+                let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
+                let mut client = stage.client();
+                assert_eq!(echo(&mut client, "a"), "a", "{lost}");
+                let stage = stage.restart(|fake| fake.with("--tools", "1"));
+                stage.gateway.wait_for_tools_within(SOON, &["fx__extra_0000"]);
+                let own = json!({"sampling": {}});
+                within(SOON, &format!("{lost}: the client's own session"), || stage.opened(&own) == 2);
+                assert_eq!(echo(&mut client, "b"), "b", "{lost}");
+                assert_eq!((stage.executed("b"), stage.opened(&own)), (1, 2), "{lost}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_server_without_streams_is_read_again_after_a_call_has_found_it_restarted() {
+    let fake = Fake::http("legacy").behaving("no-changes").with("--lost", LOST[3]);
+    let stage = Stage::new(fake, "");
+    let mut client = stage.client();
+    assert_eq!(echo(&mut client, "a"), "a");
+    let stage = stage.restart(|fake| fake.with("--tools", "1"));
+    assert_eq!(echo(&mut client, "b"), "b");
+    stage.gateway.wait_for_tools_within(SOON, &["fx__extra_0000"]);
+}
+
+#[test]
+fn every_other_refusal_is_the_answer_and_ends_no_session() {
+    let error = |status: u16, id: &str, code: i64, message: &str| {
+        format!(r#"{status} {{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
+    };
+    let rejects = [
+        error(400, "${ID}", -32000, "no session here"),
+        error(400, "${ID}", -32600, "no session here"),
+        error(400, "null", -32602, "bad arguments"),
+        error(400, "\"server-error\"", -32602, "bad arguments"),
+        error(400, "null", -32603, "broken"),
+        "400 no session here".to_owned(),
+        error(403, "null", -32001, "no session here"),
+        error(405, "null", -32000, "no session here"),
+        error(409, "null", -32000, "no session here"),
+        error(410, "null", -32001, "no session here"),
+        error(422, "null", -32600, "no session here"),
+        error(429, "null", -32000, "no session here"),
+    ];
+    thread::scope(|scope| {
+        for reject in &rejects {
+            scope.spawn(move || {
+                let stage = Stage::new(Fake::http("legacy").with("--reject", reject), "");
+                let mut client = stage.client();
+                assert_eq!(echo(&mut client, "a"), "a", "{reject}");
+                for n in 1..=2 {
+                    let answer = client.call("fx__denied", json!({}));
+                    assert!(answer.code().is_some() || answer.is_error(), "{reject}: {}", answer.raw);
+                    assert_eq!(stage.rejected(), n, "{reject}: once for each call");
+                    let is_an_error = reject.contains("bad arguments");
+                    assert!(!is_an_error || answer.raw.contains("bad arguments"), "{reject}: {}", answer.raw);
+                }
+                assert_eq!(echo(&mut client, "b"), "b", "{reject}");
+                assert_eq!(stage.opened(&json!({"sampling": {}})), 1, "{reject}: the session lives");
+                assert_eq!(stage.opened(&json!({})), 1, "{reject}: the main session too");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_refusal_that_a_new_session_gets_as_well_is_the_answer() {
+    thread::scope(|scope| {
+        for lost in LOST {
+            scope.spawn(move || {
+                let stage = Stage::new(Fake::http("legacy").with("--reject", lost), "");
+                let mut client = stage.client();
+                assert_eq!(echo(&mut client, "a"), "a", "{lost}");
+                let answer = client.call("fx__denied", json!({}));
+                assert!(answer.code().is_some() || answer.is_error(), "{lost}: {}", answer.raw);
+                assert_eq!(stage.rejected(), 2, "{lost}: once in each session");
+                assert_eq!(stage.opened(&json!({"sampling": {}})), 2, "{lost}");
+                assert_eq!(echo(&mut client, "b"), "b", "{lost}");
+                assert_eq!(stage.opened(&json!({"sampling": {}})), 2, "{lost}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_modern_server_has_no_session_to_lose() {
+    for lost in LOST {
+        let stage = Stage::new(Fake::http("modern").with("--reject", lost), "");
+        let answer = stage.gateway.modern().call("fx__denied", json!({}));
+        assert!(answer.code().is_some() || answer.is_error(), "{lost}: {}", answer.raw);
+        assert_eq!((stage.rejected(), stage.log.count("initialize")), (1, 0), "{lost}");
+    }
+}
+
+#[test]
+fn after_the_main_session_the_others_are_looked_at_and_opened_anew_only_where_they_are_lost() {
+    for lost in LOST {
+        let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
+        let own = json!({"sampling": {}});
+        let mut client = stage.client();
+        assert_eq!(echo(&mut client, "a"), "a", "{lost}");
+        let pings = || stage.log.count("ping");
+        assert_eq!(pings(), 0, "{lost}: there is no reason to look");
+        // The main session is the first. It is used for the list that changes.
+        fs::write(&stage.forget, "1").unwrap();
+        client.call("fx__mutate", json!({}));
+        within(SOON, &format!("{lost}: the main session is opened anew"), || stage.opened(&json!({})) == 2);
+        stage.gateway.wait_for_tools_within(SOON, &["fx__grown_0"]);
+        for text in ["b", "c"] {
+            assert_eq!(echo(&mut client, text), text, "{lost}");
+            assert_eq!((pings(), stage.opened(&own)), (1, 1), "{lost}: it is looked at once and lives");
+        }
+        // All that are open now, the client's among them.
+        let all = stage.log.count("initialize");
+        fs::write(&stage.forget, (1..=all).map(|n| n.to_string()).collect::<Vec<_>>().join(" ")).unwrap();
+        let before = stage.opened(&json!({}));
+        let other = json!({"elicitation": {}});
+        let mut other = Mcp::http_at(stage.gateway.address, stage.gateway.token(), Era::LEGACY, "/mcp", other);
+        other.call("fx__mutate", json!({}));
+        within(SOON, &format!("{lost}: the main session again"), || stage.opened(&json!({})) > before);
+        assert_eq!(echo(&mut client, "d"), "d", "{lost}");
+        assert_eq!((stage.executed("d"), stage.opened(&own)), (1, 2), "{lost}");
+        eventually("its stream is open", || echo(&mut client, "e") == "e");
+    }
+}
