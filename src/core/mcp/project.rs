@@ -6,6 +6,7 @@
 //! | `title`, `_meta`, `outputSchema`, `structuredContent` | keep | keep | drop | drop |
 //! | tool `annotations` | keep | keep | keep | drop |
 //! | `outputSchema` and `structuredContent` that are no object | wrap in `result` | wrap | drop | drop |
+//! | `outputSchema` that may describe an object and others, or cannot be wrapped | drop | drop | drop | drop |
 //! | `resource_link` content | keep | keep | text | text |
 //! | `audio` content | keep | keep | keep | embedded blob |
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
@@ -23,7 +24,7 @@ use memchr::memmem::Finder;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Features, Revision, Structured};
 use crate::wire::raw::{RawJson, RawObject, elements};
-use crate::wire::tokens::spells;
+use crate::wire::tokens::{Kind, Tokens, spells, unescaped};
 
 /// Members of a result that only the modern era has.
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
@@ -65,10 +66,53 @@ fn output_schema(out: &mut RawObject, structured: Structured) {
     } else if structured == Structured::Object
         && let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema))
     {
-        let wrapped =
-            format!(r#"{{"type":"object","properties":{{"result":{}}},"required":["result"]}}"#, schema.text());
-        out.set("outputSchema", RawJson::trusted(wrapped));
+        match wrapped(schema) {
+            Some(wrapped) => out.set("outputSchema", wrapped),
+            None => drop(out.remove("outputSchema")),
+        }
     }
+}
+
+/// A schema in an object, as the results that it describes are. `None` where it does not describe them then: results that may be
+/// objects are not wrapped, and a reference to the root would lead to the wrapper. Some clients refuse the whole list for such a
+/// reference.
+fn wrapped(schema: &RawJson) -> Option<RawJson> {
+    let mut inner = RawObject::parse(schema).ok()?;
+    let kind = inner.get("type")?;
+    let kinds = kind.parse::<String>().map(|kind| vec![kind]).or_else(|_| kind.parse::<Vec<String>>()).ok()?;
+    if kinds.iter().any(|kind| kind == "object") || inner.get("$id").is_some() || refers_to_root(schema) {
+        return None;
+    }
+    let aside = ["$schema", "$defs", "definitions"].map(|name| (name, inner.remove(name)));
+    let has_moved = aside.iter().any(|(_, value)| value.is_some());
+    let inner = if has_moved { inner.encode() } else { schema.clone() };
+    let mut out = RawObject::default();
+    out.set("type", RawJson::trusted("\"object\""));
+    out.set("properties", RawJson::trusted(format!(r#"{{"result":{}}}"#, inner.text())));
+    out.set("required", RawJson::trusted(r#"["result"]"#));
+    for (name, value) in aside {
+        if let Some(value) = value {
+            out.set(name, value);
+        }
+    }
+    Some(out.encode())
+}
+
+/// Whether a reference in a schema leads to its root, or to a part of it that is not defined aside.
+fn refers_to_root(schema: &RawJson) -> bool {
+    let (mut tokens, mut is_reference) = (Tokens::of(schema.bytes()), false);
+    while let Some(token) = tokens.next() {
+        let literal = tokens.literal(token);
+        if token.kind == Kind::String && is_reference {
+            let target = unescaped(literal).unwrap_or_default();
+            let is_aside = ["#/$defs/", "#/definitions/"].iter().any(|place| target.starts_with(place));
+            if target.starts_with('#') && !is_aside {
+                return true;
+            }
+        }
+        is_reference = token.kind == Kind::Key && matches!(literal, b"\"$ref\"" | b"\"$dynamicRef\"");
+    }
+    false
 }
 
 fn is_object_schema(schema: &RawJson) -> bool {

@@ -34,6 +34,36 @@ fn schemas_become_objects_where_a_revision_demands_it() {
     assert!(project(array, Revision::V2026_07_28).contains(r#""outputSchema":{"type":"array"}"#));
 }
 
+#[test]
+fn a_wrapped_schema_keeps_its_references_and_one_that_cannot_is_left_out() {
+    for (label, schema, want) in [
+        (
+            "definitions",
+            r##"{"type":"array", "items":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"$schema":"x"}"##,
+            Some(
+                r##"{"type":"object","properties":{"result":{"type":"array","items":{"$ref":"#/$defs/a"}}},"required":["result"],"$schema":"x","$defs":{"a":{}}}"##,
+            ),
+        ),
+        (
+            "several types",
+            r#"{"type":["array", "null"]}"#,
+            Some(r#"{"type":"object","properties":{"result":{"type":["array", "null"]}},"required":["result"]}"#),
+        ),
+        ("the root", r##"{"type":"array","items":{"$ref":"#"}}"##, None),
+        ("a part of the root", r##"{"type":"array","items":{"$ref":"#\/items"}}"##, None),
+        ("its own address", r##"{"$id":"https://a.example/s","type":"array"}"##, None),
+        ("no type", r#"{"anyOf":[{"type":"object"},{"type":"array"}]}"#, None),
+        ("an object or nothing", r#"{"type":["object","null"]}"#, None),
+    ] {
+        let tool = format!(r#"{{"name":"t","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#);
+        let raw = RawObject::parse(&RawJson::trusted(tool)).unwrap();
+        let shown = definition(List::Tools, &raw, "x__t", Revision::V2025_11_25);
+        assert_eq!(shown.get("outputSchema").map(|schema| schema.text().into_owned()).as_deref(), want, "{label}");
+        let modern = definition(List::Tools, &raw, "x__t", Revision::V2026_07_28);
+        assert_eq!(modern.get("outputSchema").unwrap().text(), schema, "{label}");
+    }
+}
+
 fn call(text: &'static str, from: Era, to: Revision) -> String {
     result(Method::ToolsCall, RawJson::trusted(text), from, to).unwrap().text().into_owned()
 }
