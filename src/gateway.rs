@@ -1,8 +1,8 @@
 //! One request of a client, from admission to its answer: routing, decision, approval, call. Any transport, any era.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): the rendered lists of a snapshot
-//! ([`snapshot`]), watched resources ([`watched`]), questions to one client ([`question::client_requests`]), what each
-//! caller holds ([`quota`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
+//! ([`snapshot`]), what the lists of clients have shown ([`listed`]), watched resources ([`watched`]), questions to one client
+//! ([`question::client_requests`]), what each caller holds ([`quota`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
 pub(crate) mod admission;
 pub(crate) mod answer;
@@ -15,6 +15,7 @@ pub(crate) mod dry_run;
 pub(crate) mod found;
 pub(crate) mod gate;
 pub(crate) mod keys;
+pub(crate) mod listed;
 mod prepared;
 pub(crate) mod question;
 pub(crate) mod quota;

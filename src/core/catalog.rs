@@ -5,6 +5,7 @@ pub mod filter;
 pub mod fuzz;
 pub mod glob;
 pub mod inventory;
+pub mod listed;
 pub mod merge;
 pub mod name;
 pub mod page;

@@ -22,6 +22,7 @@ use crate::daemon::doors::Doors;
 use crate::daemon::systemd;
 use crate::gateway::admission::Admission;
 use crate::gateway::keys::Keys;
+use crate::gateway::listed::Listed;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
@@ -176,6 +177,7 @@ impl Gateway {
         let (turned_away, watch) = turned_away::watch::queue();
         let service = Arc::new(Service {
             turned_away,
+            listed: Listed::default(),
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             settled: supervised.settled.clone(),

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
+use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::page::CursorScope;
 use crate::config::Limits;
@@ -16,6 +17,7 @@ use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
 use crate::gateway::keys::Keys;
+use crate::gateway::listed::Listed;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
 use crate::mcp::elicitation::Own;
@@ -58,6 +60,8 @@ pub(crate) struct Service {
     pub(crate) calls: AtomicU64,
     /// Calls that were answered as if their item did not exist.
     pub(crate) turned_away: TurnedAway,
+    /// The tools that clients' own lists have shown lately.
+    pub(crate) listed: Listed,
     /// The last decisions, for the console.
     pub(crate) recent: Recent,
     pub(crate) started: Instant,
@@ -120,8 +124,11 @@ impl Service {
             }),
         };
         let rendered = snapshot.list(view, list, client.viewer(), &self.keys.cursors);
-        let page = page.and_then(|page| rendered.pages.get(usize::try_from(page).ok()?));
-        page.map_or_else(
+        let page = page.and_then(|page| usize::try_from(page).ok());
+        if let Some(names) = page.and_then(|page| rendered.names.get(page)) {
+            self.listed.show(client, names, clock::uptime());
+        }
+        page.and_then(|page| rendered.pages.get(page)).map_or_else(
             || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
             |page| Answer::ok(page.clone()),
         )

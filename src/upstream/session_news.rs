@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::catalog::listed::Shown;
 use crate::catalog::name::UpstreamName;
 use crate::upstream::updates::Updates;
 use crate::wire::message::Notification;
@@ -22,13 +23,15 @@ pub(crate) struct ClientTag {
     /// Notifications of servers on this client's own sessions outside of its calls, with the server.
     notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
     noticed: Notify,
+    /// The pages of tools that it was given lately.
+    pub(crate) shown: Mutex<Shown>,
 }
 
 impl ClientTag {
     pub(crate) fn new() -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new(), shown: Mutex::default() })
     }
 
     /// Unique within this process.

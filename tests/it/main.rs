@@ -39,6 +39,7 @@ mod faults;
 mod files;
 mod foreign;
 mod fuzz;
+mod gone;
 mod harness;
 mod health;
 mod hidden;

@@ -15,18 +15,18 @@ use crate::upstream::{Fake, Log, example, toml_array};
 const MARKER: &str = "NOBODY-APPROVED-THIS";
 
 /// Changes of an upstream's lists from some moment on.
-struct Patch(PathBuf);
+pub(crate) struct Patch(PathBuf);
 
 impl Patch {
-    fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &Setup) -> Self {
         Self(setup.world.path("work").join("patch.json"))
     }
 
-    fn of(&self, fake: Fake) -> Fake {
+    pub(crate) fn of(&self, fake: Fake) -> Fake {
         fake.with("--patch", self.0.to_str().unwrap())
     }
 
-    fn write(&self, patch: &Value) {
+    pub(crate) fn write(&self, patch: &Value) {
         let fresh = self.0.with_extension("new");
         fs::write(&fresh, patch.to_string()).unwrap();
         fs::rename(fresh, &self.0).unwrap();
@@ -179,6 +179,11 @@ fn rug_pull(place: impl Fn(Setup, Fake) -> (Setup, Option<crate::upstream::Liste
         let unknown = heard.ask(client, "tools/call", json!({"name": "fx__nobody", "arguments": {}}));
         for name in ["fx__echo", "fx__write", "fx__fail"] {
             let refused = heard.ask(client, "tools/call", json!({"name": name, "arguments": {"text": "x"}}));
+            if refused.is_error() {
+                // A list of this client's own had it before.
+                assert!(refused.text().contains("no longer offered"), "{}", refused.raw);
+                continue;
+            }
             assert_eq!(refused.code(), Some(-32602), "{}", refused.raw);
             let message = refused.message["error"]["message"].as_str().unwrap().replace(name, "fx__nobody");
             assert_eq!(unknown.message["error"]["message"], message.as_str());
@@ -204,7 +209,8 @@ fn rug_pull(place: impl Fn(Setup, Fake) -> (Setup, Option<crate::upstream::Liste
         let echo = tools.iter().find(|tool| tool["name"] == "fx__echo").expect("it is back");
         assert_eq!(echo["description"], format!("{MARKER} description"));
         assert_eq!(client.call("fx__echo", json!({"text": "again"})).text(), "again");
-        assert_eq!(client.call("fx__write", json!({})).code(), Some(-32602), "the other waits on");
+        let waits = client.call("fx__write", json!({}));
+        assert!(waits.is_error() || waits.code() == Some(-32602), "the other waits on: {}", waits.raw);
     }
     assert!(gateway.scrape().contains("headend_pins_waiting{upstream=\"fx\"} 2"));
 }
@@ -256,7 +262,7 @@ fn a_change_while_the_upstream_or_the_gateway_was_down_leaks_nothing() {
                 ),
             ] {
                 let refused = heard.ask(client, method, params);
-                assert!(refused.code().is_some(), "{method}: {}", refused.raw);
+                assert!(refused.code().is_some() || refused.is_error(), "{method}: {}", refused.raw);
             }
         }
         assert_eq!(record.work(), before, "nothing of it was forwarded");
@@ -458,7 +464,7 @@ fn a_launch_that_is_rejected_stops_at_once_and_stays_away() {
     assert!(rejected.status.success(), "{}", said(&rejected));
     eventually("its tools are gone", || !gateway.modern().tool_names().iter().any(|name| name.starts_with("fx__")));
     let mut client = gateway.modern();
-    assert_eq!(client.call("fx__echo", json!({"text": "x"})).code(), Some(-32602));
+    assert!(client.call("fx__echo", json!({"text": "x"})).is_error());
     assert_eq!(client.call("ok__echo", json!({"text": "x"})).text(), "x", "the others stay");
     assert_eq!(record.count("tools/call"), 0);
     let approved = gateway.world.run(&["pins", "approve", "fx"]);

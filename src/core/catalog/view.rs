@@ -1,10 +1,12 @@
 //! The bytes of a list for one kind of client, rendered once and shared until the catalog changes.
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 
-use crate::catalog::merge::Catalog;
+use crate::catalog::listed::Names;
+use crate::catalog::merge::{Catalog, Entry};
 use crate::mcp::meta::{SERVER_INFO, implementation};
 use crate::mcp::method::List;
 use crate::mcp::project;
@@ -18,6 +20,8 @@ pub(crate) const PAGE_ITEMS: usize = 1000;
 #[derive(Debug)]
 pub struct Rendered {
     pub pages: Vec<RawJson>,
+    /// The names of the tools on each page; nothing for other lists.
+    pub names: Vec<Arc<Names>>,
     /// Equal for equal content, in any generation.
     pub digest: u64,
 }
@@ -34,18 +38,20 @@ pub fn render(
     visible: impl Fn(usize) -> bool,
     cursor: impl Fn(u32) -> String,
 ) -> Rendered {
-    let items: Vec<BytesMut> = catalog
-        .entries()
+    let entries = catalog.entries().iter().enumerate();
+    let entries: Vec<&Entry> =
+        entries.filter(|(at, entry)| entry.list == list && visible(*at)).map(|(_, entry)| entry).collect();
+    let items: Vec<BytesMut> = entries
         .iter()
-        .enumerate()
-        .filter(|(at, entry)| entry.list == list && visible(*at))
-        .map(|(_, entry)| {
+        .map(|entry| {
             let shown = project::definition(list, &entry.definition, &entry.exposed, revision);
             let mut out = BytesMut::with_capacity(shown.encoded_len());
             shown.write_to(&mut out);
             out
         })
         .collect();
+    let names = entries.chunks(PAGE_ITEMS).filter(|_| list == List::Tools);
+    let names = names.map(|page| Arc::new(Names::of(page.iter().map(|entry| &*entry.exposed)))).collect();
     let mut hasher = foldhash::fast::FixedState::with_seed(7).build_hasher();
     for item in &items {
         hasher.write(item);
@@ -60,7 +66,7 @@ pub fn render(
             one_page(list, items.get(from..to).unwrap_or_default(), next.as_deref(), revision, ttl_ms)
         })
         .collect();
-    Rendered { pages, digest: hasher.finish() }
+    Rendered { pages, names, digest: hasher.finish() }
 }
 
 fn one_page(list: List, items: &[BytesMut], next: Option<&str>, revision: Revision, ttl_ms: u32) -> RawJson {

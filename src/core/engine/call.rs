@@ -104,8 +104,9 @@ pub enum Outcome {
 /// of another method, is a JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
 /// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, url}`: the open approval, and its
 /// page if there is a console. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
-/// not be kept. An upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are
-/// reserved for the gateway, see [`crate::mcp::voice`].
+/// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. An upstream's
+/// HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the gateway, see
+/// [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub reason: Reason,
@@ -142,6 +143,8 @@ pub enum Reason {
     /// The audit log cannot be written, or a consent's use cannot be kept.
     Unrecorded,
     ShuttingDown,
+    /// The client's own list showed the tool within the last hour, and it is not offered any more.
+    Gone,
 }
 
 /// Whether the upstream executed the call.
@@ -204,7 +207,7 @@ impl Failure {
 
     /// The object that tells a program what the text tells a person: `headend/refusal` in `_meta`, or `data` of an error.
     fn facts(&self, call: u64) -> String {
-        let retryable = self.executed == Executed::No && self.reason != Reason::Denied;
+        let retryable = self.executed == Executed::No && !matches!(self.reason, Reason::Denied | Reason::Gone);
         let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
         let approval = self.approval.as_ref().map(|approval| {
             let url = approval.url.as_ref().map(|url| format!(r#","url":{}"#, RawJson::string(url).text()));
@@ -244,7 +247,8 @@ impl Failure {
             | Reason::ResultTooLarge
             | Reason::Busy
             | Reason::Unrecorded
-            | Reason::ShuttingDown => code::INTERNAL,
+            | Reason::ShuttingDown
+            | Reason::Gone => code::INTERNAL,
         };
         let data = RawJson::trusted(self.facts(call));
         message::error_object(code, &self.sentence(), Some(&data))
