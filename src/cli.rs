@@ -26,6 +26,7 @@ mod serve;
 mod source;
 mod status;
 mod stdio;
+mod terminal;
 mod tools;
 
 use self::exit::{OK, USAGE};
@@ -83,8 +84,8 @@ enum Command {
     },
     /// Print a link that signs in to the console of the running daemon; it works once and within 15 minutes.
     Console(JsonArgs),
-    /// List the merged catalog as a client sees it.
-    Tools(JsonArgs),
+    /// List the merged catalog as a client sees it; `--all` adds what is withheld, and why.
+    Tools(tools::ToolsArgs),
     /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
     Call {
         /// The exposed name, as `headend tools` lists it.
@@ -201,7 +202,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
         Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         Command::Console(args) => console::run(&common, args.json),
-        Command::Tools(args) => tools::run(&common, args.json),
+        Command::Tools(args) => tools::run(&common, args),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
         Command::Pins(args) => pins::run(&common, &args),
         Command::Approvals(args) => approvals::run(&common, args),

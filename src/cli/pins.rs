@@ -1,69 +1,71 @@
 //! `headend pins`: approved definitions and launches, their changes, and the operator's decisions.
 
 use std::io::IsTerminal as _;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use parking_lot::Mutex;
 
-use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE};
+use self::book::{Book, Outcome};
+use self::selection::{Chosen, Selection, counted};
+use self::shown::Shown;
+use super::exit::{NO, OK, USAGE};
 use super::options::Common;
 use super::output::{Failure, print, table};
-use super::{daemon, source};
-use crate::store::audit::Journal;
-use crate::store::db::Db;
-use crate::store::directory::Store;
-use crate::store::pins::{PinChange, PinKind, PinView, Pins};
-use crate::wire::digest::Digest;
+use super::terminal;
 use crate::wire::foreign;
-use crate::wire::foreign::changes::{Change, changes};
-use crate::wire::layout::indented;
 use crate::wire::raw::{RawJson, RawObject};
+
+mod book;
+mod selection;
+mod shown;
+
+/// Pins that an error names; it counts the others.
+const NAMED: usize = 20;
 
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct PinsArgs {
     #[command(subcommand)]
     action: Option<Action>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Action {
+    /// List every pin and its state. The default.
+    List(ListArgs),
+    /// Compare the waiting text with the approved one, word by word.
+    Diff(Chosen),
+    /// Approve the waiting texts: clients see and can call the items from then on.
+    ///
+    /// One item is approved by its name. An upstream's name, a pattern or --all approves everything of it that waits: headend shows
+    /// all changes and then asks once. What changes between the question and the answer is left and goes on waiting.
+    Approve {
+        #[command(flatten)]
+        decided: Decided,
+        /// Approve without a question; without a terminal this is the only way to approve many at once.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Reject the waiting texts: the items stay hidden until they change once more.
+    Reject(Decided),
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct ListArgs {
+    /// List only what waits for approval.
+    #[arg(long)]
+    waiting: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Clone, Debug, Subcommand)]
-enum Action {
-    /// List every pin and its state.
-    List {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Compare the waiting text with the approved one, word by word.
-    Diff(Named),
-    /// Approve the text that `diff` shows: clients see and can call the item from then on.
-    Approve(Decided),
-    /// Reject the text: the item stays hidden until it changes once more.
-    Reject(Decided),
-}
-
-#[derive(Clone, Debug, Args)]
-struct Named {
-    /// A canonical name as `headend pins` lists it, or an upstream's name for its launch.
-    name: String,
-    /// Kind, if several items have that name: tool, prompt, resource, template or launch.
-    #[arg(long)]
-    kind: Option<String>,
-}
-
 #[derive(Clone, Debug, Args)]
 struct Decided {
-    /// Canonical names as `headend pins` lists them, or an upstream's name for its launch.
-    #[arg(required = true, value_name = "NAME")]
-    names: Vec<String>,
-    /// Kind, if several items have that name: tool, prompt, resource, template or launch.
-    #[arg(long)]
-    kind: Option<String>,
-    /// Decide only if the text still has this digest, as `diff` printed it, or its beginning.
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Decide about one item only if its text still has this digest, as `diff` printed it, or its beginning.
     #[arg(long)]
     digest: Option<String>,
 }
@@ -71,239 +73,178 @@ struct Decided {
 pub(super) fn run(common: &Common, args: &PinsArgs) -> Result<u8, Failure> {
     let mut book = Book::open(common)?;
     match &args.action {
-        None => list(&mut book, args.json),
-        Some(Action::List { json }) => list(&mut book, *json),
-        Some(Action::Diff(named)) => {
-            let shown = book.find(&named.name, named.kind.as_deref())?;
-            print(&shown.text(std::io::stdout().is_terminal()))
-        }
-        Some(Action::Approve(decided)) => decide(&mut book, decided, true),
-        Some(Action::Reject(decided)) => decide(&mut book, decided, false),
+        None => list(&mut book, args.list),
+        Some(Action::List(args)) => list(&mut book, *args),
+        Some(Action::Diff(chosen)) => diff(&mut book, chosen),
+        Some(Action::Approve { decided, yes }) => decide(&mut book, decided, Verdict::Approve { yes: *yes }),
+        Some(Action::Reject(decided)) => decide(&mut book, decided, Verdict::Reject),
     }
 }
 
-fn list(book: &mut Book, json: bool) -> Result<u8, Failure> {
-    let answer = book.list()?;
-    if json {
-        return print(&format!("{}\n", answer.encode().text()));
+fn list(book: &mut Book, args: ListArgs) -> Result<u8, Failure> {
+    let mut pins = book.list()?;
+    pins.retain(|pin| !args.waiting || Shown::read(pin).waits());
+    if args.json {
+        let mut out = RawObject::default();
+        out.set("pins", RawJson::list(pins.iter().map(RawObject::encode)));
+        return print(&format!("{}\n", out.encode().text()));
+    }
+    if args.waiting && pins.is_empty() {
+        return print("nothing waits for approval\n");
     }
     let mut rows: Vec<Vec<String>> = vec![["NAME", "KIND", "STATE", "DIGEST", "WHY"].map(String::from).to_vec()];
-    for pin in answer.list("pins").unwrap_or_default() {
-        let Some(shown) = RawObject::parse(&pin).ok().map(|object| Shown::read(&object)) else { continue };
+    for shown in pins.iter().map(Shown::read) {
         let digest: String = shown.digest.chars().take(8).collect();
         rows.push([shown.name, shown.kind, shown.state, digest, shown.why].to_vec());
     }
-    print(&table(&rows))
+    let hint = if args.waiting {
+        "\nlook at a change with `headend pins diff NAME`, then `headend pins approve NAME` or `reject NAME`;\n\
+         an upstream's name is all of its items that wait, --launch its launch\n"
+    } else {
+        ""
+    };
+    print(&format!("{}{hint}", table(&rows)))
 }
 
-fn decide(book: &mut Book, decided: &Decided, approve: bool) -> Result<u8, Failure> {
-    let (word, done) = if approve { ("pins.approve", "approved") } else { ("pins.reject", "rejected") };
+fn diff(book: &mut Book, chosen: &Chosen) -> Result<u8, Failure> {
     let colour = std::io::stdout().is_terminal();
-    for name in &decided.names {
-        let shown = book.find(name, decided.kind.as_deref())?;
-        if let Some(wanted) = &decided.digest
-            && (wanted.len() < 8 || !shown.digest.starts_with(wanted.as_str()))
+    let pins = summaries(book)?;
+    // An upstream of which no item waits stands for its launch.
+    let is_launch = |name: &String| {
+        let of_it = || pins.iter().filter(|pin| pin.upstream == *name);
+        of_it().any(Shown::is_launch) && !of_it().any(|pin| pin.waits() && !pin.is_launch())
+    };
+    let launch = chosen.launch || chosen.kind.is_none() && !chosen.all && chosen.names.iter().all(is_launch);
+    match Selection::of(&pins, &Chosen { launch, ..chosen.clone() })? {
+        Selection::Each(names) => {
+            for (name, kind) in names {
+                print(&book.find(&name, kind.as_deref())?.text(colour))?;
+            }
+            Ok(OK)
+        }
+        Selection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
+        Selection::Many(pins) => {
+            for shown in book.show(&pins)? {
+                print(&format!("{}\n", shown.text(colour)))?;
+            }
+            Ok(OK)
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Verdict {
+    Approve { yes: bool },
+    Reject,
+}
+
+impl Verdict {
+    fn method(self) -> &'static str {
+        match self {
+            Self::Approve { .. } => "pins.approve",
+            Self::Reject => "pins.reject",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Approve { .. } => "approved",
+            Self::Reject => "rejected",
+        }
+    }
+}
+
+fn decide(book: &mut Book, decided: &Decided, verdict: Verdict) -> Result<u8, Failure> {
+    let pins = summaries(book)?;
+    match Selection::of(&pins, &decided.chosen)? {
+        Selection::Each(names) => each(book, &names, decided.digest.as_deref(), verdict),
+        Selection::Many(_) if decided.digest.is_some() => {
+            Err(Failure::new(USAGE, "--digest is about one item; name that item"))
+        }
+        Selection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
+        Selection::Many(pins) => many(book, &pins, verdict),
+    }
+}
+
+/// All pins without their texts.
+fn summaries(book: &mut Book) -> Result<Vec<Shown>, Failure> {
+    Ok(book.list()?.iter().map(Shown::read).collect())
+}
+
+/// Decides one after the other.
+fn each(
+    book: &mut Book,
+    names: &[(String, Option<String>)],
+    digest: Option<&str>,
+    verdict: Verdict,
+) -> Result<u8, Failure> {
+    let colour = std::io::stdout().is_terminal();
+    for (name, kind) in names {
+        let shown = book.find(name, kind.as_deref())?;
+        let name = foreign::line(name);
+        if let Some(wanted) = digest
+            && (wanted.len() < 8 || !shown.digest.starts_with(wanted))
         {
-            let name = foreign::line(name);
             let text = format!("{name}: it changed, its digest is {} now; see `headend pins diff` again", shown.digest);
             return Err(Failure::new(NO, text));
         }
         // The decision is about the text printed here: its digest goes along.
         print(&shown.text(colour))?;
-        book.decide(word, &shown)?;
-        print(&format!("{done}: {}\n", foreign::line(name)))?;
+        let asks = matches!(verdict, Verdict::Approve { yes: false }) && shown.is_launch() && terminal::is_here();
+        if asks && !terminal::ask(&format!("\nStart {name} like this?"))? {
+            return Err(Failure::new(NO, "nothing was approved"));
+        }
+        book.decide(verdict.method(), &shown)?;
+        print(&format!("{}: {name}\n", verdict.done()))?;
     }
     Ok(OK)
 }
 
-/// A pin for display.
-struct Shown {
-    name: String,
-    kind: String,
-    state: String,
-    why: String,
-    approved: Option<String>,
-    waiting: Option<String>,
-    /// Of the waiting text, else of the approved one.
-    digest: String,
-}
-
-impl Shown {
-    fn read(object: &RawObject) -> Self {
-        let text = |name: &str| object.string(name).unwrap_or_default();
-        Self {
-            name: text("name"),
-            kind: text("kind"),
-            state: text("state"),
-            why: text("why"),
-            approved: object.string("approved"),
-            waiting: object.string("waiting"),
-            digest: object.string("waiting-digest").unwrap_or_else(|| text("approved-digest")),
-        }
-    }
-
-    /// For people: foreign characters that could steer a terminal are visible.
-    fn text(&self, colour: bool) -> String {
-        let lines = |text: &Option<String>| text.as_deref().map(indented);
-        let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
-        let mut out = format!("{name} ({kind}): {state}, {why}\n");
-        match (lines(&self.approved), lines(&self.waiting)) {
-            (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour)),
-            (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
-        }
-        out.push_str(&format!("\ndigest {}\n", foreign::line(&self.digest)));
-        out
-    }
-}
-
-/// A difference by words: `-[old]-` and `+[new]+`, coloured on a terminal.
-fn words(old: &str, new: &str, colour: bool) -> String {
-    let mark = |colours: &str, open: &str, text: &str, close: &str| {
-        let (on, off) = if colour { (colours, "\u{1b}[0m") } else { ("", "") };
-        format!("{on}{open}{text}{close}{off}")
-    };
-    let told = changes(old, new).into_iter().map(|(change, text)| match change {
-        Change::Kept => text,
-        Change::Removed => mark("\u{1b}[31m", "-[", &text, "]-"),
-        Change::Added => mark("\u{1b}[32m", "+[", &text, "]+"),
-    });
-    told.collect()
-}
-
-/// The pins of the running daemon, else those on disk.
-enum Book {
-    Daemon(daemon::Daemon),
-    Disk(Disk),
-}
-
-/// The pins of a store without a daemon.
-struct Disk {
-    common: Common,
-    db: Db,
-    pins: Pins,
-    runtime: tokio::runtime::Runtime,
-    /// Changes that are not recorded yet.
-    news: Arc<Mutex<Vec<PinChange>>>,
-}
-
-impl Book {
-    fn open(common: &Common) -> Result<Self, Failure> {
-        match daemon::connect(common, "admin", None) {
-            Ok(daemon) => Ok(Self::Daemon(daemon)),
-            Err(failure) => {
-                let store = source::existing_store(common)?.filter(Store::has_db);
-                let Some(store) = store else { return Err(failure) };
-                let fault = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, error);
-                let unusable = |error| Failure::new(TEMPFAIL, error);
-                let db = store.db().map_err(unusable)?;
-                let pins = Pins::open(db.clone()).map_err(unusable)?;
-                let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| fault(&error))?;
-                let news = Arc::new(Mutex::new(Vec::new()));
-                let told = Arc::clone(&news);
-                pins.on_change(Box::new(move |change| {
-                    told.lock().push(change.clone());
-                }));
-                Ok(Self::Disk(Disk { common: common.clone(), db, pins, runtime, news }))
+/// Shows all of them, asks once, and decides about the texts that were shown.
+fn many(book: &mut Book, pins: &[Shown], verdict: Verdict) -> Result<u8, Failure> {
+    let colour = std::io::stdout().is_terminal();
+    let (mut decided, mut left) = (Vec::with_capacity(pins.len()), Vec::new());
+    for shown in book.show(pins)?.into_iter().filter(Shown::waits) {
+        match shown.brief(colour) {
+            Some(text) => {
+                print(&format!("{text}\n"))?;
+                decided.push(shown);
             }
+            None => left.push(format!(
+                "{} ({}): its text cannot be shown among others; name it alone to decide it",
+                shown.name, shown.kind
+            )),
         }
     }
-
-    fn list(&mut self) -> Result<RawObject, Failure> {
-        match self {
-            Self::Daemon(daemon) => daemon.ask("pins.list", None),
-            Self::Disk(disk) => parsed(&crate::daemon::admin::listed(&disk.pins.list())),
+    if let (Verdict::Approve { yes: false }, false) = (verdict, decided.is_empty()) {
+        let what = counted(&decided);
+        if !terminal::is_here() {
+            let text = format!(
+                "not approved: {what} wait, and there is no terminal to ask on; look at the changes above and repeat the \
+                 command with --yes"
+            );
+            return Err(Failure::new(USAGE, text));
+        }
+        let these = if decided.len() == 1 { "this" } else { "these" };
+        if !terminal::ask(&format!("Approve {these} {what}?"))? {
+            return Err(Failure::new(NO, "nothing was approved"));
         }
     }
-
-    fn find(&mut self, name: &str, kind: Option<&str>) -> Result<Shown, Failure> {
-        let object = match self {
-            Self::Daemon(daemon) => daemon.ask("pins.diff", Some(&params(name, kind, None)))?,
-            Self::Disk(disk) => {
-                let view = disk.pins.find(name, parse(kind)?).map_err(|error| Failure::new(NO, error))?;
-                parsed(&view.to_json(true))?
-            }
-        };
-        Ok(Shown::read(&object))
+    let outcome = if decided.is_empty() { Outcome::default() } else { book.decide_all(verdict.method(), &decided)? };
+    left.extend(outcome.left);
+    if outcome.decided == decided.len() && !decided.is_empty() {
+        print(&format!("{}: {}\n", verdict.done(), counted(&decided)))?;
+    } else if outcome.decided > 0 {
+        print(&format!("{}: {} of {}\n", verdict.done(), outcome.decided, counted(&decided)))?;
     }
-
-    fn decide(&mut self, method: &str, shown: &Shown) -> Result<(), Failure> {
-        match self {
-            Self::Daemon(daemon) => {
-                let params = params(&shown.name, Some(&shown.kind), Some(&shown.digest));
-                daemon.ask(method, Some(&params)).map(drop)
-            }
-            Self::Disk(disk) => disk.decide(method, shown),
-        }
+    if left.is_empty() {
+        return Ok(OK);
     }
-}
-
-impl Disk {
-    fn decide(&self, method: &str, shown: &Shown) -> Result<(), Failure> {
-        let kind = parse(Some(&shown.kind))?;
-        let digest =
-            Digest::from_hex(&shown.digest).ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))?;
-        let unrecorded = |why| Failure::new(TEMPFAIL, format!("not decided, since the log cannot record it: {why}"));
-        // Before the decision: a change that cannot be recorded is not approved.
-        let journal = Journal::open(&self.db, &source::audit(&self.common)).map_err(unrecorded)?;
-        let decided = self.runtime.block_on(async {
-            if method == "pins.approve" {
-                self.pins.approve(&shown.name, kind, digest, "local").await
-            } else {
-                self.pins.reject(&shown.name, kind, digest, "local").await
-            }
-        });
-        let news = std::mem::take(&mut *self.news.lock());
-        journal.write(news.iter().map(PinChange::entry)).map_err(unrecorded)?;
-        decided.map(|_: PinView| ()).map_err(|error| Failure::new(NO, error))
+    let more = left.len().saturating_sub(NAMED);
+    let mut text = format!("not {}:", verdict.done());
+    left.iter().take(NAMED).for_each(|line| text.push_str(&format!("\n  {}", foreign::line(line))));
+    if more > 0 {
+        text.push_str(&format!("\n  and {more} more"));
     }
-}
-
-fn parse(kind: Option<&str>) -> Result<Option<PinKind>, Failure> {
-    let Some(word) = kind else { return Ok(None) };
-    PinKind::parse(word).map(Some).ok_or_else(|| Failure::new(NO, format!("there is no kind {word:?}")))
-}
-
-fn parsed(json: &RawJson) -> Result<RawObject, Failure> {
-    RawObject::parse(json).map_err(|error| Failure::new(SOFTWARE, error))
-}
-
-fn params(name: &str, kind: Option<&str>, digest: Option<&str>) -> String {
-    let mut object = RawObject::default();
-    for (member, value) in [("name", Some(name)), ("kind", kind), ("digest", digest)] {
-        if let Some(value) = value {
-            object.set(member, RawJson::string(value));
-        }
-    }
-    object.encode().text().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_difference_reads_word_by_word_and_steers_no_terminal() {
-        let shown = |approved: Option<&str>, waiting: Option<&str>| Shown {
-            name: "fx__a\u{1b}[2J".to_owned(),
-            kind: "tool".to_owned(),
-            state: "changed".to_owned(),
-            why: "the upstream changed it".to_owned(),
-            approved: approved.map(str::to_owned),
-            waiting: waiting.map(str::to_owned),
-            digest: "d1".to_owned(),
-        };
-        let (old, new) =
-            (r#"{"description":"Reads a file."}"#, r#"{"description":"Sends a file.\u001b[31m\u202e\u3164\n\u2028x"}"#);
-        let text = shown(Some(old), Some(new)).text(false);
-        assert!(text.contains(r#""description": -["Reads]-+["Sends]+ a "#), "{text}");
-        for hidden in ['\u{1b}', '\u{202e}', '\u{3164}', '\u{2028}'] {
-            assert!(!text.contains(hidden), "{text:?}");
-        }
-        assert!(shown(Some(old), Some(new)).text(true).contains("\u{1b}[32m"), "colours of our own");
-        assert!(shown(None, Some(new)).text(false).contains("Sends"));
-        assert!(!shown(Some(old), None).text(false).contains("-["));
-        let of = |maximum: &str| format!(r#"{{"maximum":{maximum}}}"#);
-        let text = shown(Some(&of("12345678901234567890123")), Some(&of("12345678901234567890124"))).text(false);
-        assert!(text.contains("-[12345678901234567890123]-+[12345678901234567890124]+"), "digits are kept: {text}");
-    }
+    Err(Failure::new(NO, text))
 }

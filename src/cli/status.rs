@@ -8,7 +8,7 @@ use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
 /// Members of an upstream's object and the heads of their columns.
-const COLUMNS: [(&str, &str); 11] = [
+const COLUMNS: [(&str, &str); 12] = [
     ("name", "UPSTREAM"),
     ("state", "STATE"),
     ("since-seconds", "SINCE"),
@@ -17,6 +17,7 @@ const COLUMNS: [(&str, &str); 11] = [
     ("tools", "TOOLS"),
     ("prompts", "PROMPTS"),
     ("resources", "RESOURCES"),
+    ("withheld", "WITHHELD"),
     ("in-flight", "IN FLIGHT"),
     ("restarts", "RESTARTS"),
     ("last-error", "LAST ERROR"),
@@ -127,12 +128,32 @@ fn about(upstream: &RawObject) -> String {
         }
     }
     unread(upstream).iter().for_each(|line| out.push_str(&format!("\n{line}\n")));
+    out.push_str(&withheld(upstream));
     let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
     if !stderr.is_empty() {
         out.push_str("\nlast lines of stderr:\n");
         stderr.iter().for_each(|line| out.push_str(&format!("  {}\n", foreign::line(line))));
     }
     out
+}
+
+/// A line for each withheld item of an upstream that the daemon names, and nothing where there is none.
+fn withheld(upstream: &RawObject) -> String {
+    let named = upstream.list("withheld-list").unwrap_or_default();
+    let named: Vec<RawObject> = named.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    if named.is_empty() {
+        return String::new();
+    }
+    let mut out = "\nwithheld:\n".to_owned();
+    for item in &named {
+        let [name, kind, why] = ["name", "kind", "why"].map(|member| field(item, member));
+        out.push_str(&format!("  {name} ({kind}): {why}\n"));
+    }
+    let all = upstream.get("withheld").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
+    match all.saturating_sub(named.len()) {
+        0 => out,
+        more => format!("{out}  and {more} more; `headend tools --all` and `headend pins --waiting` list them\n"),
+    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,6 @@ use crate::listener::press::Pressed;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Policy;
 use crate::policy::chain::timestamp;
 use crate::serve::lines;
 use crate::store::db::Health;
@@ -48,10 +47,11 @@ mod consents;
 mod late;
 mod pins;
 mod restart;
+mod tools;
 mod upstream;
 
 pub(crate) use self::late::{passes, serve_later};
-pub(crate) use self::pins::listed;
+pub(crate) use self::pins::{listed, outcome};
 
 /// Version of the hello; a newer major version is refused.
 const HELLO: u64 = 1;
@@ -307,7 +307,7 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> 
     }
     match request.method.as_str() {
         "status" => Ok(status(gateway)),
-        "tools" => Ok(tools(gateway, caller)),
+        "tools" => tools::list(gateway, caller, request),
         "reload" => {
             let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
             let rehearsal = params.get("dry-run").is_some_and(|flag| flag.text() == "true");
@@ -351,6 +351,7 @@ fn status(gateway: &Gateway) -> RawJson {
         upstream::add_excess(&mut out, handle);
         upstream::add_flaws(&mut out, handle);
         upstream::add_unread(&mut out, handle);
+        upstream::add_withheld(&mut out, &snapshot, handle);
         upstream::add_health(&mut out, handle);
         out.encode()
     });
@@ -390,37 +391,6 @@ fn store_status(store: &Health) -> RawJson {
     out.encode()
 }
 
-/// The tools; for users other than the operator, those that their caller may see.
-fn tools(gateway: &Gateway, Caller { name: caller, access }: &Caller) -> RawJson {
-    let snapshot = gateway.service.snapshots.load_full();
-    let view = &snapshot.whole;
-    let viewer = ClientContext::new(Arc::clone(caller), Arc::clone(access), None, Revision::preferred(Era::Legacy));
-    let is_shown = |at: &usize| operator(caller).is_some() || view.visible(&snapshot.policy, *at, viewer.viewer());
-    let tools = view
-        .catalog
-        .entries()
-        .iter()
-        .enumerate()
-        .filter(|(at, entry)| entry.list == List::Tools && is_shown(at))
-        .filter_map(|(at, _)| view.item(at))
-        .map(|(entry, rules)| {
-            let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry.annotations);
-            let tool = RawObject::of_strings(&[
-                ("name", &entry.exposed),
-                ("upstream", entry.upstream_name.as_str()),
-                ("original", &entry.original),
-                ("canonical", &entry.canonical),
-                // The catalog contains pinned items only.
-                ("pin", "pinned"),
-                ("effect", effect.into_str()),
-            ]);
-            tool.encode()
-        });
-    let mut out = RawObject::default();
-    out.set("tools", RawJson::list(tools));
-    out.encode()
-}
-
 /// A link that signs in to the console. Its holder is the operator.
 fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let off = || (1, "the console is off; see `[console] listen`".to_owned());
@@ -435,12 +405,19 @@ fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
 async fn call(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
     gateway.service.settled().await;
     let Caller { name, access } = caller.clone();
+    let params = Params::read(request.params.as_ref());
+    let tool = params.as_ref().ok().and_then(|params| params.object.string("name")).unwrap_or_default();
+    if operator(&name).is_some()
+        && let Some(why) = tools::withheld(&gateway.service.snapshots.load(), &tool)
+    {
+        return Err((1, why));
+    }
     let client = ClientContext::new(name, access, None, Revision::preferred(Era::Legacy));
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();
     let asked = Request { id, method, params: request.params.clone() };
     debug_assert!(!Meta::default().has_claim());
-    let answer = match gateway.service.handle(&client, &asked, Params::read(asked.params.as_ref())) {
+    let answer = match gateway.service.handle(&client, &asked, params) {
         Handled::Answer(answer) => answer,
         Handled::Later(answer) => answer.await,
         Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),

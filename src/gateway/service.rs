@@ -134,6 +134,13 @@ impl Service {
         )
     }
 
+    /// Notes that a client was shown all tools that its own lists have.
+    pub(crate) fn listed_tools(&self, snapshot: &Snapshot, client: &ClientContext) {
+        let Some(view) = snapshot.view(client.profile.as_deref()) else { return };
+        let rendered = snapshot.list(view, List::Tools, client.viewer(), &self.keys.cursors);
+        rendered.names.iter().for_each(|names| self.listed.show(client, names, clock::uptime()));
+    }
+
     /// Records a summary of calls of what their callers cannot see.
     pub(crate) fn wrote_refusals(&self, written: policy::Entry) {
         if !self.audit.is_kept() {

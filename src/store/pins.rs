@@ -25,12 +25,14 @@ mod book;
 mod forms;
 mod launch;
 mod launch_text;
+mod many;
 mod view;
 
 pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
 pub(crate) use self::forms::{Forms, Listed};
 pub(crate) use self::launch::{LaunchGate, program_of};
 pub(crate) use self::launch_text::is_private;
+pub(crate) use self::many::{Decision, matcher};
 pub(crate) use self::view::PinView;
 
 use self::book::{Book, Text};
@@ -102,10 +104,17 @@ pub(crate) enum Judged {
 #[derive(Clone, Debug)]
 pub(crate) struct Away {
     pub(crate) why: String,
-    /// It waits for the operator.
-    pub(crate) waits: bool,
+    /// The state of its pin, if it has one.
+    pub(crate) state: Option<PinState>,
     /// It would be shown, or wait, if the store took its pin.
     pub(crate) is_unkept: bool,
+}
+
+impl Away {
+    /// Whether it waits for the operator.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.state, Some(PinState::Changed | PinState::Quarantined))
+    }
 }
 
 /// The pin registry. Clones are the same.
@@ -203,13 +212,13 @@ impl Pins {
                 Some((record, digest)) if record.pin.shows(digest) => {
                     record.shown(item, digest).map_or(Judged::Shown, |item| Judged::AsPinned(Box::new(item)))
                 }
-                Some((record, _)) => Judged::Away(away(&key(upstream, item), record, trouble.as_ref())),
+                Some((record, _)) => Judged::Away(away(record, trouble.as_ref())),
                 None => {
                     let why = trouble.as_ref().map_or_else(
                         || format!("{} items of its kind were seen, more are not taken", tier.most),
                         |error| format!("its pin cannot be kept: {error}"),
                     );
-                    Judged::Away(Away { why, waits: false, is_unkept: trouble.is_some() })
+                    Judged::Away(Away { why, state: None, is_unkept: trouble.is_some() })
                 }
             }
         });
@@ -426,18 +435,17 @@ fn filled((epoch, rows): PinTable) -> Book {
     book
 }
 
-fn away(key: &PinKey, record: &Record, trouble: Option<&DbError>) -> Away {
-    let name = foreign::line(&key.canonical()).into_owned();
-    let why = match (record.pin.state(), trouble) {
-        (PinState::Changed, _) => format!("its definition changed; headend pins diff {name}"),
-        (PinState::Quarantined, _) => format!("it waits for approval ({}); headend pins diff {name}", record.by),
-        (PinState::Rejected, _) => format!("it was rejected; headend pins diff {name}"),
+fn away(record: &Record, trouble: Option<&DbError>) -> Away {
+    let state = record.pin.state();
+    let why = match (state, trouble) {
+        (PinState::Changed, _) => "its definition changed".to_owned(),
+        (PinState::Quarantined, _) => format!("it waits for approval ({})", record.by),
+        (PinState::Rejected, _) => "it was rejected".to_owned(),
         // Its text is not the pinned one, and that could not be written down.
         (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
         (PinState::Pinned, None) => "its definition changed".to_owned(),
     };
-    let waits = matches!(record.pin.state(), PinState::Changed | PinState::Quarantined);
-    Away { why, waits, is_unkept: false }
+    Away { why, state: Some(state), is_unkept: false }
 }
 
 /// Lines about definitions that changed, which a server can do as often as it likes.

@@ -65,6 +65,8 @@ pub(crate) enum Behaviour {
     Tasks,
     /// Offers tools that ask their client something.
     Asks,
+    /// Lists these, over HTTP, only in sessions of clients that can be asked.
+    Coy,
 }
 
 impl Behaviour {
@@ -107,6 +109,7 @@ impl Behaviour {
             "forget-modern" => Self::ForgetModern,
             "tasks" => Self::Tasks,
             "asks" => Self::Asks,
+            "coy" => Self::Coy,
             _ => return Err(format!("there is no behaviour {text}")),
         })
     }

@@ -1,6 +1,6 @@
 //! The server behind both transports: state, and the answer to each request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -116,6 +116,8 @@ pub(crate) struct Server {
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
     pub(crate) jobs: Jobs,
     pub(crate) asking: Asking,
+    /// Sessions over HTTP whose client can be asked.
+    pub(crate) askable: Mutex<HashSet<String>>,
 }
 
 impl Server {
@@ -139,6 +141,7 @@ impl Server {
             running: Mutex::default(),
             jobs: Jobs::default(),
             asking: Asking::default(),
+            askable: Mutex::default(),
         }
     }
 
@@ -274,7 +277,7 @@ impl Server {
         match method {
             "ping" if !modern => Ok(Reply::of(json!({}))),
             "logging/setLevel" if !modern => Ok(Reply::of(json!({}))),
-            "tools/list" => self.page("tools", &self.tools(), params),
+            "tools/list" => self.page("tools", &self.tools(&request.session), params),
             "prompts/list" => {
                 let argument = json!({"name": "a", "required": true});
                 self.page(
@@ -368,11 +371,12 @@ impl Server {
         self.listeners.lock().unwrap().push(listener);
     }
 
-    fn tools(&self) -> Vec<Value> {
+    fn tools(&self, session: &str) -> Vec<Value> {
         let named = |name: String| json!({"name": name, "inputSchema": {"type": "object"}});
         let mut tools = tools::definitions();
         tools.extend(self.does(Behaviour::Tasks).then(jobs::definition));
-        if self.does(Behaviour::Asks) {
+        let is_coy = self.does(Behaviour::Coy) && !self.askable.lock().unwrap().contains(session);
+        if self.does(Behaviour::Asks) && !is_coy {
             tools.extend(asking::definitions());
         }
         tools.extend((0..self.args.tools).map(|n| named(format!("extra_{n:04}"))));

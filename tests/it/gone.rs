@@ -191,3 +191,21 @@ fn a_rule_that_hides_a_tool_and_a_removed_server_look_the_same() {
         assert_eq!(gateway.legacy().call(name, json!({})).code(), Some(-32602));
     }
 }
+
+#[test]
+fn the_command_line_is_a_client_too() {
+    let stage = Stage::new(Fake::stdio("both"), false);
+    let run = |args: &[&str]| stage.gateway.run(args);
+    assert!(run(&["tools"]).status.success());
+    stage.change();
+    let gone = run(&["call", "fx__fail"]);
+    assert_eq!(gone.status.code(), Some(1), "{}", said(&gone));
+    assert!(String::from_utf8_lossy(&gone.stdout).contains("no longer offered"), "{}", said(&gone));
+    let never = run(&["call", "fx__nobody"]);
+    assert!(never.status.code() == Some(1) && said(&never).contains("Unknown tool"), "{}", said(&never));
+    let withheld = run(&["call", "fx__echo"]);
+    assert_eq!(withheld.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&withheld.stderr).into_owned();
+    assert!(told.contains("withheld: its definition changed"), "{told}");
+    assert!(told.contains("headend pins diff fx__echo") && told.contains("headend pins approve fx__echo"), "{told}");
+}

@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
-//! `harness`, `process`, `http`, `stdio`, `mcp` and `upstream` are the tools; the other modules are the tests.
+//! `harness`, `process`, `http`, `stdio`, `terminal`, `mcp` and `upstream` are the tools; the other modules are the tests.
 //! `tests/README.md` says what is needed to run all of them.
 #![allow(
     clippy::unwrap_used,
@@ -70,6 +70,7 @@ mod sse;
 mod starts;
 mod stdio;
 mod tasks;
+mod terminal;
 mod tidy;
 mod upstream;
 mod voice;

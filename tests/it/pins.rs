@@ -11,6 +11,8 @@ use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log, example, toml_array};
 
+mod many;
+
 /// A marker in every text without approval.
 const MARKER: &str = "NOBODY-APPROVED-THIS";
 
@@ -425,7 +427,10 @@ fn a_program_that_comes_from_elsewhere_is_not_started_until_it_is_approved() {
     assert_eq!(fs::read(record.path()).unwrap(), before, "it was not started");
     let diff = ok(&gateway, &["pins", "diff", "fx"]);
     assert!(diff.contains("second/fx-server") && diff.contains("first/fx-server"), "{diff}");
-    ok(&gateway, &["pins", "approve", "fx"]);
+    let items = gateway.run(&["pins", "approve", "fx", "--yes"]);
+    assert!(items.status.code() == Some(1) && said(&items).contains("--launch"), "{}", said(&items));
+    assert_eq!(open(&gateway), ["fx launch changed"]);
+    ok(&gateway, &["pins", "approve", "fx", "--launch"]);
     gateway.wait_for_tools(&["fx__echo"]);
     assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
     assert!(open(&gateway).is_empty());
@@ -460,14 +465,16 @@ fn a_launch_that_is_rejected_stops_at_once_and_stays_away() {
     let record = Log::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).fake("ok", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo", "ok__echo"]);
-    let rejected = gateway.world.run(&["pins", "reject", "fx"]);
+    let items = gateway.world.run(&["pins", "reject", "fx"]);
+    assert_eq!(items.status.code(), Some(1), "no item waits, and its launch is not meant: {}", said(&items));
+    let rejected = gateway.world.run(&["pins", "reject", "fx", "--launch"]);
     assert!(rejected.status.success(), "{}", said(&rejected));
     eventually("its tools are gone", || !gateway.modern().tool_names().iter().any(|name| name.starts_with("fx__")));
     let mut client = gateway.modern();
     assert!(client.call("fx__echo", json!({"text": "x"})).is_error());
     assert_eq!(client.call("ok__echo", json!({"text": "x"})).text(), "x", "the others stay");
     assert_eq!(record.count("tools/call"), 0);
-    let approved = gateway.world.run(&["pins", "approve", "fx"]);
+    let approved = gateway.world.run(&["pins", "approve", "fx", "--launch"]);
     assert!(approved.status.success(), "{}", said(&approved));
     gateway.wait_for_tools(&["fx__echo"]);
 }

@@ -96,8 +96,35 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dropped {
     pub upstream: UpstreamName,
+    /// `None` for everything that the upstream has.
+    pub list: Option<List>,
+    /// Its name or URI at the upstream, on one line.
     pub item: String,
+    /// The name that clients would see, where it has one.
+    pub exposed: Option<String>,
+    /// The state of its pin, where that is what withholds it.
+    pub pin: Option<&'static str>,
     pub why: String,
+}
+
+impl Dropped {
+    /// Its name in rules and commands.
+    pub fn canonical(&self) -> String {
+        match self.list {
+            Some(List::Tools | List::Prompts) => canonical(&self.upstream, &self.item),
+            Some(List::Resources | List::Templates) => canonical_uri(&self.upstream, &self.item),
+            None => self.upstream.to_string(),
+        }
+    }
+
+    /// Why, and the commands to look at it and to approve it, where an operator can.
+    pub fn told(&self) -> String {
+        if self.pin.is_none() {
+            return self.why.clone();
+        }
+        let name = self.canonical();
+        format!("{}; look at it with `headend pins diff {name}`, then `headend pins approve {name}`", self.why)
+    }
 }
 
 type Names = HashMap<Arc<str>, usize, RandomState>;
@@ -178,13 +205,16 @@ pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dr
                     Ok(None) => {}
                     Err(why) => dropped.push(Dropped {
                         upstream: source.upstream.clone(),
+                        list: Some(list),
                         item: foreign::line(&item.key).into_owned(),
+                        exposed: exposed(source, item, rules).ok(),
+                        pin: None,
                         why,
                     }),
                 }
             }
         }
-        if !rules.transparent && matches!(list, List::Resources | List::Templates) {
+        if !rules.transparent && is_uri(list) {
             tell_uris_apart(&mut candidates, rules.prefix_uris);
         }
         withhold_collisions(&mut candidates, &mut dropped);
@@ -206,7 +236,7 @@ pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dr
 /// One item under its name in this view; `None` if the operator's filter hides it.
 fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<Option<Entry>, String> {
     let filter = source.filters.of(item.list);
-    let is_uri = matches!(item.list, List::Resources | List::Templates);
+    let is_uri = is_uri(item.list);
     let canonical =
         if is_uri { canonical_uri(source.upstream, &item.key) } else { canonical(source.upstream, &item.key) };
     let in_profile = rules.profile.is_none_or(|profile| profile.of(item.list).admits(&canonical));
@@ -219,20 +249,7 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
     if item.bad_headers && source.needs_headers {
         return Err("its `x-mcp-header` annotations break the rules of the protocol".to_owned());
     }
-    let kind = match item.list {
-        List::Tools => ItemKind::Tool,
-        List::Prompts => ItemKind::Prompt,
-        List::Resources => ItemKind::Resource,
-        List::Templates => ItemKind::Template,
-    };
-    let exposed = if is_uri {
-        check_uri(&item.key)?;
-        item.key.clone()
-    } else {
-        let prefix = if rules.transparent { "" } else { source.prefix };
-        let local = if rules.transparent { &item.key } else { filter.local(&item.key) };
-        expose(prefix, source.upstream, kind, local, rules.max_length).map_err(|why| why.to_string())?
-    };
+    let exposed = exposed(source, item, rules)?;
     let template = if item.list == List::Templates {
         Some(Template::parse(&item.key).ok_or("its URI template is too large or has an unclosed brace")?)
     } else {
@@ -258,6 +275,27 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         needs_input: item.needs_input,
         template,
     }))
+}
+
+fn is_uri(list: List) -> bool {
+    matches!(list, List::Resources | List::Templates)
+}
+
+/// The name that clients see, unless another upstream has the same URI.
+fn exposed(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<String, String> {
+    let kind = match item.list {
+        List::Tools => ItemKind::Tool,
+        List::Prompts => ItemKind::Prompt,
+        List::Resources => ItemKind::Resource,
+        List::Templates => ItemKind::Template,
+    };
+    if is_uri(item.list) {
+        check_uri(&item.key)?;
+        return Ok(item.key.clone());
+    }
+    let prefix = if rules.transparent { "" } else { source.prefix };
+    let local = if rules.transparent { &item.key } else { source.filters.of(item.list).local(&item.key) };
+    expose(prefix, source.upstream, kind, local, rules.max_length).map_err(|why| why.to_string())
 }
 
 fn check_uri(uri: &str) -> Result<(), String> {
@@ -295,7 +333,10 @@ fn withhold_collisions(candidates: &mut Vec<Entry>, dropped: &mut Vec<Dropped>) 
         if !alone {
             dropped.push(Dropped {
                 upstream: entry.upstream_name.clone(),
+                list: Some(entry.list),
                 item: entry.original.to_string(),
+                exposed: Some(entry.exposed.to_string()),
+                pin: None,
                 why: format!("another item is exposed as `{}` too; rename one or change a prefix", entry.exposed),
             });
         }

@@ -1,4 +1,5 @@
-//! The operator's methods about pins: `pins.list`, `pins.diff`, `pins.approve`, `pins.reject`.
+//! The operator's methods about pins: `pins.list`, `pins.diff`, `pins.show`, `pins.approve`, `pins.reject`. The last two decide one
+//! pin by name, or all of `items`.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
 use crate::policy::Digest;
-use crate::store::pins::{PinKind, PinView};
+use crate::store::pins::{Decision, PinError, PinKind, PinView};
 use crate::wire::code;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
@@ -16,22 +17,24 @@ type Refused = (i64, String);
 
 pub(super) async fn operate(gateway: &Gateway, caller: &Arc<str>, request: &Request) -> Result<RawJson, Refused> {
     let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
-    let told = |error: crate::store::pins::PinError| (1, error.to_string());
+    let told = |error: PinError| (1, error.to_string());
     gateway.pins.refresh().await.map_err(|error| (1, error.to_string()))?;
-    let kind = match params.string("kind") {
-        Some(word) => Some(PinKind::parse(&word).ok_or((1, format!("there is no kind {word:?}")))?),
-        None => None,
-    };
-    let name = || params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()));
-    match request.method.as_str() {
-        "pins.list" => Ok(listed(&gateway.pins.list())),
-        "pins.diff" => Ok(gateway.pins.find(&name()?, kind).map_err(told)?.to_json(true)),
+    let method = request.method.as_str();
+    match method {
+        "pins.list" => Ok(listed(&gateway.pins.list(), false)),
+        "pins.diff" => Ok(gateway.pins.find(&name(&params)?, kind(&params)?).map_err(told)?.to_json(true)),
+        "pins.show" => Ok(listed(&gateway.pins.views(&each(&params, |item| Ok((name(item)?, whole(item)?)))?), true)),
+        "pins.approve" | "pins.reject" if params.get("items").is_some() => {
+            let decisions =
+                each(&params, |item| Ok(Decision { name: name(item)?, kind: whole(item)?, shown: digest(item)? }))?;
+            let decided = gateway.pins.decide_all(&decisions, method == "pins.approve", caller).await;
+            let decided = decided.map_err(|error| (1, error.to_string()))?;
+            show_what_may_be_shown(gateway).await;
+            Ok(outcome(&decisions, &decided))
+        }
         "pins.approve" | "pins.reject" => {
-            let shown = params.string("digest").and_then(|text| Digest::from_hex(&text));
-            let shown =
-                shown.ok_or((code::INVALID_PARAMS, "params lacks the `digest` of what was shown".to_owned()))?;
-            let name = name()?;
-            let decided = if request.method == "pins.approve" {
+            let (shown, name, kind) = (digest(&params)?, name(&params)?, kind(&params)?);
+            let decided = if method == "pins.approve" {
                 gateway.pins.approve(&name, kind, shown, caller).await
             } else {
                 gateway.pins.reject(&name, kind, shown, caller).await
@@ -44,10 +47,48 @@ pub(super) async fn operate(gateway: &Gateway, caller: &Arc<str>, request: &Requ
     }
 }
 
-/// All pins without their texts.
-pub(crate) fn listed(pins: &[PinView]) -> RawJson {
+fn name(params: &RawObject) -> Result<String, Refused> {
+    params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))
+}
+
+fn kind(params: &RawObject) -> Result<Option<PinKind>, Refused> {
+    let parse = |word: String| PinKind::parse(&word).ok_or((1, format!("there is no kind {word:?}")));
+    params.string("kind").map(parse).transpose()
+}
+
+fn whole(params: &RawObject) -> Result<PinKind, Refused> {
+    kind(params)?.ok_or((code::INVALID_PARAMS, "an item lacks its `kind`".to_owned()))
+}
+
+fn digest(params: &RawObject) -> Result<Digest, Refused> {
+    let shown = params.string("digest").and_then(|text| Digest::from_hex(&text));
+    shown.ok_or((code::INVALID_PARAMS, "params lacks the `digest` of what was shown".to_owned()))
+}
+
+/// The members of `items`.
+fn each<T>(params: &RawObject, read: impl Fn(&RawObject) -> Result<T, Refused>) -> Result<Vec<T>, Refused> {
+    let wrong = || (code::INVALID_PARAMS, "params lacks `items`, a list of objects".to_owned());
+    let items = params.list("items").ok_or_else(wrong)?;
+    items.iter().map(|raw| read(&RawObject::parse(raw).map_err(|_| wrong())?)).collect()
+}
+
+/// Pins as JSON, with their texts where these are asked for.
+pub(crate) fn listed(pins: &[PinView], texts: bool) -> RawJson {
     let mut out = RawObject::default();
-    out.set("pins", RawJson::list(pins.iter().map(|pin| pin.to_json(false))));
+    out.set("pins", RawJson::list(pins.iter().map(|pin| pin.to_json(texts))));
+    out.encode()
+}
+
+/// How many pins were decided, and which were left and why.
+pub(crate) fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinError>]) -> RawJson {
+    let left = decisions.iter().zip(decided).filter_map(|(decision, decided)| {
+        let why = decided.as_ref().err()?.to_string();
+        let told = [("name", &*decision.name), ("kind", decision.kind.into_str()), ("why", &*why)];
+        Some(RawObject::of_strings(&told).encode())
+    });
+    let mut out = RawObject::default();
+    out.set("decided", RawJson::number(decided.iter().filter(|decided| decided.is_ok()).count()));
+    out.set("left", RawJson::list(left));
     out.encode()
 }
 

@@ -1,11 +1,31 @@
-//! The health of one upstream in the answer to `status`, what of its lists is not offered, and which could not be read.
+//! The health of one upstream in the answer to `status`, what of its lists is not offered or withheld, and which could not be read.
 
 use std::time::Duration;
 
 use crate::base::clock;
+use crate::catalog::merge::Dropped;
+use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::List;
+use crate::store::pins::PinKind;
 use crate::upstream::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
+
+/// Withheld items that are named; all are counted.
+const NAMED: usize = 20;
+
+/// Adds how many items are withheld, and which and why.
+pub(super) fn add_withheld(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
+    let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).collect();
+    out.set("withheld", RawJson::number(withheld.len()));
+    let named = withheld.iter().take(NAMED).map(|dropped| {
+        let kind = dropped.list.map_or(PinKind::Launch, PinKind::of);
+        let name = dropped.canonical();
+        RawObject::of_strings(&[("name", &name), ("kind", kind.into_str()), ("why", &dropped.why)]).encode()
+    });
+    if !withheld.is_empty() {
+        out.set("withheld-list", RawJson::list(named));
+    }
+}
 
 /// Adds for how long the upstream is in its state, why, when it is tried again, and what to do.
 pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {

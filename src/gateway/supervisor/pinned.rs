@@ -13,8 +13,8 @@ use crate::gateway::snapshot::Snapshot;
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::Trust;
 use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
+use crate::policy::{PinState, Trust};
 use crate::store::pins::{Judged, Tier};
 use crate::wire::foreign;
 
@@ -33,12 +33,20 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    fn keep_back(&mut self, upstream: &UpstreamName, item: &Definition, why: String) {
+    /// Withholds an item; `exposed` is its name for clients, `pin` the state of a pin that withholds it.
+    fn keep_back(
+        &mut self,
+        upstream: &UpstreamName,
+        item: &Definition,
+        exposed: Option<String>,
+        pin: Option<&'static str>,
+        why: String,
+    ) {
         if item.list == List::Resources {
             self.uris.insert(item.key.clone());
         }
-        let item = foreign::line(&item.key).into_owned();
-        self.withheld.push(Dropped { upstream: upstream.clone(), item, why });
+        let (list, item) = (Some(item.list), foreign::line(&item.key).into_owned());
+        self.withheld.push(Dropped { upstream: upstream.clone(), list, item, exposed, pin, why });
     }
 }
 
@@ -125,7 +133,8 @@ impl Supervisor {
         let judged = self.parts.pins.judge(&spec.name, tier, &items, &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         for item in faulty {
-            shown.keep_back(&spec.name, item, item.fault.unwrap_or_default().to_owned());
+            let why = item.fault.unwrap_or_default().to_owned();
+            shown.keep_back(&spec.name, item, self.exposed(managed, spec, item), None, why);
         }
         let mut kept: Vec<Definition> = Vec::with_capacity(items.len());
         let mut unkept: Vec<Definition> = Vec::new();
@@ -141,9 +150,10 @@ impl Supervisor {
                 }
                 Judged::Away(away) => away,
             };
-            shown.waiting += usize::from(away.waits);
+            shown.waiting += usize::from(away.waits());
             unkept.extend(away.is_unkept.then(|| item.clone()));
-            shown.keep_back(&spec.name, item, away.why);
+            let pin = away.state.filter(|state| *state != PinState::Pinned).map(|state| state.into_str());
+            shown.keep_back(&spec.name, item, self.exposed(managed, spec, item), pin, away.why);
         }
         for list in List::ALL {
             let of = |items: &[Definition]| items.iter().filter(|item| item.list == list).cloned().collect();
@@ -166,7 +176,8 @@ impl Supervisor {
 }
 
 fn kept_back(spec: &Upstream, why: String) -> Shown {
-    let withheld = Dropped { upstream: spec.name.clone(), item: "(all)".to_owned(), why };
+    let item = "(all)".to_owned();
+    let withheld = Dropped { upstream: spec.name.clone(), list: None, item, exposed: None, pin: None, why };
     Shown { withheld: vec![withheld], waiting: 1, ..Shown::default() }
 }
 

@@ -148,7 +148,7 @@ impl Supervisor {
         let before: HashSet<&Dropped> = before.iter().collect();
         for item in dropped.iter().filter(|item| !before.contains(item)) {
             if let Some(count) = self.dropped.count(clock::uptime()) {
-                tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.why, count, "item withheld");
+                tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.told(), count, "item withheld");
             }
         }
         self.parts.metrics.withheld(dropped.len());

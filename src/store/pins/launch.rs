@@ -184,7 +184,7 @@ fn blocked(upstream: &UpstreamName, state: PinState, why: &str) -> String {
         PinState::Rejected => "launch rejected: not started".to_owned(),
         PinState::Pinned | PinState::Quarantined | PinState::Changed => format!(
             "launch changed ({why}): not started; look at it with `headend pins diff {upstream}`, then `headend pins \
-             approve {upstream}`"
+             approve {upstream} --launch`"
         ),
     }
 }

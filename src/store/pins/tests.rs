@@ -156,3 +156,39 @@ async fn order_that_means_nothing_changes_no_pin_and_clients_get_the_pinned_byte
         assert!(matches!(judged(&two), Judged::AsPinned(_)), "the pin holds");
     }
 }
+
+#[tokio::test]
+async fn one_decision_about_many_covers_what_was_shown_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+        let of = |text: &str| ["a", "b", "c"].map(|key| tool(key, text));
+        shown(&pins, TIER, &of("one"));
+        let second = of("two");
+        assert_eq!(shown(&pins, TIER, &second), [false; 3]);
+        let decision = |key: &str, shown| Decision { name: format!("fx__{key}"), kind: PinKind::Tool, shown };
+        let wanted = ["a", "b", "nobody"].map(|key| (format!("fx__{key}"), PinKind::Tool));
+        let views: Vec<_> = pins.views(&wanted).into_iter().map(|view| (view.name, view.waiting_digest)).collect();
+        let want = [("a", 0), ("b", 1)].map(|(key, at)| (format!("fx__{key}"), Some(second[at].digest)));
+        assert_eq!(views, want);
+
+        // One changes again, and one is none.
+        let third = tool("b", "three");
+        shown(&pins, TIER, std::slice::from_ref(&third));
+        let all = [
+            decision("a", second[0].digest),
+            decision("b", second[1].digest),
+            decision("nobody", second[0].digest),
+            decision("c", second[2].digest),
+        ];
+        let decided = pins.decide_all(&all, true, "local").await.unwrap();
+        let told: Vec<String> = decided
+            .iter()
+            .map(|decided| decided.as_ref().map_or_else(ToString::to_string, |view| format!("{:?}", view.state)))
+            .collect();
+        assert_eq!((told[0].as_str(), told[3].as_str()), ("Pinned", "Pinned"));
+        assert!(told[1].contains("changed again") && told[2].contains("no pin has the name"), "{told:?}");
+        assert_eq!(shown(&pins, TIER, &[second[0].clone(), third.clone(), second[2].clone()]), [true, false, true]);
+        let rejected = pins.decide_all(&[decision("b", third.digest)], false, "local").await.unwrap();
+        assert_eq!(rejected[0].as_ref().unwrap().state, PinState::Rejected);
+    }
+}

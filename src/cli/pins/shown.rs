@@ -1,0 +1,172 @@
+//! A pin as people see it: its state, and its waiting text compared with the approved one.
+
+use crate::wire::foreign;
+use crate::wire::foreign::changes::{Change, changes};
+use crate::wire::layout::indented;
+use crate::wire::raw::RawObject;
+
+/// Unchanged lines on each side of a change, where the rest of them is left out.
+const CONTEXT: usize = 2;
+/// A longer text is not shown among others, in bytes.
+const MAX_BRIEF: usize = 64 << 10;
+
+/// A pin for display.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) upstream: String,
+    pub(super) state: String,
+    pub(super) why: String,
+    approved: Option<String>,
+    waiting: Option<String>,
+    /// Of the waiting text, else of the approved one.
+    pub(super) digest: String,
+}
+
+impl Shown {
+    pub(super) fn read(object: &RawObject) -> Self {
+        let text = |name: &str| object.string(name).unwrap_or_default();
+        Self {
+            name: text("name"),
+            kind: text("kind"),
+            upstream: text("upstream"),
+            state: text("state"),
+            why: text("why"),
+            approved: object.string("approved"),
+            waiting: object.string("waiting"),
+            digest: object.string("waiting-digest").unwrap_or_else(|| text("approved-digest")),
+        }
+    }
+
+    /// Whether it waits for the operator.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.state.as_str(), "changed" | "quarantined")
+    }
+
+    pub(super) fn is_launch(&self) -> bool {
+        self.kind == "launch"
+    }
+
+    /// All of it, for people: foreign characters that could steer a terminal are visible.
+    pub(super) fn text(&self, colour: bool) -> String {
+        self.told(colour, false)
+    }
+
+    /// The same without the lines that did not change; `None` where the waiting text cannot be shown, or only in part.
+    pub(super) fn brief(&self, colour: bool) -> Option<String> {
+        self.waiting.as_ref()?;
+        Some(self.told(colour, true)).filter(|text| text.len() <= MAX_BRIEF)
+    }
+
+    fn told(&self, colour: bool, brief: bool) -> String {
+        let lines = |text: &Option<String>| text.as_deref().map(indented);
+        let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
+        let mut out = format!("{name} ({kind}): {state}, {why}\n");
+        match (lines(&self.approved), lines(&self.waiting)) {
+            (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
+            (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
+        }
+        out.push_str(&format!("\ndigest {}\n", foreign::line(&self.digest)));
+        out
+    }
+}
+
+/// A difference by words: `-[old]-` and `+[new]+`, coloured on a terminal.
+fn words(old: &str, new: &str, colour: bool, brief: bool) -> String {
+    let mark = |colours: &str, open: &str, text: &str, close: &str| {
+        let (on, off) = if colour { (colours, "\u{1b}[0m") } else { ("", "") };
+        format!("{on}{open}{text}{close}{off}")
+    };
+    let parts = changes(old, new);
+    let last = parts.len().saturating_sub(1);
+    let told = parts.into_iter().enumerate().map(|(at, (change, text))| match change {
+        Change::Kept if brief => shortened(&text, at == 0, at == last),
+        Change::Kept => text,
+        Change::Removed => mark("\u{1b}[31m", "-[", &text, "]-"),
+        Change::Added => mark("\u{1b}[32m", "+[", &text, "]+"),
+    });
+    told.collect()
+}
+
+/// An unchanged part with only the lines next to a change; the first and the last part have one on one side only.
+fn shortened(text: &str, is_first: bool, is_last: bool) -> String {
+    let lines: Vec<&str> = text.split('\n').collect();
+    // The line of the change itself belongs to neither side.
+    let head = if is_first { 0 } else { CONTEXT + 1 };
+    let tail = if is_last { 0 } else { CONTEXT + 1 };
+    let left_out = lines.len().saturating_sub(head + tail);
+    if left_out < 2 {
+        return text.to_owned();
+    }
+    let (before, rest) = lines.split_at_checked(head).unwrap_or_default();
+    let after = rest.get(left_out..).unwrap_or_default();
+    let gap = format!("  ... {left_out} lines as approved ...");
+    let kept: Vec<&str> = before.iter().copied().chain([gap.as_str()]).chain(after.iter().copied()).collect();
+    kept.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(approved: Option<&str>, waiting: Option<&str>) -> Shown {
+        Shown {
+            name: "fx__a\u{1b}[2J".to_owned(),
+            kind: "tool".to_owned(),
+            upstream: "fx".to_owned(),
+            state: "changed".to_owned(),
+            why: "the upstream changed it".to_owned(),
+            approved: approved.map(str::to_owned),
+            waiting: waiting.map(str::to_owned),
+            digest: "d1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_difference_reads_word_by_word_and_steers_no_terminal() {
+        let (old, new) =
+            (r#"{"description":"Reads a file."}"#, r#"{"description":"Sends a file.\u001b[31m\u202e\u3164\n\u2028x"}"#);
+        let text = shown(Some(old), Some(new)).text(false);
+        assert!(text.contains(r#""description": -["Reads]-+["Sends]+ a "#), "{text}");
+        for hidden in ['\u{1b}', '\u{202e}', '\u{3164}', '\u{2028}'] {
+            assert!(!text.contains(hidden), "{text:?}");
+        }
+        assert!(shown(Some(old), Some(new)).text(true).contains("\u{1b}[32m"), "colours of our own");
+        assert!(shown(None, Some(new)).text(false).contains("Sends"));
+        assert!(!shown(Some(old), None).text(false).contains("-["));
+        let of = |maximum: &str| format!(r#"{{"maximum":{maximum}}}"#);
+        let text = shown(Some(&of("12345678901234567890123")), Some(&of("12345678901234567890124"))).text(false);
+        assert!(text.contains("-[12345678901234567890123]-+[12345678901234567890124]+"), "digits are kept: {text}");
+    }
+
+    #[test]
+    fn among_others_the_lines_far_from_a_change_are_left_out() {
+        let of = |one: &str, two: &str| {
+            let rest: Vec<String> = (0..20).map(|n| format!("{n}")).collect();
+            format!(r#"{{"a":"{one}","list":[{}],"z":"{two}"}}"#, rest.join(","))
+        };
+        let (old, new) = (of("old words", "same"), of("new words", "same"));
+        let text = shown(Some(&old), Some(&new)).brief(false).unwrap();
+        assert!(text.contains(r#"  "a": -["old]-+["new]+ words","#), "{text}");
+        assert!(
+            text.contains("lines as approved ...") && text.contains("    0,") && !text.contains("    9,"),
+            "{text}"
+        );
+        assert!(!text.contains("same"), "{text}");
+        let text = shown(Some(&old), Some(&of("new words", "other"))).brief(false).unwrap();
+        assert!(text.contains("    0,") && !text.contains("    9,") && text.contains("    19\n"), "{text}");
+        assert!(text.contains(r#"-["same"]-+["other"]+"#), "{text}");
+        let all = shown(None, Some(&new)).brief(false).unwrap();
+        assert!(all.contains("    9,") && all.contains("same"), "a new one is shown as a whole: {all}");
+        assert!(shown(Some(&old), Some(&new)).text(false).contains("    9,"));
+    }
+
+    #[test]
+    fn what_cannot_be_shown_as_a_whole_is_not_shown_among_others() {
+        assert!(shown(Some("{}"), None).brief(false).is_none(), "a text whose key is missing");
+        let long = format!(r#"{{"description":"{}"}}"#, "x".repeat(MAX_BRIEF));
+        assert!(shown(None, Some(&long)).brief(false).is_none());
+        assert!(shown(None, Some(&long)).text(false).len() > MAX_BRIEF);
+    }
+}
