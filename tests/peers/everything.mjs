@@ -1,5 +1,5 @@
-// The reference server `everything` on a free port: `sse` or `streamableHttp` is the second argument. Prints its URL, which the
-// server itself does not know.
+// The reference server `everything` over HTTP: `sse` or `streamableHttp` is the second argument, its port the third, any free one
+// without it. Prints its URL, which the server itself does not know.
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -15,6 +15,6 @@ http.Server.prototype.listen = function (...args) {
 };
 // The server's own output must not come before the URL.
 console.log = console.error;
-process.env.PORT = "0";
+process.env.PORT = process.argv[4] ?? "0";
 const manifest = peers.resolve("@modelcontextprotocol/server-everything/package.json");
 await import(pathToFileURL(join(dirname(manifest), `dist/transports/${transport}.js`)));
