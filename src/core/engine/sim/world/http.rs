@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use self::own::Own;
+use self::stream::Stream;
 use super::chance::{Chance, Pipe};
 use super::link::Port;
 use super::server::Server;
@@ -31,6 +32,7 @@ use crate::wire::sse::{SseDecoder, event};
 const RETRY: Duration = Duration::from_secs(1);
 
 mod own;
+mod stream;
 
 const CARRIER: Carrier = Carrier::Http { may_be_older: false };
 
@@ -43,21 +45,6 @@ struct Post {
     after: Option<(u64, usize)>,
     /// A GET for the session's own stream.
     listens: bool,
-}
-
-/// A response of the server: an event stream, of which the server keeps what it said.
-struct Stream {
-    /// The request that it answers.
-    number: u64,
-    /// The request that reads it now.
-    reader: Option<u64>,
-    status: u16,
-    session: Option<u64>,
-    said: Vec<String>,
-    /// How much of that is on its way.
-    sent: usize,
-    bytes: Pipe,
-    ended: bool,
 }
 
 /// A call in flight.
@@ -489,26 +476,5 @@ impl Http {
 
     pub(super) fn left(&self) -> usize {
         self.calls.len() + self.asked.left() + usize::from(self.known == self.session && self.own.is_in_doubt())
-    }
-}
-
-impl Stream {
-    fn of(number: u64, status: u16, session: Option<u64>) -> Self {
-        let ended = status == 404;
-        let (said, bytes) = (Vec::new(), Pipe::default());
-        Self { number, reader: Some(number), status, session, said, sent: 0, bytes, ended }
-    }
-
-    /// To a request in a session that the server does not know: each kind of server says so in its own way.
-    fn unknown(number: u64) -> Self {
-        const ERROR: &str = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request"}}"#;
-        if number.is_multiple_of(2) {
-            return Self::of(number, 404, None);
-        }
-        Self { said: vec![ERROR.to_owned()], ended: true, ..Self::of(number, 400, None) }
-    }
-
-    fn moves(&self) -> bool {
-        self.reader.is_some() && (!self.bytes.is_empty() || self.sent < self.said.len() || self.ended)
     }
 }

@@ -1,0 +1,134 @@
+use super::*;
+
+fn page(names: &[&str], next: Option<&str>) -> RawJson {
+    let items: Vec<String> = names.iter().map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();
+    let next = next.map(|c| format!(r#","nextCursor":"{c}""#)).unwrap_or_default();
+    RawJson::trusted(format!(r#"{{"tools":[{}]{next}}}"#, items.join(",")))
+}
+
+#[test]
+fn all_pages_are_read_and_a_cursor_loop_ends() {
+    let mut reading = Reading::new(List::Tools, ListBounds::default());
+    assert!(matches!(reading.page(&page(&["a"], Some("1"))).unwrap(), Next::Page(c) if c == "1"));
+    assert!(matches!(reading.page(&page(&["b", "a"], Some("2"))).unwrap(), Next::Page(_)));
+    let Next::Done { items, endless, .. } = reading.page(&page(&["c"], Some("1"))).unwrap() else { panic!() };
+    assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert!(endless.is_some());
+}
+
+#[test]
+fn a_name_with_two_owners_is_offered_by_neither() {
+    let mut reading = Reading::new(List::Tools, ListBounds::default());
+    let text = r#"{"tools":[{"name":"a"},{"name":"b"},{"name":"a","title":"other"},{"name":"b"}]}"#;
+    let Next::Done { items, skipped, .. } = reading.page(&RawJson::trusted(text)).unwrap() else { panic!() };
+    assert_eq!(items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(skipped.len(), 1, "{skipped:?}");
+}
+
+/// Reads pages until the list is over: its items, how often a part of it was left out, and the excess.
+fn read(bounds: ListBounds, mut next: impl FnMut(usize) -> RawJson) -> (Vec<String>, usize, Excess, usize) {
+    let (mut reading, mut pages) = (Reading::new(List::Tools, bounds), 0);
+    loop {
+        pages += 1;
+        if let Next::Done { items, skipped, excess, endless } = reading.page(&next(pages)).unwrap() {
+            let left = skipped.len() + usize::from(endless.is_some());
+            return (items.into_iter().map(|item| item.key).collect(), left, excess, pages);
+        }
+    }
+}
+
+#[test]
+fn of_a_list_that_is_too_long_the_first_items_are_offered_and_the_others_counted() {
+    let bounds = ListBounds { pages: 3, items: 2, bytes: 1 << 20 };
+    let excess = |items, or_more| Excess { items, or_more };
+    let (items, skipped, left, _) = read(bounds, |_| page(&["b", "a", "c"], None));
+    assert_eq!((items, skipped, left), (vec!["b".to_owned(), "a".to_owned()], 0, excess(1, false)));
+    let names = |n: usize| page(&[&format!("t{n}")], (n < 5).then_some(&*format!("c{n}")));
+    let (items, skipped, left, pages) = read(bounds, names);
+    assert_eq!((items.len(), skipped, left, pages), (2, 0, excess(3, false), 5), "several pages");
+    let (items, skipped, left, pages) = read(bounds, |n| page(&[&format!("t{n}")], Some(&format!("c{n}"))));
+    assert_eq!((items.len(), skipped, left, pages), (2, 0, excess(3, true), 5), "without an end");
+    let (items, _, left, _) = read(bounds, |_| page(&["a", "b"], None));
+    assert_eq!((items.len(), left), (2, Excess::default()), "just as many");
+}
+
+#[test]
+fn bounds_end_an_endless_list() {
+    let bounds = ListBounds { pages: 3, items: 100, bytes: 1 << 10 };
+    let (items, skipped, left, pages) = read(bounds, |n| page(&[], Some(&format!("c{n}"))));
+    assert_eq!((items.len(), skipped, left.or_more, pages), (0, 1, true, 3), "pages without an item");
+    let (items, skipped, left, pages) = read(bounds, |n| page(&[&"t".repeat(600 + n)], Some(&format!("c{n}"))));
+    assert_eq!((items.len(), skipped, left.or_more, pages), (2, 1, true, 2), "bytes");
+}
+
+#[test]
+fn an_inventory_from_disk_is_bounded_and_says_whether_there_was_more() {
+    let tools = ["a", "b", "c"]
+        .map(|name| Definition::read(List::Tools, &RawJson::trusted(format!(r#"{{"name":"{name}"}}"#))).unwrap());
+    let mut inventory = Inventory::default();
+    inventory.replace(List::Tools, tools.to_vec());
+    assert!(inventory.bound(3) && inventory.excess()[0].is_none());
+    assert!(inventory.bound(2));
+    let (mut back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+    assert_eq!((back.items(List::Tools).len(), back.excess()[0]), (2, Excess { items: 1, or_more: false }));
+    assert!(!back.bound(3), "a reading would find the third");
+    back.add_needing_input(List::Tools, tools.to_vec(), 2);
+    assert_eq!((back.items(List::Tools).len(), back.excess()[0].items), (2, 1));
+}
+
+#[test]
+fn a_gap_is_filled_with_what_was_known_and_comes_back_from_disk() {
+    let tool = |name: &str, title: &str| {
+        let text = format!(r#"{{"name":"{name}","title":"{title}"}}"#);
+        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    };
+    let mut known = Inventory::default();
+    known.replace(List::Tools, vec![tool("a", "old"), tool("b", "old")]);
+    known.add_needing_input(List::Tools, vec![tool("ask", "old")], 10);
+    for (gap, items, most, want) in [
+        (None, vec![tool("c", "new")], 10, "c"),
+        (Some(Gap::Awaited), vec![], 10, "a b ask"),
+        (Some(Gap::Unread), vec![], 10, "a b ask"),
+        (Some(Gap::Unread), vec![tool("b", "new"), tool("c", "new")], 10, "b c a ask"),
+        (Some(Gap::Unread), vec![tool("c", "new")], 2, "c a"),
+        (Some(Gap::Askers), vec![tool("c", "new")], 10, "c ask"),
+    ] {
+        let mut inventory = Inventory::default();
+        inventory.replace(List::Tools, items);
+        inventory.set_gap(List::Tools, gap);
+        inventory.keep(&known, most);
+        let names: Vec<&str> = inventory.items(List::Tools).iter().map(|item| item.key.as_str()).collect();
+        assert_eq!(names.join(" "), want, "{gap:?}");
+        let (back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+        let is_unread = matches!(gap, Some(Gap::Awaited | Gap::Unread));
+        assert_eq!(back.has_gap(Gap::Unread), is_unread, "{gap:?}");
+    }
+}
+
+#[test]
+fn an_inventory_comes_back_from_disk_unchanged() {
+    let mut inventory = Inventory { completions: true, tasks: true, ..Inventory::default() };
+    let raw = RawJson::trusted(r#"{"name":"a","x":12345678901234567890123,"inputSchema":{ "type":"object"}}"#);
+    inventory.replace(List::Tools, vec![Definition::read(List::Tools, &raw).unwrap()]);
+    let (back, revision) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+    assert_eq!(revision, Revision::V2025_06_18);
+    assert!(back.completions && back.tasks);
+    assert_eq!(back.items(List::Tools)[0].raw.encode(), raw);
+    assert!(Inventory::from_json(&RawJson::trusted("{}")).is_none());
+}
+
+#[test]
+fn what_was_repaired_and_what_is_withheld_is_known_after_a_restart() {
+    let read = |list, text| Definition::read(list, &RawJson::trusted(text)).unwrap();
+    let mut inventory = Inventory::default();
+    let tools = [r#"{"name":"a","title":7}"#, r#"{"name":"b","inputSchema":7}"#];
+    inventory.replace(List::Tools, tools.map(|text| read(List::Tools, text)).to_vec());
+    inventory.replace(List::Prompts, vec![read(List::Prompts, r#"{"name":"a","description":[]}"#)]);
+    let told = |inventory: &Inventory| {
+        inventory.flaws().map(|flaw| format!("{:?} {} {}", flaw.list, flaw.key, flaw.is_withheld)).collect::<Vec<_>>()
+    };
+    let want = ["Tools a false", "Tools a false", "Tools b true", "Prompts a false"];
+    assert_eq!(told(&inventory), want);
+    let (back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+    assert_eq!(back.flaws().collect::<Vec<_>>(), inventory.flaws().collect::<Vec<_>>());
+}
