@@ -148,7 +148,9 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 // What happened while it was gone is not known, so everything is read again.
                 match &mut lists {
                     Some(lists) => lists.reopened(),
-                    None if matches!(stream, Changes::Refused) => seek_session(link).await,
+                    None if matches!(stream, Changes::Refused) && !context.lane.news.updates.uris().is_empty() => {
+                        seek_session(link).await;
+                    }
                     None => {}
                 }
             }
@@ -199,7 +201,7 @@ async fn next(lists: &mut Option<HttpLists<'_>>) -> Step {
     }
 }
 
-/// Asks in the session of a client whose stream is refused. If the server does not know it, another one is opened, in which the
+/// Asks in the session of a client that watches resources, and whose stream is refused. If the server does not know it, another one is opened, in which the
 /// client's resources are watched again.
 async fn seek_session(link: &Arc<HttpLink>) {
     let asked = tokio::time::timeout(SIGN_TIME, link.ask(Method::Ping, Some(&RawJson::EMPTY_OBJECT))).await;

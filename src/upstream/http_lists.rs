@@ -253,7 +253,8 @@ async fn for_askers(context: Context, link: Arc<HttpLink>) -> ForAskers {
     let opened = tokio::time::timeout(OPEN_TIME, HttpLink::open(&parts, EraHint::Legacy)).await;
     let Ok(Ok(other)) = opened else { return nothing(None) };
     let mut lists = HttpLists::new(&context, &other, false);
-    let limit = context.handle.spec.load().start_timeout;
+    // Each list that is not answered holds up the next one for a while.
+    let limit = context.handle.spec.load().start_timeout + PATIENCE * 4;
     let read = tokio::time::timeout(limit, async {
         loop {
             match lists.next().await {

@@ -161,7 +161,7 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
 
 #[test]
 fn a_server_that_forgets_its_sessions_all_the_time_does_not_fill_the_log() {
-    let server = Fake::http("legacy").behaving("drop-session-after=8").spawn();
+    let server = Fake::http("legacy").behaving("drop-session-after=2").spawn();
     let gateway = Setup::new().url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.legacy();

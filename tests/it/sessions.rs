@@ -122,7 +122,7 @@ fn calls_after_a_restart(lost: &str, instance: &str) {
 }
 
 #[test]
-fn a_restarted_server_is_read_again_and_watched_again_without_any_call() {
+fn a_restarted_server_is_read_again_without_any_call() {
     thread::scope(|scope| {
         for lost in LOST {
             scope.spawn(move || {
@@ -132,7 +132,6 @@ fn a_restarted_server_is_read_again_and_watched_again_without_any_call() {
                 let stage = stage.restart(|fake| fake.with("--tools", "1"));
                 stage.gateway.wait_for_tools_within(SOON, &["fx__extra_0000"]);
                 let own = json!({"sampling": {}});
-                within(SOON, &format!("{lost}: the client's own session"), || stage.opened(&own) == 2);
                 assert_eq!(echo(&mut client, "b"), "b", "{lost}");
                 assert_eq!((stage.executed("b"), stage.opened(&own)), (1, 2), "{lost}");
             });

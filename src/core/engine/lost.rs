@@ -47,4 +47,35 @@ pub fn is_of_no_request(answer: &Response) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::wire::raw::RawJson;
+
+    fn answer(id: Option<&str>, outcome: Result<RawJson, RawJson>) -> Response {
+        Response { id: id.map(|id| RawJson::trusted(id.to_owned())), outcome, broken: None }
+    }
+
+    #[test]
+    fn only_a_transport_s_own_error_is_a_lost_session() {
+        for (id, code, message, lost) in [
+            (None, -32000, "Bad Request: No valid session ID provided", true),
+            (None, -32000, "Bad Request: Server not initialized", true),
+            (None, -32000, "", true),
+            (Some("\"server-error\""), -32600, "Bad Request: No valid session ID provided", true),
+            (Some("\"server-error\""), -32001, "x", true),
+            (None, -32602, "Unknown SESSION", true),
+            (None, -32602, "Unknown tool", false),
+            (None, -32603, "x", false),
+            (Some("7"), -32000, "no session", false),
+            (Some("\"7\""), -32600, "no session", false),
+            (Some("0"), -32001, "no session", false),
+            (Some("\"\""), -32001, "no session", false),
+        ] {
+            let error = RawJson::trusted(format!(r#"{{"code":{code},"message":"{message}"}}"#));
+            assert_eq!(is_lost(&answer(id, Err(error))), lost, "{id:?} {code} {message}");
+        }
+        assert!(!is_lost(&answer(None, Ok(RawJson::EMPTY_OBJECT))));
+        let verdicts = [200, 400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 503].map(judge);
+        assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Answer).count(), 10);
+    }
+}
