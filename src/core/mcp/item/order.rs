@@ -80,10 +80,13 @@ struct Open<'t> {
     members: Members<'t>,
 }
 
+/// A keyword with its list: the place and the parts of that.
+type Keyword<'t> = (Cow<'t, [u8]>, Option<Digest>, Vec<Part>);
+
 /// The members of a schema that matter here.
 #[derive(Default)]
 struct Members<'t> {
-    loose: Vec<(Cow<'t, [u8]>, Option<Digest>, Vec<Part>)>,
+    loose: Vec<Keyword<'t>>,
     default: Option<(Option<Digest>, Part)>,
     /// The lengths of all its lists.
     lengths: Vec<usize>,
@@ -257,7 +260,7 @@ pub(super) fn settled(definition: &RawJson) -> Cow<'_, RawJson> {
     let mut edits = Vec::new();
     for Loose { parts, keys, .. } in loose_lists(definition.bytes(), None) {
         let mut sorted: Vec<_> = keys.iter().zip(&parts).collect();
-        sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+        sorted.sort_by_key(|(key, _)| *key);
         let sorted = sorted.into_iter().map(|(_, part)| *part);
         edits.extend(parts.iter().copied().zip(sorted).filter(|(place, part)| place != part));
     }

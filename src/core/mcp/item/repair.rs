@@ -159,7 +159,7 @@ pub(super) fn mend(list: List, definition: &mut RawObject, repairs: &mut Vec<Str
             output_schema(definition, repairs);
         }
         // Clients that parse it refuse the list otherwise.
-        List::Resources if !definition.string("uri").is_some_and(|uri| Url::parse(&uri).is_ok()) => {
+        List::Resources if definition.string("uri").is_none_or(|uri| Url::parse(&uri).is_err()) => {
             return Err("its URI is none: it has no scheme or is malformed");
         }
         List::Prompts | List::Resources | List::Templates => {}

@@ -62,10 +62,14 @@ fn tool(name: &str, order: usize, description: &str) -> Definition {
     Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
 }
 
+fn fx() -> UpstreamName {
+    UpstreamName::parse("fx").unwrap()
+}
+
 /// What becomes of a listed tool: the digest that its grants need and the bytes that clients get, or nothing.
 fn judged(pins: &Pins, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
     let tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: 100 };
-    match pins.judge(&UpstreamName::parse("fx").unwrap(), tier, &[item], &|_| None).pop().unwrap() {
+    match pins.judge(&fx(), tier, &[item], &|_| None).pop()? {
         Judged::Shown => Some((item.digest, item.raw.encode())),
         Judged::AsPinned(item) => Some((item.digest, item.raw.encode())),
         Judged::Away(_) => None,

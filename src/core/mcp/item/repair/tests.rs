@@ -103,7 +103,7 @@ fn damaged(list: List) -> Vec<(String, Value)> {
         match damaged.pointer_mut(parent).unwrap() {
             Value::Object(members) => drop(members.remove(key)),
             Value::Array(items) => drop(items.remove(key.parse().unwrap())),
-            other => panic!("{other}"),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => panic!("{other}"),
         }
         out.push((format!("{place} is gone"), damaged));
     }
