@@ -12,7 +12,7 @@ use crate::base::clock;
 use crate::base::queue::Queue;
 use crate::catalog::inventory::{Excess, Inventory};
 use crate::catalog::name::UpstreamName;
-use crate::config::{Target, Upstream};
+use crate::config::{Start, Target, Upstream};
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::mcp::log::LogLevel;
@@ -165,10 +165,11 @@ impl Handle {
         self.flaws.store(Arc::new(flaws));
     }
 
-    /// Reads the lists that could not be read, now; a lazy upstream at rest is started for that.
+    /// Reads the lists that could not be read, now. A lazy upstream is started for that where it rests, or after its rest has begun
+    /// meanwhile.
     pub(crate) fn relist(&self) {
         self.unread.now.notify_one();
-        if matches!(*self.main.state(), LinkState::Idle) && !self.unread.all().is_empty() {
+        if self.spec.load().start == Start::Lazy && !self.unread.all().is_empty() {
             self.main.order();
         }
     }
