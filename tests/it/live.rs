@@ -233,7 +233,7 @@ fn a_stricter_consent_setting_holds_for_open_approvals() {
         &base("default = \"ask\"\n[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__echo\"]").text(),
     );
     drop(gateway.run(&["approve", &id, "--for", "1h"]));
-    assert!(gateway.modern().call("fx__echo", json!({"text": "two"})).message.get("error").is_some());
+    assert!(gateway.modern().call("fx__echo", json!({"text": "two"})).is_error());
 }
 
 #[test]
