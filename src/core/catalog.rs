@@ -4,6 +4,7 @@ pub mod filter;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;
 pub mod glob;
+pub mod holder;
 pub mod inventory;
 pub mod listed;
 pub mod merge;

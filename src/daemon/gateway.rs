@@ -152,6 +152,10 @@ impl Gateway {
             Some(db) => Pins::open(db)?,
             None => Pins::memory(),
         };
+        if let Some(db) = &db {
+            // A clock that was set back must not let what has expired begin anew.
+            clock::not_before(db.latest_time().run_now()?);
+        }
         let leases = Leases::new(db.clone(), metrics.clone());
         let parts = Parts {
             metrics: metrics.clone(),
@@ -163,6 +167,7 @@ impl Gateway {
             times,
             marks: Marks::claim(store.as_ref().map(Store::dir)),
         };
+        let keys = Keys::open(db.as_ref()).ok_or_else(|| StartError::Config("no key could be made".to_owned()))?;
         let approvals = match db {
             Some(db) => Approvals::open(db, &config.consent)?,
             None => Approvals::memory(&config.consent),
@@ -189,7 +194,7 @@ impl Gateway {
             tasks,
             draining,
             giving_up,
-            keys: Keys::new().ok_or_else(|| StartError::Config("no key could be made".to_owned()))?,
+            keys,
             max_result_bytes: AtomicUsize::new(limits.result_bytes),
             budget: Arc::clone(&budget),
             admission: Admission::new(&limits),

@@ -80,7 +80,8 @@ impl ClientContext {
 
     pub(crate) fn viewer(&self) -> Viewer<'_> {
         let Kinds { form, url, sampling, .. } = self.offered;
-        Viewer { caller: &self.caller, revision: self.revision, can_be_asked: form || url || sampling }
+        let kind = self.access.credential().kind();
+        Viewer { caller: &self.caller, kind, revision: self.revision, can_be_asked: form || url || sampling }
     }
 }
 

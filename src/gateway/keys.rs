@@ -1,4 +1,5 @@
-//! Keys of what clients carry from one request to the next: cursors, states of calls, task ids. They live as long as the process.
+//! Keys of what clients carry from one request to the next: cursors, states of calls, task ids. That of cursors is made of the
+//! store's key, where there is one, and outlives the process; the others live as long as it does.
 
 use parking_lot::Mutex;
 
@@ -7,6 +8,8 @@ use crate::catalog::page::CursorKey;
 use crate::engine::state::{StateId, StateKey};
 use crate::engine::task_id::TaskKey;
 use crate::engine::used::Used;
+use crate::store::db::Db;
+use crate::wire::secrets::Secrets;
 
 /// All keys, and which states were used.
 #[derive(Debug)]
@@ -18,10 +21,11 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// New ones; `None` never happens.
-    pub(crate) fn new() -> Option<Self> {
+    /// Those of a store, or new ones; `None` never happens.
+    pub(crate) fn open(db: Option<&Db>) -> Option<Self> {
         let (states, task_ids) = (StateKey::new(&clock::random())?, TaskKey::new(&clock::random())?);
-        Some(Self { cursors: CursorKey::new(&clock::random::<32>()), states, task_ids, used: Mutex::default() })
+        let secrets = db.and_then(|db| db.secrets("cursors 1")).unwrap_or_else(|| Secrets::new(clock::random()));
+        Some(Self { cursors: CursorKey::new(&secrets), states, task_ids, used: Mutex::default() })
     }
 
     /// Whether a call goes on with this state for the first time.

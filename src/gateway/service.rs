@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
-use crate::catalog::page::CursorScope;
 use crate::config::Limits;
 use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
@@ -114,16 +113,15 @@ impl Service {
         let Some(view) = snapshot.view(client.profile.as_deref()) else {
             return Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None);
         };
+        let (viewer, now) = (client.viewer(), clock::since_1970());
+        let rendered = snapshot.list(view, list, viewer, &self.keys.cursors, now);
         let page = match params.get("cursor") {
             None => Some(0),
             Some(raw) if raw.bytes().as_ref() == b"null" => Some(0),
             Some(raw) => raw.parse::<String>().ok().and_then(|cursor| {
-                let scope =
-                    CursorScope { list, generation: snapshot.generation, caller: &client.caller, view: &view.name };
-                self.keys.cursors.open(scope, &cursor)
+                self.keys.cursors.open(viewer.scope(list, view), rendered.content.as_ref()?, &cursor, now)
             }),
         };
-        let rendered = snapshot.list(view, list, client.viewer(), &self.keys.cursors);
         let page = page.and_then(|page| usize::try_from(page).ok());
         if let Some(names) = page.and_then(|page| rendered.names.get(page)) {
             self.listed.show(client, names, clock::uptime());
@@ -137,7 +135,7 @@ impl Service {
     /// Notes that a client was shown all tools that its own lists have.
     pub(crate) fn listed_tools(&self, snapshot: &Snapshot, client: &ClientContext) {
         let Some(view) = snapshot.view(client.profile.as_deref()) else { return };
-        let rendered = snapshot.list(view, List::Tools, client.viewer(), &self.keys.cursors);
+        let rendered = snapshot.list(view, List::Tools, client.viewer(), &self.keys.cursors, clock::since_1970());
         rendered.names.iter().for_each(|names| self.listed.show(client, names, clock::uptime()));
     }
 

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use crate::catalog::holder::Holder;
 use crate::catalog::merge::{Catalog, Dropped, Entry};
-use crate::catalog::page::{CursorKey, CursorScope};
+use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
 use crate::mcp::method::List;
@@ -71,16 +73,27 @@ impl InputRules {
     }
 }
 
-/// Whose list, which, for which revision, and whether the client can be asked for input.
-type Place = (Arc<str>, List, Revision, bool);
+/// Whose list, which, for which revision, and whether the client can be asked for input. Cursors in it are for one kind of caller.
+type Place = (Arc<str>, &'static str, List, Revision, bool);
 
 /// Who looks at a view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Viewer<'a> {
     pub(crate) caller: &'a Arc<str>,
+    /// How the caller showed who it is.
+    pub(crate) kind: &'static str,
     pub(crate) revision: Revision,
     /// The client can be asked for input.
     pub(crate) can_be_asked: bool,
+}
+
+impl Viewer<'_> {
+    /// What cursors of a list in that view are bound to.
+    pub(crate) fn scope<'a>(&'a self, list: List, view: &'a View) -> CursorScope<'a> {
+        let Self { caller, kind, revision, can_be_asked } = *self;
+        let capabilities = u8::from(can_be_asked);
+        CursorScope { list, holder: Holder { caller, kind, profile: &view.name, revision, capabilities } }
+    }
 }
 
 /// A catalog under the rules, and its lists as bytes.
@@ -90,7 +103,8 @@ pub(crate) struct View {
     pub(crate) catalog: Catalog,
     /// By place in the catalog.
     rules: Vec<ItemRules>,
-    rendered: Mutex<HashMap<Place, Arc<Rendered>>>,
+    /// With the time since 1970 at which each was made.
+    rendered: Mutex<HashMap<Place, (Duration, Arc<Rendered>)>>,
     /// By caller: which places of the catalog the rules leave it.
     open: ArcSwap<HashMap<Arc<str>, Arc<[bool]>, RandomState>>,
 }
@@ -152,28 +166,40 @@ impl Snapshot {
         profile.map_or(Some(&self.whole), |name| self.profiles.get(name))
     }
 
-    /// One list as this caller sees it, rendered at first use.
-    pub(crate) fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey) -> Arc<Rendered> {
-        let Viewer { caller, revision, can_be_asked } = viewer;
-        let place = (Arc::clone(caller), list, revision, can_be_asked);
+    /// One list as this caller sees it, rendered at first use, and again before its cursors are too old. `now` is the time since
+    /// 1970.
+    pub(crate) fn list(
+        &self,
+        view: &View,
+        list: List,
+        viewer: Viewer<'_>,
+        key: &CursorKey,
+        now: Duration,
+    ) -> Arc<Rendered> {
+        let Viewer { caller, kind, revision, can_be_asked } = viewer;
+        let place = (Arc::clone(caller), kind, list, revision, can_be_asked);
         let lock = || view.rendered.lock();
-        if let Some(ready) = lock().get(&place) {
+        let is_fresh = |(made, ready): &&(Duration, Arc<Rendered>)| {
+            ready.content.is_none() || now.saturating_sub(*made) < LIFE / 2
+        };
+        if let Some((_, ready)) = lock().get(&place).filter(is_fresh) {
             return Arc::clone(ready);
         }
-        let scope = CursorScope { list, generation: self.generation, caller, view: &view.name };
+        let scope = viewer.scope(list, view);
         let made = Arc::new(render(
             &view.catalog,
             list,
             revision,
             self.ttl_ms,
             |at| view.visible(&self.policy, at, viewer),
-            |page| key.seal(scope, page),
+            |content, page| key.seal(scope, content, page, now),
         ));
         let bytes = |rendered: &Rendered| rendered.pages.iter().map(|page| page.bytes().len()).sum::<usize>();
         let mut map = lock();
-        let kept: usize = map.values().map(|kept| bytes(kept)).sum();
+        map.remove(&place);
+        let kept: usize = map.values().map(|(_, kept)| bytes(kept)).sum();
         if map.len() < MAX_RENDERED && kept + bytes(&made) <= MAX_RENDERED_BYTES {
-            map.insert(place, Arc::clone(&made));
+            map.insert(place, (now, Arc::clone(&made)));
         }
         made
     }

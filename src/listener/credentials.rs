@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, HOST, HeaderMap, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::access::Access;
+use crate::base::access::{Access, Credential};
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::refusal;
 use crate::policy::LOCAL;
@@ -36,7 +36,8 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// `tokens` is `None` if no authentication is configured. Access ends when `giving_up` fires.
     pub(crate) fn new(tokens: Option<&[(String, Arc<str>)]>, giving_up: &CancellationToken) -> Self {
-        let nobody = Self { tokens: Some(Vec::new()), anyone: caller(&Arc::from(LOCAL), giving_up) };
+        let nobody =
+            Self { tokens: Some(Vec::new()), anyone: caller(&Arc::from(LOCAL), Credential::Anyone, giving_up) };
         nobody.next(tokens, giving_up).0
     }
 
@@ -52,7 +53,7 @@ impl Credentials {
         };
         let admitted = |(token, name): &(String, Arc<str>)| {
             let token = digest(&SHA256, token.as_bytes());
-            let caller = known(&token, name).unwrap_or_else(|| caller(name, giving_up));
+            let caller = known(&token, name).unwrap_or_else(|| caller(name, credential(&token), giving_up));
             (token, caller)
         };
         let tokens: Option<Tokens> = tokens.map(|tokens| tokens.iter().map(admitted).collect());
@@ -62,7 +63,7 @@ impl Credentials {
             self.tokens.iter().flatten().map(|(_, caller)| caller).filter(|caller| !stays(caller)).cloned().collect();
         let anyone = if self.tokens.is_none() && tokens.is_some() {
             gone.push(self.anyone.clone());
-            caller(&self.anyone.name, giving_up)
+            caller(&self.anyone.name, Credential::Anyone, giving_up)
         } else {
             self.anyone.clone()
         };
@@ -100,8 +101,15 @@ impl Credentials {
     }
 }
 
-fn caller(name: &Arc<str>, giving_up: &CancellationToken) -> Caller {
-    Caller { name: Arc::clone(name), access: Access::new(giving_up) }
+fn caller(name: &Arc<str>, credential: Credential, giving_up: &CancellationToken) -> Caller {
+    Caller { name: Arc::clone(name), access: Access::by(credential, giving_up) }
+}
+
+/// A token as what is sealed for its caller names it.
+fn credential(token: &Digest) -> Credential {
+    let mut bytes = [0; 32];
+    bytes.iter_mut().zip(token.as_ref()).for_each(|(to, from)| *to = *from);
+    Credential::Token(bytes)
 }
 
 /// 401 with a challenge, for a request with these headers.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::base::clock;
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::mcp::log::shown;
@@ -100,7 +101,8 @@ impl Feed {
     fn digests(&self) -> [u64; 4] {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
-        List::ALL.map(|list| snapshot.list(&view, list, self.client.viewer(), &self.service.keys.cursors).digest)
+        let (viewer, keys, now) = (self.client.viewer(), &self.service.keys, clock::since_1970());
+        List::ALL.map(|list| snapshot.list(&view, list, viewer, &keys.cursors, now).digest)
     }
 }
 

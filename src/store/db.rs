@@ -24,6 +24,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::store::seal::{KeySource, Seals};
+use crate::wire::secrets::Secrets;
 
 mod approvals;
 mod audit;
@@ -104,6 +105,11 @@ impl Db {
     /// Whether a value was left out so far, since its key is missing.
     pub(crate) fn has_lost(&self) -> bool {
         self.seals.has_lost()
+    }
+
+    /// Secrets for that purpose, made of the keys of the store.
+    pub(crate) fn secrets(&self, purpose: &str) -> Option<Secrets> {
+        self.seals.secrets(purpose)
     }
 
     /// Waits for all operations begun before this one: their writes are on disk.

@@ -8,6 +8,9 @@
 //! processes makes. The first key seals, and all of them open. A store opened for writing seals plain values, as
 //! release 0.1.0 wrote them, and values of an earlier key anew. No decision depends on a sealed value: grants and pins
 //! are digests. Commands without a daemon make no key.
+//!
+//! Other keys are derived from the same ones ([`Seals::secrets`]): those of session ids, states of calls and cursors, which
+//! clients carry over a restart.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use rustix::fs::OFlags;
 
@@ -23,6 +26,7 @@ use crate::base::clock;
 use crate::config::guard;
 use crate::config::secret::Secret;
 use crate::store::files::make_once;
+use crate::wire::secrets::Secrets;
 
 /// The key's file in the state directory, where the configuration gives none.
 pub(crate) const KEY_FILE: &str = "secrets.key";
@@ -55,6 +59,8 @@ struct Ring {
 struct Key {
     id: [u8; ID_BYTES],
     aead: LessSafeKey,
+    /// Other keys are made of it.
+    derived: Prk,
 }
 
 /// The result of opening a value.
@@ -134,6 +140,12 @@ impl Seals {
         }
     }
 
+    /// Secrets for another purpose, made of the same keys in their order; `None` where there is no key.
+    pub(crate) fn secrets(&self, purpose: &str) -> Option<Secrets> {
+        let mut secrets = self.0.keys.iter().filter_map(|key| key.secret(purpose));
+        Some(Secrets { current: secrets.next()?, earlier: secrets.collect() })
+    }
+
     /// Whether there is a key at all.
     pub(crate) fn can_seal(&self) -> bool {
         !self.0.keys.is_empty()
@@ -163,7 +175,13 @@ impl Key {
         let mut id = [0; 32];
         derived.expand(&[b"seal 1 id"], HKDF_SHA256).and_then(|okm| okm.fill(&mut id)).ok()?;
         let key = UnboundKey::from(derived.expand(&[b"seal 1 key"], &AES_256_GCM).ok()?);
-        Some(Self { id: *id.first_chunk()?, aead: LessSafeKey::new(key) })
+        Some(Self { id: *id.first_chunk()?, aead: LessSafeKey::new(key), derived })
+    }
+
+    fn secret(&self, purpose: &str) -> Option<[u8; 32]> {
+        let mut secret = [0; 32];
+        self.derived.expand(&[purpose.as_bytes()], HKDF_SHA256).and_then(|okm| okm.fill(&mut secret)).ok()?;
+        Some(secret)
     }
 }
 
@@ -190,7 +208,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     if text.len() < MIN_KEY_BYTES {
         return Err(io::Error::other(
             "holds no key; put the right one back, or remove the file: open questions and the queries of launch URLs in the \
-             store are then lost, and nothing else",
+             store are then lost, clients begin new sessions, and nothing else",
         ));
     }
     Ok(Some(text.to_owned()))
@@ -261,6 +279,17 @@ mod tests {
             assert_eq!(one.open(PLACE, bad), Opened::Lost, "{bad}");
         }
         assert!(one.has_lost());
+    }
+
+    #[test]
+    fn secrets_for_other_purposes_follow_the_keys() {
+        let all = |keys: &[&str], purpose| {
+            seals(keys).secrets(purpose).map(|secrets| secrets.all().copied().collect::<Vec<_>>()).unwrap_or_default()
+        };
+        let both = all(&["two", "one"], "cursors");
+        assert_eq!(both, [all(&["two"], "cursors"), all(&["one"], "cursors")].concat());
+        assert!(both[0] != both[1] && both[0] != all(&["two"], "states")[0]);
+        assert!(all(&[], "cursors").is_empty());
     }
 
     #[test]

@@ -62,6 +62,7 @@ mod poison;
 mod process;
 mod reload;
 mod resume;
+mod revive;
 mod rules;
 mod sealed;
 mod sessions;

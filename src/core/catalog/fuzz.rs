@@ -2,12 +2,16 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use super::holder::Holder;
 use super::page::{CursorKey, CursorScope};
 use super::template::Template;
 use crate::mcp::method::List;
+use crate::mcp::version::{Era, Revision};
 use crate::wire::digest::Digest;
 use crate::wire::fuzz::{halves, spliced};
+use crate::wire::secrets::Secrets;
 
 /// A template matches the same URIs as a step-by-step reference. The bytes are a template, a line feed and a URI.
 pub fn templates(data: &[u8]) {
@@ -42,15 +46,20 @@ fn reference(template: &str, uri: &str) -> bool {
 
 /// Only a cursor sealed for a viewer opens for it.
 pub fn cursors(data: &[u8]) {
-    let key = CursorKey::new(Digest::of(data).bytes());
-    let scope = CursorScope { list: List::Tools, generation: 3, caller: "a", view: "" };
-    let sealed = key.seal(scope, 2);
+    let key = CursorKey::new(&Secrets::new(*Digest::of(data).bytes()));
+    let revision = Revision::preferred(Era::Modern);
+    let holder = Holder { caller: "a", kind: "token", profile: "", revision, capabilities: 0 };
+    let (scope, content, now) = (CursorScope { list: List::Tools, holder }, Digest::of(b"list"), Duration::ZERO);
+    let sealed = key.seal(scope, &content, 2, now);
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let opened = key.open(scope, text);
+    let opened = key.open(scope, &content, text, now);
     // The page can be read from the text; its seal cannot be guessed.
-    assert!(opened.is_none() || key.seal(scope, opened.unwrap()) == text);
+    assert!(opened.is_none() || key.seal(scope, &content, opened.unwrap(), now) == text);
     let forged = spliced(&sealed, text);
-    assert_eq!(key.open(scope, &forged), (forged == sealed).then_some(2), "{forged}");
-    assert_eq!(key.open(CursorScope { caller: text, ..scope }, &sealed), (text == "a").then_some(2));
-    assert_eq!(key.open(CursorScope { view: text, ..scope }, &sealed), text.is_empty().then_some(2));
+    assert_eq!(key.open(scope, &content, &forged, now), (forged == sealed).then_some(2), "{forged}");
+    let opens = |holder| key.open(CursorScope { holder, ..scope }, &content, &sealed, now);
+    assert_eq!(opens(Holder { caller: text, ..holder }), (text == "a").then_some(2));
+    assert_eq!(opens(Holder { kind: text, ..holder }), (text == "token").then_some(2));
+    assert_eq!(opens(Holder { profile: text, ..holder }), text.is_empty().then_some(2));
+    assert_eq!(key.open(scope, &Digest::of(data), &sealed, now), (text == "list").then_some(2));
 }

@@ -1,76 +1,110 @@
-//! Cursors of our own lists: a page of one generation for one viewer, authenticated, useless for any other.
+//! Cursors of our own lists: a page of one list for one viewer, authenticated, useless for any other.
+//!
+//! A cursor names its list by content, so it leads on for as long as the list is the same, also after a restart, and no longer:
+//! offsets mean nothing in another list.
+
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use data_encoding::BASE64URL_NOPAD;
 
+use crate::catalog::holder::Holder;
 use crate::mcp::method::List;
+use crate::wire::digest::Digest;
+use crate::wire::secrets::Secrets;
+
+/// How long a cursor leads on.
+pub const LIFE: Duration = Duration::from_secs(24 * 3600);
 
 /// Signs and checks cursors.
 #[derive(Clone, Debug)]
-pub struct CursorKey(hmac::Key);
+pub struct CursorKey(Vec<hmac::Key>);
 
 /// The viewer and list that a cursor is bound to.
 #[derive(Clone, Copy, Debug)]
 pub struct CursorScope<'a> {
     pub list: List,
-    /// Of the snapshot. A cursor ends with it: offsets mean nothing in another list.
-    pub generation: u64,
-    pub caller: &'a str,
-    /// Profile, or empty.
-    pub view: &'a str,
+    pub holder: Holder<'a>,
 }
 
 const TAG_BYTES: usize = 16;
 
 impl CursorKey {
-    /// `secret` is random and lives as long as the process.
-    pub fn new(secret: &[u8]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    pub fn new(secrets: &Secrets) -> Self {
+        Self(secrets.all().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect())
     }
 
-    pub fn seal(&self, scope: CursorScope<'_>, page: u32) -> String {
+    /// The cursor to a page of the list with that content, made at `now`, the time since 1970.
+    pub fn seal(&self, scope: CursorScope<'_>, content: &Digest, page: u32, now: Duration) -> String {
         let mut bytes = page.to_be_bytes().to_vec();
-        bytes.extend(self.tag(scope, page));
+        bytes.extend_from_slice(&now.saturating_add(LIFE).as_secs().to_be_bytes());
+        let tag = self.0.first().map(|key| tag(key, scope, content, &bytes));
+        bytes.extend_from_slice(tag.as_ref().map(head).unwrap_or_default());
         BASE64URL_NOPAD.encode(&bytes)
     }
 
-    /// The page of a cursor; `None` when it was not sealed for this scope.
-    pub fn open(&self, scope: CursorScope<'_>, cursor: &str) -> Option<u32> {
+    /// The page of a cursor; `None` when it was not sealed for this scope and content, or its time is over.
+    pub fn open(&self, scope: CursorScope<'_>, content: &Digest, cursor: &str, now: Duration) -> Option<u32> {
         let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
-        let (page, tag) = bytes.split_first_chunk::<4>()?;
-        let page = u32::from_be_bytes(*page);
-        aws_lc_rs::constant_time::verify_slices_are_equal(&self.tag(scope, page), tag).ok()?;
-        Some(page)
+        let (told, given) = bytes.split_at_checked(12)?;
+        let (page, until) = told.split_first_chunk::<4>()?;
+        let fits = |key: &hmac::Key| {
+            let tag = tag(key, scope, content, told);
+            aws_lc_rs::constant_time::verify_slices_are_equal(head(&tag), given).is_ok()
+        };
+        let until = u64::from_be_bytes(until.try_into().ok()?);
+        (self.0.iter().any(fits) && now.as_secs() < until).then(|| u32::from_be_bytes(*page))
     }
+}
 
-    fn tag(&self, scope: CursorScope<'_>, page: u32) -> Vec<u8> {
-        let text = format!("{}\0{}\0{page}\0{}\0{}", scope.list.member(), scope.generation, scope.caller, scope.view);
-        let tag = hmac::sign(&self.0, text.as_bytes());
-        tag.as_ref().iter().take(TAG_BYTES).copied().collect()
-    }
+fn tag(key: &hmac::Key, scope: CursorScope<'_>, content: &Digest, told: &[u8]) -> hmac::Tag {
+    let mut context = hmac::Context::with_key(key);
+    context.update(told);
+    context.update(content.bytes());
+    context.update(&scope.holder.bytes());
+    context.update(scope.list.member().as_bytes());
+    context.sign()
+}
+
+fn head(tag: &hmac::Tag) -> &[u8] {
+    tag.as_ref().get(..TAG_BYTES).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::version::{Era, Revision};
+
+    const NOW: Duration = Duration::from_secs(1_000_000);
 
     #[test]
     fn a_cursor_opens_only_where_it_was_sealed() {
-        let key = CursorKey::new(b"secret");
-        let scope = CursorScope { list: List::Tools, generation: 3, caller: "a", view: "" };
-        let cursor = key.seal(scope, 2);
-        assert_eq!(key.open(scope, &cursor), Some(2));
+        let key = CursorKey::new(&Secrets::new([1; 32]));
+        let revision = Revision::preferred(Era::Modern);
+        let holder = Holder { caller: "a", kind: "token", profile: "", revision, capabilities: 0 };
+        let (scope, content) = (CursorScope { list: List::Tools, holder }, Digest::of(b"the list"));
+        let cursor = key.seal(scope, &content, 2, NOW);
+        assert_eq!(key.open(scope, &content, &cursor, NOW), Some(2));
+        let with = |holder: Holder<'static>| CursorScope { holder, ..scope };
         for (label, other) in [
-            ("other caller", CursorScope { caller: "b", ..scope }),
+            ("other caller", with(Holder { caller: "b", ..holder })),
+            ("other kind", with(Holder { kind: "pipe", ..holder })),
             ("other list", CursorScope { list: List::Prompts, ..scope }),
-            ("other generation", CursorScope { generation: 4, ..scope }),
-            ("other view", CursorScope { view: "reader", ..scope }),
+            ("other view", with(Holder { profile: "reader", ..holder })),
+            ("other revision", with(Holder { revision: Revision::preferred(Era::Legacy), ..holder })),
+            ("other capabilities", with(Holder { capabilities: 1, ..holder })),
         ] {
-            assert_eq!(key.open(other, &cursor), None, "{label}");
+            assert_eq!(key.open(other, &content, &cursor, NOW), None, "{label}");
         }
-        assert_eq!(CursorKey::new(b"other").open(scope, &cursor), None);
-        for forged in ["", "AAAA", "%%%", &cursor[..10]] {
-            assert_eq!(key.open(scope, forged), None, "{forged}");
+        assert_eq!(key.open(scope, &Digest::of(b"another list"), &cursor, NOW), None);
+        assert_eq!(key.open(scope, &content, &cursor, NOW + LIFE - Duration::from_secs(1)), Some(2));
+        assert_eq!(key.open(scope, &content, &cursor, NOW + LIFE), None, "too late");
+        for forged in ["", "AAAA", "%%%", &cursor[..10], &cursor[..16], &cursor[..36]] {
+            assert_eq!(key.open(scope, &content, forged, NOW), None, "{forged}");
         }
+        let later = CursorKey::new(&Secrets { current: [2; 32], earlier: vec![[1; 32]] });
+        assert_eq!(later.open(scope, &content, &cursor, NOW), Some(2), "of an earlier key");
+        assert_eq!(CursorKey::new(&Secrets::new([2; 32])).open(scope, &content, &cursor, NOW), None);
+        assert_ne!(later.seal(scope, &content, 2, NOW), cursor, "the current key seals");
     }
 }

@@ -11,6 +11,7 @@ use crate::mcp::meta::{SERVER_INFO, implementation};
 use crate::mcp::method::List;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
+use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
 /// Items on a page. Some clients never ask for a second page, so one page holds real catalogs.
@@ -24,19 +25,21 @@ pub struct Rendered {
     pub names: Vec<Arc<Names>>,
     /// Equal for equal content, in any generation.
     pub digest: u64,
+    /// The name of the content in cursors. A list of one page has none and needs none.
+    pub content: Option<Digest>,
 }
 
 /// Renders one list for clients of one revision.
 ///
-/// `visible`: the entries (by index in the catalog) that the caller may see. `cursor` seals a page number. `ttl_ms`:
-/// how long a modern client may keep the list.
+/// `visible`: the entries (by index in the catalog) that the caller may see. `cursor` seals a page number of the list with that
+/// content. `ttl_ms`: how long a modern client may keep the list.
 pub fn render(
     catalog: &Catalog,
     list: List,
     revision: Revision,
     ttl_ms: u32,
     visible: impl Fn(usize) -> bool,
-    cursor: impl Fn(u32) -> String,
+    cursor: impl Fn(&Digest, u32) -> String,
 ) -> Rendered {
     let entries = catalog.entries().iter().enumerate();
     let entries: Vec<&Entry> =
@@ -58,15 +61,24 @@ pub fn render(
         hasher.write_u8(0);
     }
     let count = items.len().div_ceil(PAGE_ITEMS).max(1);
+    let content = (count > 1).then(|| content_of(&items));
     let pages = (0..count)
         .map(|page| {
             let from = page * PAGE_ITEMS;
             let to = items.len().min(from + PAGE_ITEMS);
-            let next = u32::try_from(page + 1).ok().filter(|_| page + 1 < count).map(&cursor);
+            let next = u32::try_from(page + 1).ok().filter(|_| page + 1 < count);
+            let next = next.zip(content.as_ref()).map(|(page, content)| cursor(content, page));
             one_page(list, items.get(from..to).unwrap_or_default(), next.as_deref(), revision, ttl_ms)
         })
         .collect();
-    Rendered { pages, names, digest: hasher.finish() }
+    Rendered { pages, names, digest: hasher.finish(), content }
+}
+
+/// The digest of items in their order, each with its length so that no two lists are the same bytes.
+fn content_of(items: &[BytesMut]) -> Digest {
+    let lengths: Vec<[u8; 8]> = items.iter().map(|item| (item.len() as u64).to_be_bytes()).collect();
+    let parts: Vec<&[u8]> = lengths.iter().zip(items).flat_map(|(length, item)| [&length[..], &item[..]]).collect();
+    Digest::of_parts(&parts)
 }
 
 fn one_page(list: List, items: &[BytesMut], next: Option<&str>, revision: Revision, ttl_ms: u32) -> RawJson {
