@@ -5,7 +5,7 @@
 //! grants (`policy::consent`). A process's memory follows their outcomes.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): grants and open approvals ([`approvals`]), the
-//! pin registry ([`pins`]), the last decisions ([`recent`]).
+//! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]).
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
@@ -17,3 +17,4 @@ mod lock;
 pub(crate) mod pins;
 pub(crate) mod recent;
 pub(crate) mod seal;
+pub(crate) mod sessions;

@@ -75,9 +75,9 @@ fn stepped(before: (Duration, Duration), now: (Duration, Duration)) -> Option<St
 
 /// Logs steps of the wall clock until `stop` fires.
 ///
-/// A step needs no other action. States, sign-ins, sessions and deadlines use the monotonic clock; grants and limits
-/// use clocks that follow the wall clock forward and never go back, so a step back keeps nothing alive. Dates in the
-/// audit log are the wall clock's, and this line explains them.
+/// A step needs no other action. Sign-ins, idle times and deadlines use the monotonic clock. Grants, limits, and the age of
+/// sessions, states and cursors use clocks that follow the wall clock forward and never go back, also over restarts, so a
+/// step back keeps nothing alive. Dates in the audit log are the wall clock's, and this line explains them.
 pub(crate) async fn watch_steps(stop: CancellationToken) {
     let read = || (Duration::from_millis(unix_millis()), uptime());
     let mut before = read();

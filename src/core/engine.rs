@@ -6,6 +6,7 @@ pub mod batch;
 pub mod call;
 pub mod client;
 pub mod doubt;
+pub mod ended;
 pub mod event;
 pub mod fault;
 #[cfg(any(test, fuzzing, feature = "testing"))]
@@ -20,6 +21,7 @@ pub mod refresh;
 pub mod replay;
 pub mod restart;
 pub mod route;
+pub mod session_id;
 #[cfg(test)]
 mod sim;
 pub mod state;

@@ -37,6 +37,7 @@ use crate::store::directory::Store;
 use crate::store::leases::Leases;
 use crate::store::pins::{PinChange, PinKind, Pins};
 use crate::store::recent::Recent;
+use crate::store::sessions::SessionStore;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::client::HttpClient;
 use crate::upstream::owner::Marks;
@@ -168,6 +169,7 @@ impl Gateway {
             marks: Marks::claim(store.as_ref().map(Store::dir)),
         };
         let keys = Keys::open(db.as_ref()).ok_or_else(|| StartError::Config("no key could be made".to_owned()))?;
+        let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
         let approvals = match db {
             Some(db) => Approvals::open(db, &config.consent)?,
             None => Approvals::memory(&config.consent),
@@ -209,7 +211,7 @@ impl Gateway {
         Ok(Self {
             service,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals))),
+            sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals), kept_sessions)),
             source,
             console: OnceLock::new(),
             pins,
@@ -330,6 +332,7 @@ impl Gateway {
             () = hurry.cancelled() => {}
         }
         let closed = async {
+            self.sessions.settled().await;
             // The audit log reports its own failures.
             drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
             self.service.audit.flush().await;

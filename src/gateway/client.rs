@@ -11,6 +11,7 @@ use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::version::Revision;
 use crate::policy::{Action, Kind};
+use crate::store::sessions::KeptSession;
 use crate::upstream::session_news::ClientTag;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
@@ -37,6 +38,8 @@ pub(crate) struct ClientContext {
     pub(crate) watched: Option<Arc<Subscriptions>>,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,
+    /// A session that a restart does not end.
+    pub(crate) kept: Option<Arc<KeptSession>>,
 }
 
 impl ClientContext {
@@ -53,12 +56,21 @@ impl ClientContext {
             log: None,
             watched: None,
             tag: None,
+            kept: None,
         }
     }
 
     /// The same once it has said `initialize` with these capabilities.
     pub(crate) fn initialized(self, capabilities: Option<&RawJson>) -> Self {
-        let client_requests = ClientRequests::new(capabilities);
+        self.asked_by(ClientRequests::new(capabilities))
+    }
+
+    /// The same once it is back after a restart of the gateway. It may still answer what it was asked before.
+    pub(crate) fn revived(self, capabilities: Option<&RawJson>) -> Self {
+        self.asked_by(ClientRequests::anew(capabilities))
+    }
+
+    fn asked_by(self, client_requests: Option<Arc<ClientRequests>>) -> Self {
         Self {
             offered: client_requests.as_ref().map(|asked| asked.offered).unwrap_or_default(),
             client_requests,

@@ -58,8 +58,8 @@ impl Service {
                 self.call(client, method, &params, meta, arrived)
             }
             Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
-            Method::ResourcesUnsubscribe => Handled::Answer(Self::unsubscribe(client, &params)),
-            Method::SetLevel => Handled::Answer(set_level(client, &params)),
+            Method::ResourcesUnsubscribe => Self::unsubscribe(client, &params),
+            Method::SetLevel => set_level(client, &params),
             Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if TASKS.adds(method.as_str(), era) => {
                 self.task(client, method, &params, meta, arrived)
             }
@@ -85,12 +85,16 @@ impl Service {
 }
 
 /// Remembers the level of a session; servers that have no log change nothing about that.
-fn set_level(client: &ClientContext, params: &RawObject) -> Answer {
-    match (params.get("level").and_then(LogLevel::read), &client.log) {
-        (Some(level), Some(log)) => {
-            log.set(level);
-            Answer::ok(RawJson::EMPTY_OBJECT)
-        }
-        _ => Answer::error(code::INVALID_PARAMS, "`level` must be one of the eight levels of syslog", None),
-    }
+fn set_level(client: &ClientContext, params: &RawObject) -> Handled {
+    let (Some(level), Some(log)) = (params.get("level").and_then(LogLevel::read), &client.log) else {
+        let text = "`level` must be one of the eight levels of syslog";
+        return Handled::Answer(Answer::error(code::INVALID_PARAMS, text, None));
+    };
+    log.set(level);
+    let done = Answer::ok(RawJson::EMPTY_OBJECT);
+    let Some(kept) = client.kept.clone() else { return Handled::Answer(done) };
+    Handled::Later(Box::pin(async move {
+        kept.keep_level(level).await;
+        done
+    }))
 }

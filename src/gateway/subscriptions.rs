@@ -1,20 +1,25 @@
 //! Resource subscriptions of clients: the upstream session that notifies them, and the URI.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::call::Failure;
 use crate::engine::route::{RouteError, Routed};
 use crate::gateway::answer::{Answer, unroutable};
+use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
 use crate::gateway::decision::GoingOn;
 use crate::gateway::gate::Gate;
 use crate::gateway::service::Service;
-use crate::gateway::watched::MAX_WATCHED;
+use crate::gateway::watched::{Held, MAX_WATCHED};
 use crate::mcp::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::policy::Kind;
+use crate::store::sessions::KeptSession;
 use crate::upstream::handle::Handle;
 use crate::upstream::session::Wants;
 use crate::upstream::subscriptions::{Target, Unwatched, Watching};
@@ -24,6 +29,17 @@ use crate::wire::raw::{RawJson, RawObject};
 
 type Found = (Arc<Handle>, Target, Option<Gate>, u64);
 
+/// How often the resources of a revived session are looked for, each time in another snapshot, and the pause between.
+const AGAIN: usize = 32;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Drops a subscription that is over, or was replaced.
+async fn forget(kept: Option<&Arc<KeptSession>>, uri: &str, held: Option<Held>) {
+    if let Some((kept, slot)) = kept.zip(held.and_then(|held| held.slot)) {
+        kept.drop_resource(slot, uri).await;
+    }
+}
+
 impl Service {
     /// `resources/subscribe` of a legacy client.
     pub(crate) async fn subscribe(self: Arc<Self>, client: ClientContext, params: RawObject) -> Answer {
@@ -31,15 +47,26 @@ impl Service {
             return Answer::error(code::INVALID_REQUEST, "subscriptions need a session; start with `initialize`", None);
         };
         let uri = params.string("uri").unwrap_or_default();
-        if subscriptions.lock().contains_key(&uri) {
+        let (has_place, is_watched, count) = {
+            let held = subscriptions.lock();
+            let mine = held.get(&uri);
+            (mine.is_some(), mine.is_some_and(|held| held.watching.is_some()), held.len())
+        };
+        if is_watched {
             return Answer::ok(RawJson::EMPTY_OBJECT);
         }
-        if subscriptions.lock().len() >= MAX_WATCHED {
+        if !has_place && count >= MAX_WATCHED {
             return Answer::error(code::INVALID_REQUEST, "too many subscriptions; end one first", None);
         }
         match self.watch(&client, &params, &subscriptions.watcher).await {
             Ok(watching) => {
-                subscriptions.lock().insert(uri, watching);
+                let slot = match &client.kept {
+                    Some(kept) => Some(kept.keep_resource(&uri).await),
+                    None => None,
+                };
+                let held = Held { slot, watching: Some(watching) };
+                let before = subscriptions.lock().insert(uri.clone(), held);
+                forget(client.kept.as_ref(), &uri, before).await;
                 Answer::ok(RawJson::EMPTY_OBJECT)
             }
             Err(answer) => answer,
@@ -47,13 +74,51 @@ impl Service {
     }
 
     /// `resources/unsubscribe` of a legacy client. What is not watched needs no end.
-    pub(crate) fn unsubscribe(client: &ClientContext, params: &RawObject) -> Answer {
+    pub(crate) fn unsubscribe(client: &ClientContext, params: &RawObject) -> Handled {
         let Some(uri) = params.string("uri") else {
-            return Answer::error(code::INVALID_PARAMS, &RouteError::Member("uri").to_string(), None);
+            let text = RouteError::Member("uri").to_string();
+            return Handled::Answer(Answer::error(code::INVALID_PARAMS, &text, None));
         };
         let ended = client.watched.as_ref().and_then(|subscriptions| subscriptions.lock().remove(&uri));
-        drop(ended);
-        Answer::ok(RawJson::EMPTY_OBJECT)
+        let done = Answer::ok(RawJson::EMPTY_OBJECT);
+        let Some(kept) = client.kept.clone().filter(|_| ended.is_some()) else { return Handled::Answer(done) };
+        Handled::Later(Box::pin(async move {
+            forget(Some(&kept), &uri, ended).await;
+            done
+        }))
+    }
+
+    /// Watches the resources of a revived session again, for a while as long as they are not there, until `ended`.
+    pub(crate) async fn watch_again(self: Arc<Self>, client: ClientContext, ended: CancellationToken) {
+        let Some(subscriptions) = &client.watched else { return };
+        let watching = async {
+            self.settled().await;
+            let mut generation = self.generation.clone();
+            for _ in 0..AGAIN {
+                generation.mark_unchanged();
+                for uri in subscriptions.missing() {
+                    let mut params = RawObject::default();
+                    params.set("uri", RawJson::string(&uri));
+                    match self.watch(&client, &params, &subscriptions.watcher).await {
+                        Ok(watching) => subscriptions.found(&uri, watching),
+                        Err(why) => tracing::debug!(?why, "a resource of a revived session is not watched yet"),
+                    }
+                }
+                if subscriptions.missing().is_empty() {
+                    return;
+                }
+                tokio::time::sleep(PAUSE).await;
+                if generation.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = watching => {}
+            () = ended.cancelled() => {}
+            () = client.access.ended() => {}
+            () = self.draining.cancelled() => {}
+        }
     }
 
     /// The resources of a modern client's list that can be watched, with the watches.

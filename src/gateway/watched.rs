@@ -16,11 +16,45 @@ pub(super) const MAX_WATCHED: usize = 1024;
 pub(crate) struct Subscriptions {
     pub(crate) watcher: Arc<Watcher>,
     /// By the URI as the client knows it.
-    held: Mutex<HashMap<String, Watching>>,
+    held: Mutex<HashMap<String, Held>>,
+}
+
+/// A watched resource.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Its place in the store, where the session has one.
+    pub(super) slot: Option<u64>,
+    /// None until the resource of a revived session is watched again.
+    pub(super) watching: Option<Watching>,
 }
 
 impl Subscriptions {
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Watching>> {
+    /// Those of a session before a restart. None is watched yet.
+    pub(crate) fn from_before(&self, resources: Vec<(u64, String)>) {
+        let held = |(slot, uri)| (uri, Held { slot: Some(slot), watching: None });
+        self.lock().extend(resources.into_iter().map(held));
+    }
+
+    /// The resources that are to be watched again.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let held = self.lock();
+        held.iter().filter(|(_, held)| held.watching.is_none()).map(|(uri, _)| uri.clone()).collect()
+    }
+
+    /// A resource is watched again, unless the client has ended its subscription meanwhile. What happened before is not known, so it
+    /// counts as updated.
+    pub(super) fn found(&self, uri: &str, watching: Watching) {
+        // A watch that is not needed ends outside of the lock.
+        let mut watching = Some(watching);
+        if let Some(held) = self.lock().get_mut(uri).filter(|held| held.watching.is_none()) {
+            held.watching = watching.take();
+        }
+        if watching.is_none() {
+            self.watcher.mark(uri.to_owned());
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Held>> {
         self.held.lock()
     }
 }

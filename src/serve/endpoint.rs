@@ -39,7 +39,7 @@ use crate::serve::listening::Listening;
 use crate::serve::modern::{self, Headers};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
-use crate::serve::sessions::Session;
+use crate::serve::sessions::{Missing, Session};
 use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
 use crate::wire::id::ClientId;
@@ -81,7 +81,7 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
             if head.method == HttpMethod::POST {
                 received.post(&head, body).await
             } else {
-                received.get_or_delete(&head)
+                received.get_or_delete(&head).await
             }
         }
         Ok(Route::LegacySse { path, caller }) => legacy_sse::handle(front, path, caller, seat, (&head, body)).await,
@@ -174,7 +174,7 @@ impl Received<'_> {
             Heard::Batch(batch) => Box::pin(self.batch(batch, requests)).await,
             Heard::Message(Ok(Message::Request(request))) => self.request(request).await,
             Heard::Message(Err(unreadable)) => no_message(&unreadable),
-            Heard::Message(Ok(message)) => self.told(message),
+            Heard::Message(Ok(message)) => self.told(message).await,
         }
     }
 
@@ -226,10 +226,12 @@ impl Received<'_> {
 
     /// Rung 13: the session, and what it allows.
     async fn legacy(&self, request: Request, asked: Asked) -> Reply {
-        let session = match self.session_of_header() {
+        // A client that begins again after a restart needs no session of before.
+        let begins = matches!(asked, Asked::Initialize { .. });
+        let session = match self.session_of_header(!begins).await {
             Ok(session) => Some(session),
             // A client begins, or begins again after a session that has ended.
-            Err(_) if matches!(asked, Asked::Initialize { .. }) => None,
+            Err(_) if begins => None,
             Err(response) => return *response,
         };
         let step = match &session {
@@ -265,8 +267,8 @@ impl Received<'_> {
         response
     }
 
-    /// The session, and a version header that fits it.
-    fn session_of_header(&self) -> Result<Arc<Session>, Box<Reply>> {
+    /// The session, and a version header that fits it. `revives` says whether it may be one of before a restart.
+    async fn session_of_header(&self, revives: bool) -> Result<Arc<Session>, Box<Reply>> {
         let Some(id) = self.headers.get(SESSION_HEADER) else {
             let text = format!(
                 "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of {}",
@@ -274,15 +276,46 @@ impl Received<'_> {
             );
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
         };
-        let found = id.to_str().ok().and_then(|id| self.front.sessions.find(id, &self.caller));
-        let Some(session) = found.filter(|s| s.client.profile == self.profile && s.pipe.is_none()) else {
-            let text = "no such session; start again with `initialize`";
-            return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
+        let found = match id.to_str() {
+            Ok(id) => self.find_or_revive(id, revives).await,
+            Err(_) => Err(Missing::Unknown),
         };
+        let session = found.map_err(|missing| {
+            Box::new(match missing {
+                Missing::Unknown => {
+                    let text = "no such session; start again with `initialize`";
+                    reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)
+                }
+                Missing::NoRoom => {
+                    let text = "no room for the session of before the restart";
+                    reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text)
+                }
+            })
+        })?;
         if !fits_session(&Headers(self.headers)) {
             let text =
                 format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
+        }
+        Ok(session)
+    }
+
+    /// The session of that id, where it is this caller's and was opened at this path.
+    async fn find_or_revive(&self, id: &str, revives: bool) -> Result<Arc<Session>, Missing> {
+        if let Some(session) = self.front.sessions.find(id, &self.caller) {
+            let is_here = session.client.profile == self.profile && session.pipe.is_none();
+            return if is_here { Ok(session) } else { Err(Missing::Unknown) };
+        }
+        if !revives {
+            return Err(Missing::Unknown);
+        }
+        let is_here = self.seat.is_here(self.headers);
+        let client = ClientContext { is_here, ..self.client(Revision::preferred(Era::Legacy)) };
+        let (session, is_first) = Box::pin(self.front.sessions.revive(id, client)).await?;
+        if is_first {
+            let service = Arc::clone(&self.front.service);
+            let watching = service.watch_again(session.client.clone(), session.ended.clone());
+            self.front.service.tasks.spawn("revived session", watching);
         }
         Ok(session)
     }
@@ -303,7 +336,7 @@ impl Received<'_> {
     }
 
     /// Takes a notification, or an answer to a question of ours.
-    fn told(&self, message: Message) -> Reply {
+    async fn told(&self, message: Message) -> Reply {
         match &message {
             Message::Response(_) if is_modern(&Headers(self.headers)) => {
                 let text = "responses are not accepted in this protocol version";
@@ -315,7 +348,7 @@ impl Received<'_> {
             }
             Message::Request(_) | Message::Notification(_) | Message::Response(_) => {}
         }
-        match self.session_of_header() {
+        match self.session_of_header(true).await {
             Err(response) => *response,
             Ok(session) => {
                 let step = session.protocol.lock().heard(Ok(message), Some(&Headers(self.headers)));
@@ -326,7 +359,7 @@ impl Received<'_> {
     }
 
     async fn batch(&self, batch: Batch, requests: usize) -> Reply {
-        let session = self.session_of_header();
+        let session = self.session_of_header(true).await;
         if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
             return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
         }
@@ -398,7 +431,7 @@ impl Received<'_> {
         values.next().is_none().then_some(last)
     }
 
-    fn get_or_delete(&self, head: &Parts) -> Reply {
+    async fn get_or_delete(&self, head: &Parts) -> Reply {
         if is_modern(&Headers(self.headers)) {
             return reply::method_not_allowed("POST");
         }
@@ -410,12 +443,16 @@ impl Received<'_> {
         if let Err(response) = self.front.admit(&self.caller, 1) {
             return *response;
         }
-        let session = match self.session_of_header() {
+        let session = match self.session_of_header(true).await {
             Ok(session) => session,
             Err(response) => return *response,
         };
         if head.method == HttpMethod::DELETE {
-            self.front.sessions.close(&session.id, &self.caller);
+            if !self.front.sessions.close_for_good(&session.id, &self.caller).await {
+                let text = "the session has ended, but that cannot be recorded at the moment: until it is, a restart of the \
+                            gateway would let its client go on with it";
+                return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
+            }
             let mut response = Response::new(ReplyBody::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
             return response;

@@ -51,6 +51,7 @@ fn follow(
     places: (StreamPlace, Place),
 ) -> Response<ReplyBody> {
     let told = *own.told.lock();
+    let told = if session.has_missed_changes() { told.or(Some([0; 4])) } else { told };
     let news = News::new(&front.service, session.client.clone(), told);
     let following =
         Following { news, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };

@@ -1,8 +1,12 @@
 //! Sessions of legacy HTTP clients. The lock guards the table, one operation at a time.
+//!
+//! The table holds those that are live in this process. A session of before a restart is none of them until its client's next
+//! request revives it ([`crate::store::sessions`]): with what `initialize` agreed on, its log level and its subscriptions, but
+//! under another tag, so that nothing which was granted for the session or open in it comes back. It needs room like a new one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,16 +18,22 @@ use tokio_util::sync::CancellationToken;
 use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::engine::client::{Client, Step};
+use crate::engine::session_id::{SessionOwner, SessionTerms};
 use crate::gateway::client::ClientContext;
+use crate::mcp::log::LogLevel;
 use crate::serve::open_request::Protocol;
-use crate::serve::replay::{Kept, Streams};
+use crate::serve::replay::{self, Streams};
 use crate::store::approvals::Approvals;
+use crate::store::db::Kept;
+use crate::store::sessions::SessionStore;
+use crate::upstream::session_news::ClientTag;
 
 /// One legacy client over HTTP.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: String,
     pub(crate) client: ClientContext,
+    /// Time since 1970: a restart does not make it younger.
     opened: Duration,
     last_used: AtomicU64,
     /// One GET stream at a time, by its number, 0 for none: a second one neither replaces nor shares it, unless it resumes it.
@@ -34,8 +44,19 @@ pub(crate) struct Session {
     pub(crate) protocol: Protocol,
     /// The way in of a session over HTTP+SSE. Such a session is none of the endpoint's, nor the other way round.
     pub(crate) pipe: Option<mpsc::Sender<Bytes>>,
+    /// A restart came before, in which the client may have missed changes of lists. Cleared when it is told so.
+    missed: AtomicBool,
     /// Fires when the session ends.
     pub(crate) ended: CancellationToken,
+}
+
+/// Why a session is not found.
+#[derive(Debug)]
+pub(crate) enum Missing {
+    /// It has ended, was never there, or is another's.
+    Unknown,
+    /// It could be revived, and there is no room for it or the store cannot be read.
+    NoRoom,
 }
 
 impl Session {
@@ -60,6 +81,11 @@ impl Session {
         let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
         self.streaming.store(place.1, Ordering::Release);
         place
+    }
+
+    /// Whether the client has to be told that its lists may have changed; once.
+    pub(crate) fn has_missed_changes(&self) -> bool {
+        self.missed.swap(false, Ordering::Relaxed)
     }
 
     fn touch(&self) {
@@ -101,14 +127,21 @@ pub(crate) struct Sessions {
     table: Mutex<HashMap<String, Arc<Session>>>,
     limits: Mutex<SessionLimits>,
     /// Bytes that are kept for clients that resume.
-    kept: Arc<Kept>,
+    kept: Arc<replay::Kept>,
     /// Told of each end: what was granted for the session is over.
     approvals: Option<Arc<Approvals>>,
+    /// Where sessions outlive the process.
+    store: Option<SessionStore>,
 }
 
 impl Sessions {
-    pub(crate) fn new(limits: SessionLimits, budget: Arc<Budget>, approvals: Option<Arc<Approvals>>) -> Self {
-        Self { table: Mutex::default(), limits: Mutex::new(limits), kept: Kept::new(budget), approvals }
+    pub(crate) fn new(
+        limits: SessionLimits,
+        budget: Arc<Budget>,
+        approvals: Option<Arc<Approvals>>,
+        store: Option<SessionStore>,
+    ) -> Self {
+        Self { table: Mutex::default(), limits: Mutex::new(limits), kept: replay::Kept::new(budget), approvals, store }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -120,41 +153,116 @@ impl Sessions {
         *self.limits.lock() = limits;
     }
 
-    /// Opens a session under an id of 192 random bits; `None` when there is no room. A full table first ends the session
-    /// that has been idle longest.
+    /// Opens a session; `None` when there is no room. A full table first ends the session that has been idle longest. One with a
+    /// pipe, and one that cannot be kept, has an id of 192 random bits.
     pub(crate) fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<Session>> {
+        let opened = clock::since_1970();
+        let store = self.store.as_ref().filter(|_| pipe.is_none());
+        let begun = store.and_then(|store| {
+            let life = self.limits.lock().max;
+            let terms = SessionTerms {
+                opened: opened.as_secs(),
+                until: opened.saturating_add(life).as_secs(),
+                revision: client.revision,
+                is_here: client.is_here,
+                capabilities: client.client_requests.as_ref().map(|asked| asked.capabilities.clone()),
+            };
+            store.begin(&owner(&client), &terms)
+        });
+        let (id, kept) = match begun {
+            Some((id, kept)) => (id, Some(Arc::new(kept))),
+            None => (BASE64URL_NOPAD.encode(&clock::random::<24>()), None),
+        };
         let mut table = self.lock();
+        self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
+    }
+
+    /// Enters a session where there is room.
+    fn enter(
+        &self,
+        table: &mut HashMap<String, Arc<Session>>,
+        id: String,
+        client: ClientContext,
+        opened: Duration,
+        pipe: Option<mpsc::Sender<Bytes>>,
+        is_revived: bool,
+    ) -> Result<Arc<Session>, Missing> {
         // Under the lock: `end_withdrawn` comes before or after this.
         if client.access.is_withdrawn() {
-            return None;
+            return Err(Missing::NoRoom);
         }
         let limits = *self.limits.lock();
         let mine = table.values().filter(|s| s.client.caller == client.caller).count();
         if limits.per_caller.is_some_and(|limit| mine >= limit) {
-            return None;
+            return Err(Missing::NoRoom);
         }
         if table.len() >= limits.sessions {
             let idle = table.values().filter(|s| s.is_idle());
-            let oldest = idle.min_by_key(|s| s.last_used.load(Ordering::Relaxed)).map(|s| s.id.clone())?;
-            self.end(table.remove(&oldest).as_deref());
+            let oldest = idle.min_by_key(|s| s.last_used.load(Ordering::Relaxed)).map(|s| s.id.clone());
+            self.end(table.remove(&oldest.ok_or(Missing::NoRoom)?).as_deref());
         }
-        let now = clock::uptime();
         let streams = Streams::new(client.revision, Arc::clone(&self.kept));
         let protocol = Client::agreed(client.revision);
         let session = Arc::new(Session {
-            id: BASE64URL_NOPAD.encode(&clock::random::<24>()),
+            id,
             client,
-            opened: now,
-            last_used: AtomicU64::new(now.as_secs()),
+            opened,
+            last_used: AtomicU64::new(clock::uptime().as_secs()),
             streaming: AtomicU64::new(0),
             places: AtomicU64::new(0),
             streams,
             protocol: Arc::new(Mutex::new(protocol)),
             pipe,
+            missed: AtomicBool::new(is_revived),
             ended: CancellationToken::new(),
         });
         table.insert(session.id.clone(), Arc::clone(&session));
-        Some(session)
+        Ok(session)
+    }
+
+    /// Goes on with a session of before a restart, for the client whose request names it. Returns whether this request was the
+    /// first to do so.
+    ///
+    /// # Errors
+    /// [`Missing`].
+    pub(crate) async fn revive(&self, id: &str, client: ClientContext) -> Result<(Arc<Session>, bool), Missing> {
+        let store = self.store.as_ref().ok_or(Missing::Unknown)?;
+        let (session, terms) = store.find(&owner(&client), id).ok_or(Missing::Unknown)?;
+        let opened = Duration::from_secs(terms.opened);
+        if clock::since_1970().saturating_sub(opened) > self.limits.lock().max {
+            return Err(Missing::Unknown);
+        }
+        let kept = session.look().await.map_err(|error| {
+            tracing::warn!(error = %error, "a session of before the restart cannot be read");
+            Missing::NoRoom
+        })?;
+        let Kept { level, resources } = kept.ok_or(Missing::Unknown)?;
+        let client = ClientContext {
+            revision: terms.revision,
+            is_here: client.is_here && terms.is_here,
+            tag: Some(ClientTag::new()),
+            ..client
+        };
+        let client = client.revived(terms.capabilities.as_ref());
+        if let (Some(log), Some(level)) = (&client.log, level.as_deref().and_then(LogLevel::named)) {
+            log.set(level);
+        }
+        if let Some(watched) = &client.watched {
+            watched.from_before(resources);
+        }
+        let mut table = self.lock();
+        if let Some(session) = table.get(id) {
+            // Another request was first.
+            return Ok((Arc::clone(session), false));
+        }
+        // It may have come, gone on and ended since it was looked for.
+        if session.has_ended() {
+            return Err(Missing::Unknown);
+        }
+        let client = ClientContext { kept: Some(Arc::new(session)), ..client };
+        let session = self.enter(&mut table, id.to_owned(), client, opened, None, true)?;
+        tracing::debug!(caller = %session.client.caller, "a session goes on after a restart");
+        Ok((session, true))
     }
 
     /// The session of that id, if it is this caller's: another's is as unknown as none.
@@ -162,6 +270,27 @@ impl Sessions {
         let session = self.lock().get(id).filter(|s| *s.client.caller == *caller).cloned()?;
         session.touch();
         Some(session)
+    }
+
+    /// Ends a session of this caller, and waits until no restart can undo that. `false` where it cannot be written down.
+    pub(crate) async fn close_for_good(&self, id: &str, caller: &str) -> bool {
+        let is_kept = self.lock().get(id).is_some_and(|session| session.client.kept.is_some());
+        if !self.close(id, caller) || !is_kept {
+            return true;
+        }
+        match &self.store {
+            Some(store) => store.settled().await,
+            None => true,
+        }
+    }
+
+    /// Waits until all ends so far are on disk.
+    pub(crate) async fn settled(&self) {
+        if let Some(store) = &self.store {
+            store.sweep();
+            // A store that takes no writes has said so.
+            store.settled().await;
+        }
     }
 
     /// Ends a session of this caller.
@@ -176,18 +305,19 @@ impl Sessions {
 
     /// Ends what has been idle or open for too long.
     pub(crate) fn sweep(&self) {
-        let now = clock::uptime();
+        let (now, since_1970) = (clock::uptime(), clock::since_1970());
         let limits = *self.limits.lock();
         self.lock().retain(|_, session| {
             session.streams.sweep(now);
             let last = Duration::from_secs(session.last_used.load(Ordering::Relaxed));
             let idle = session.is_idle() && now.saturating_sub(last) > limits.idle;
-            let old = now.saturating_sub(session.opened) > limits.max;
+            let old = since_1970.saturating_sub(session.opened) > limits.max;
             if idle || old {
                 self.end(Some(session));
             }
             !(idle || old)
         });
+        self.store.iter().for_each(SessionStore::sweep);
     }
 
     /// Ends the sessions of callers whose access was withdrawn.
@@ -208,9 +338,23 @@ impl Sessions {
     fn end(&self, session: Option<&Session>) {
         let Some(session) = session else { return };
         session.ended.cancel();
+        if let Some(kept) = &session.client.kept {
+            kept.end();
+        }
         if let (Some(approvals), Some(tag)) = (&self.approvals, &session.client.tag) {
             approvals.session_ended(tag.number());
         }
+    }
+}
+
+/// Whose id of a session is.
+fn owner(client: &ClientContext) -> SessionOwner<'_> {
+    let credential = client.access.credential();
+    SessionOwner {
+        caller: &client.caller,
+        kind: credential.kind(),
+        token: credential.token(),
+        profile: client.profile.as_deref(),
     }
 }
 
@@ -228,7 +372,7 @@ mod tests {
     fn sessions(limit: usize) -> Sessions {
         let hour = Duration::from_secs(3600);
         let limits = SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour };
-        Sessions::new(limits, Budget::new(1 << 20), None)
+        Sessions::new(limits, Budget::new(1 << 20), None, None)
     }
 
     #[test]

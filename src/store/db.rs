@@ -39,11 +39,13 @@ mod open;
 mod pins;
 mod prompts;
 mod schema;
+mod sessions;
 mod thread;
 
 pub(crate) use self::error::DbError;
 pub(crate) use self::health::Health;
 pub(crate) use self::job::Work;
+pub(crate) use self::sessions::Kept;
 
 use self::job::{Begun, Job};
 

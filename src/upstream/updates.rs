@@ -21,7 +21,8 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    fn mark(&self, uri: String) {
+    /// Tells it of an update.
+    pub(crate) fn mark(&self, uri: String) {
         let mut dirty = self.dirty.lock();
         if dirty.len() < MAX_DIRTY {
             dirty.insert(uri);

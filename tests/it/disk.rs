@@ -267,6 +267,33 @@ fn a_read_only_disk_is_like_a_full_one() {
 }
 
 #[test]
+fn sessions_open_on_a_disk_that_takes_no_writes_and_end_with_the_daemon() {
+    let (world, config) = setup().write();
+    let Some(disk) = Disk::new(&world) else { return };
+    let mut gateway = disk.start(&config);
+    gateway.wait_for_tools(&["fx__env"]);
+    let mut before = gateway.legacy();
+    let mut restart = |how: &str, remount: &str| {
+        gateway.signal(Signal::KILL);
+        assert!(gateway.wait(Duration::from_secs(20)).is_some(), "{}", gateway.story());
+        disk.remount(remount);
+        gateway = disk.start(&config);
+        gateway.wait_for_tools(&["fx__env"]);
+        (gateway.address, gateway.token(), how.to_owned())
+    };
+    let listed = |client: &mut Mcp| client.request("tools/list", json!({})).status;
+    let (address, token, how) = restart("read-only", "ro");
+    before.follow(address);
+    assert_eq!(listed(&mut before), 404, "{how}: its end could not be noted");
+    let mut opened = Mcp::http(address, token, Era::LEGACY);
+    assert_eq!(listed(&mut opened), 200, "{how}");
+    let (address, _, how) = restart("writable", "rw");
+    before.follow(address);
+    opened.follow(address);
+    assert_eq!((listed(&mut before), listed(&mut opened)), (200, 404), "{how}");
+}
+
+#[test]
 fn a_revocation_that_the_disk_did_not_take_holds_and_is_written_later() {
     let (world, config) = setup().write();
     let Some(disk) = Disk::new(&world) else { return };

@@ -112,6 +112,13 @@ impl Mcp {
         self.notify("notifications/initialized", json!({}));
     }
 
+    /// Goes on at another address, as if nothing had happened.
+    pub(crate) fn follow(&mut self, to: SocketAddr) {
+        if let Link::Http(http) = &mut self.link {
+            (http.address, http.conn) = (to, None);
+        }
+    }
+
     /// The legacy session's id.
     pub(crate) fn session(&self) -> Option<String> {
         match &self.link {

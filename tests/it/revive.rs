@@ -1,4 +1,7 @@
-//! What clients carry over a restart of the daemon, clean or by kill -9: cursors.
+//! What clients carry over a restart of the daemon, clean or by kill -9: cursors, sessions.
+
+use std::fs;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -7,6 +10,8 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Answer, Era, Mcp};
 use crate::process::eventually;
 use crate::upstream::Fake;
+
+mod sessions;
 
 /// A second caller besides the local one.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";

@@ -24,8 +24,12 @@ pub enum LogLevel {
 impl LogLevel {
     /// Reads a level as the protocol writes it; `None` for anything else.
     pub fn read(raw: &RawJson) -> Option<Self> {
-        let text = raw.parse::<String>().ok()?;
-        Self::VARIANTS.iter().copied().find(|level| level.into_str() == text)
+        Self::named(&raw.parse::<String>().ok()?)
+    }
+
+    /// The level of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|level| level.into_str() == name)
     }
 }
 

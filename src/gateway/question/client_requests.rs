@@ -42,9 +42,18 @@ pub(crate) struct PendingRequest {
 impl ClientRequests {
     /// For a client with these capabilities; `None` where it can be asked nothing.
     pub(crate) fn new(capabilities: Option<&RawJson>) -> Option<Arc<Self>> {
+        Self::from(capabilities, 1)
+    }
+
+    /// The same for a client whom another process has asked: an answer to that must answer nothing here.
+    pub(crate) fn anew(capabilities: Option<&RawJson>) -> Option<Arc<Self>> {
+        Self::from(capabilities, (u64::from(u32::from_be_bytes(clock::random())) + 1) << 20)
+    }
+
+    fn from(capabilities: Option<&RawJson>, first: u64) -> Option<Arc<Self>> {
         let capabilities = about_input(capabilities?)?;
         let offered = Kinds::of(Some(&capabilities));
-        Some(Arc::new(Self { offered, capabilities, next: AtomicU64::new(1), open: Mutex::default() }))
+        Some(Arc::new(Self { offered, capabilities, next: AtomicU64::new(first), open: Mutex::default() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>>> {

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -74,6 +74,24 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
 /// A program that knows version 1 alone would take a sealed launch for another one and lift what was rejected, so it must not open
 /// such a file.
 const SEALED: &str = "";
+
+/// Version 3: sessions that outlive a restart. Times are seconds since 1970.
+const SESSIONS: &str = "
+-- Sessions of HTTP clients that have ended, until their ids expire.
+CREATE TABLE ended_sessions (
+    caller TEXT NOT NULL, opened INTEGER NOT NULL, name BLOB NOT NULL, until INTEGER NOT NULL,
+    PRIMARY KEY (caller, opened, name)
+) STRICT, WITHOUT ROWID;
+-- Sessions of a caller that were opened then or before are over too: there were too many to list.
+CREATE TABLE ended_floors (caller TEXT PRIMARY KEY, opened INTEGER NOT NULL, until INTEGER NOT NULL) STRICT;
+
+-- The log level of a live session, and the resources that it watches, their URIs sealed.
+CREATE TABLE session_levels (name BLOB PRIMARY KEY, level TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
+CREATE TABLE session_resources (
+    name BLOB NOT NULL, slot INTEGER NOT NULL, uri TEXT NOT NULL, until INTEGER NOT NULL,
+    PRIMARY KEY (name, slot)
+) STRICT, WITHOUT ROWID;
+";
 
 /// Reasons not to use a file.
 #[derive(Debug)]

@@ -152,7 +152,19 @@ fn a_store_that_another_process_makes_meanwhile_is_never_taken_for_a_foreign_one
     let dir = tempfile::tempdir().unwrap();
     drop(Db::open(dir.path()).unwrap());
     // Unmakes and makes the store in one step each, as the first start makes it.
-    let tables = ["grants", "prompts", "answers", "pins", "limits", "audit_heads", "meta"];
+    let tables = [
+        "grants",
+        "prompts",
+        "answers",
+        "pins",
+        "limits",
+        "audit_heads",
+        "meta",
+        "ended_sessions",
+        "ended_floors",
+        "session_levels",
+        "session_resources",
+    ];
     let unmake: String =
         tables.map(|name| format!("DROP TABLE IF EXISTS {name};")).concat() + "PRAGMA user_version = 0;";
     let steps = [unmake.as_str(), "CREATE TABLE grants (x); PRAGMA user_version = 1;"];

@@ -1,0 +1,242 @@
+//! Sealed session ids, under which legacy clients over HTTP go on after a restart of the gateway.
+//!
+//! The id holds what `initialize` agreed on, encrypted and bound to caller, credential and profile, so nothing has to be on disk
+//! for a session that lives. What a client can be asked for is abbreviated: an id stays below 100 characters for clients of the
+//! usual libraries, since some programs on the way take no more than 128, and never exceeds 1,000.
+
+use std::time::Duration;
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use data_encoding::BASE64URL_NOPAD;
+
+use crate::mcp::version::{Era, Revision};
+use crate::wire::raw::RawJson;
+use crate::wire::secrets::Secrets;
+
+/// Longest id that is given or looked at, in bytes.
+const MAX_BYTES: usize = 1000;
+/// Parts of capabilities that one byte stands for. JSON has none of these bytes.
+const WORDS: [&str; 10] = [
+    r#""listChanged":true"#,
+    r#""listChanged":false"#,
+    r#""elicitation":"#,
+    r#""sampling":"#,
+    r#""context":"#,
+    r#""roots":"#,
+    r#""tools":"#,
+    r#""form":"#,
+    r#""url":"#,
+    "{}",
+];
+const FIRST_WORD: char = '\u{10}';
+
+/// Names a session on disk and in its id.
+pub type SessionName = [u8; NONCE_LEN];
+
+/// Seals and opens session ids.
+pub struct SessionKey(Vec<LessSafeKey>);
+
+impl std::fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionKey")
+    }
+}
+
+/// Whose a session is. Its id opens for nobody else.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOwner<'a> {
+    pub caller: &'a str,
+    /// How the caller showed who it is.
+    pub kind: &'a str,
+    /// The digest of its token, where it has one.
+    pub token: &'a [u8],
+    pub profile: Option<&'a str>,
+}
+
+impl SessionOwner<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.profile.is_some())];
+        let profile = self.profile.unwrap_or_default();
+        for part in [self.caller.as_bytes(), self.kind.as_bytes(), self.token, profile.as_bytes()] {
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+}
+
+/// What a session's id says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionTerms {
+    /// Seconds since 1970, as is `until`.
+    pub opened: u64,
+    pub until: u64,
+    /// A legacy one.
+    pub revision: Revision,
+    /// The client was on this machine.
+    pub is_here: bool,
+    /// What is declared to servers in the client's name.
+    pub capabilities: Option<RawJson>,
+}
+
+impl SessionTerms {
+    fn bytes(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![u8::from(self.is_here) | (u8::from(self.capabilities.is_some()) << 1)];
+        let date: String = self.revision.as_str().chars().filter(char::is_ascii_digit).collect();
+        bytes.extend_from_slice(&date.parse::<u32>().ok()?.to_be_bytes());
+        bytes.extend_from_slice(&self.opened.to_be_bytes());
+        bytes.extend_from_slice(&u32::try_from(self.until.checked_sub(self.opened)?).ok()?.to_be_bytes());
+        if let Some(capabilities) = &self.capabilities {
+            bytes.extend_from_slice(abbreviated(&capabilities.text())?.as_bytes());
+        }
+        Some(bytes)
+    }
+
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let ([flags], rest) = bytes.split_first_chunk::<1>()?;
+        let (date, rest) = rest.split_first_chunk::<4>()?;
+        let (opened, rest) = rest.split_first_chunk::<8>()?;
+        let (life, rest) = rest.split_first_chunk::<4>()?;
+        let date = u32::from_be_bytes(*date);
+        let date = format!("{:04}-{:02}-{:02}", date / 10_000, date / 100 % 100, date % 100);
+        let opened = u64::from_be_bytes(*opened);
+        let capabilities = std::str::from_utf8(rest).ok()?;
+        Some(Self {
+            opened,
+            until: opened.checked_add(u64::from(u32::from_be_bytes(*life)))?,
+            revision: Revision::parse(&date).filter(|revision| revision.era() == Era::Legacy)?,
+            is_here: flags & 1 != 0,
+            capabilities: (flags & 2 != 0).then(|| RawJson::trusted(in_full(capabilities))),
+        })
+    }
+}
+
+fn words() -> impl DoubleEndedIterator<Item = (char, &'static str)> {
+    (FIRST_WORD..='\u{19}').zip(WORDS).collect::<Vec<_>>().into_iter()
+}
+
+/// `None` for a text with bytes that stand for words.
+fn abbreviated(text: &str) -> Option<String> {
+    if words().any(|(short, _)| text.contains(short)) {
+        return None;
+    }
+    Some(words().fold(text.to_owned(), |text, (short, word)| text.replace(word, short.encode_utf8(&mut [0; 4]))))
+}
+
+fn in_full(text: &str) -> String {
+    words().rev().fold(text.to_owned(), |text, (short, word)| text.replace(short, word))
+}
+
+impl SessionKey {
+    /// `None` never happens.
+    pub fn new(secrets: &Secrets) -> Option<Self> {
+        let key = |secret: &[u8; 32]| UnboundKey::new(&AES_256_GCM_SIV, secret).ok().map(LessSafeKey::new);
+        secrets.all().map(key).collect::<Option<_>>().map(Self)
+    }
+
+    /// The id for a client. `name` must never be used twice. `None` for terms that do not fit.
+    pub fn seal(&self, owner: &SessionOwner<'_>, terms: &SessionTerms, name: SessionName) -> Option<String> {
+        let mut bytes = terms.bytes()?;
+        let aad = Aad::from(owner.bytes());
+        self.0.first()?.seal_in_place_append_tag(Nonce::assume_unique_for_key(name), aad, &mut bytes).ok()?;
+        let sealed = BASE64URL_NOPAD.encode(&[&name[..], &bytes].concat());
+        (sealed.len() <= MAX_BYTES).then_some(sealed)
+    }
+
+    /// The session that an id of this owner names; `None` when it was not made for it, or is too old at `now`, the time since
+    /// 1970. Which of these is not told.
+    pub fn open(&self, owner: &SessionOwner<'_>, sealed: &str, now: Duration) -> Option<(SessionName, SessionTerms)> {
+        if sealed.len() > MAX_BYTES {
+            return None;
+        }
+        let bytes = BASE64URL_NOPAD.decode(sealed.as_bytes()).ok()?;
+        let (name, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let bound = owner.bytes();
+        let terms = self.0.iter().find_map(|key| {
+            let (mut sealed, aad) = (sealed.to_vec(), Aad::from(&bound));
+            let plain = key.open_in_place(Nonce::assume_unique_for_key(*name), aad, &mut sealed).ok()?;
+            SessionTerms::of(plain)
+        })?;
+        (now.as_secs() < terms.until).then_some((*name, terms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_800_000_000);
+    const OWNER: SessionOwner<'static> =
+        SessionOwner { caller: "ci", kind: "token", token: &[7; 32], profile: Some("work") };
+
+    fn key(secret: u8) -> SessionKey {
+        SessionKey::new(&Secrets::new([secret; 32])).unwrap()
+    }
+
+    fn terms(capabilities: Option<&'static str>) -> SessionTerms {
+        SessionTerms {
+            opened: NOW.as_secs() - 60,
+            until: NOW.as_secs() + 3600,
+            revision: Revision::V2025_06_18,
+            is_here: true,
+            capabilities: capabilities.map(RawJson::trusted),
+        }
+    }
+
+    #[test]
+    fn an_id_opens_for_its_owner_alone_and_until_its_time_is_over() {
+        let terms = terms(Some(r#"{"roots":{"listChanged":true},"elicitation":{}}"#));
+        let id = key(1).seal(&OWNER, &terms, [3; 12]).unwrap();
+        assert!(id.len() < 100 && id.bytes().all(|byte| byte.is_ascii_graphic()), "{id}");
+        assert_eq!(key(1).open(&OWNER, &id, NOW), Some(([3; 12], terms.clone())));
+        for (label, other) in [
+            ("caller", SessionOwner { caller: "dev", ..OWNER }),
+            ("kind", SessionOwner { kind: "anyone", ..OWNER }),
+            ("token", SessionOwner { token: &[8; 32], ..OWNER }),
+            ("profile", SessionOwner { profile: None, ..OWNER }),
+            ("empty profile", SessionOwner { profile: Some(""), ..OWNER }),
+        ] {
+            assert_eq!(key(1).open(&other, &id, NOW), None, "another {label}");
+        }
+        assert_eq!(key(1).open(&OWNER, &id, NOW + Duration::from_secs(3600)), None, "too late");
+        assert_eq!(key(2).open(&OWNER, &id, NOW), None, "another installation");
+        let later = SessionKey::new(&Secrets { current: [2; 32], earlier: vec![[1; 32]] }).unwrap();
+        assert_eq!(later.open(&OWNER, &id, NOW), Some(([3; 12], terms)), "of an earlier key");
+        for at in 0..id.len() {
+            let mut forged = id.clone().into_bytes();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(key(1).open(&OWNER, &String::from_utf8(forged).unwrap(), NOW), None, "byte {at}");
+        }
+        for junk in ["", "AAAA", "%%%", &id[..20]] {
+            assert_eq!(key(1).open(&OWNER, junk, NOW), None, "{junk}");
+        }
+    }
+
+    #[test]
+    fn every_legacy_revision_and_all_capabilities_come_back_as_they_were() {
+        for revision in Revision::of(Era::Legacy) {
+            for capabilities in [
+                None,
+                Some("{}"),
+                Some(r#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}"#),
+                Some(r#"{"sampling" : { },"roots":{"listChanged":false,"x":"\u0010 é \"{}\""}}"#),
+            ] {
+                let terms = SessionTerms { revision, is_here: false, ..terms(capabilities) };
+                let id = key(1).seal(&OWNER, &terms, [3; 12]).unwrap();
+                assert_eq!(key(1).open(&OWNER, &id, NOW).unwrap().1, terms);
+                assert!(id.len() <= 128 || capabilities.is_some_and(|text| text.contains('é')), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn capabilities_that_make_an_id_too_long_get_none() {
+        let of = |length: usize| {
+            let text = format!(r#"{{"elicitation":{{"x":"{}"}}}}"#, "y".repeat(length));
+            let terms = SessionTerms { capabilities: Some(RawJson::trusted(text)), ..terms(None) };
+            key(1).seal(&OWNER, &terms, [3; 12])
+        };
+        assert!(of(600).is_some_and(|id| id.len() <= 1000));
+        assert_eq!(of(800), None);
+    }
+}
