@@ -5,7 +5,7 @@
 //! grants (`policy::consent`). A process's memory follows their outcomes.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): grants and open approvals ([`approvals`]), the
-//! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]).
+//! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]).
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
@@ -18,3 +18,4 @@ pub(crate) mod pins;
 pub(crate) mod recent;
 pub(crate) mod seal;
 pub(crate) mod sessions;
+pub(crate) mod states;

@@ -168,7 +168,7 @@ impl Gateway {
             times,
             marks: Marks::claim(store.as_ref().map(Store::dir)),
         };
-        let keys = Keys::open(db.as_ref()).ok_or_else(|| StartError::Config("no key could be made".to_owned()))?;
+        let keys = Keys::open(db.as_ref())?.ok_or_else(|| StartError::Config("no key could be made".to_owned()))?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
         let approvals = match db {
             Some(db) => Approvals::open(db, &config.consent)?,

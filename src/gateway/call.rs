@@ -358,8 +358,8 @@ impl Call {
 
     /// The state that the client goes on with, good for this very call; `None` where there have been too many rounds.
     fn sealed(&self, input: &InputContext, carried: Carried) -> Option<String> {
-        let scope = StateScope { method: self.labels.method, action: &self.action };
-        self.service.keys.states.next(&scope, input.round, carried, clock::uptime(), clock::random())
+        let scope = StateScope { method: self.labels.method, action: &self.action, carrier: input.carrier };
+        self.service.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())
     }
 
     /// Ends this request with the questions that have gathered; the call stays parked.

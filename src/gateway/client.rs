@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::access::Access;
 use crate::catalog::merge::Entry;
+use crate::engine::state::Carrier;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
 use crate::gateway::watched::Subscriptions;
@@ -88,6 +89,12 @@ impl ClientContext {
     /// What the client does with an item of the catalog, without arguments.
     pub(crate) fn action(&self, entry: &Entry, kind: Kind, launch: Digest) -> Action {
         Action::on(entry, kind, launch, Arc::clone(&self.caller), self.profile.clone(), self.session())
+    }
+
+    /// The client as its states hold it.
+    pub(crate) fn carrier(&self) -> Carrier {
+        let (revision, capabilities) = (self.revision, self.offered.bits());
+        Carrier { kind: self.access.credential().kind(), revision, capabilities }
     }
 
     pub(crate) fn viewer(&self) -> Viewer<'_> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::state::StateUse;
 use crate::gateway::found::Found;
 use crate::gateway::gate::Gate;
 use crate::gateway::service::Service;
@@ -16,8 +17,9 @@ use crate::wire::raw::RawJson;
 /// What a request has to do with an earlier one.
 pub(crate) enum GoingOn {
     Anew,
-    /// It continues a call that was permitted: that permit is good for all its rounds.
-    Permitted,
+    /// It continues a call that was permitted: that permit is good for all its rounds. The use of the state that proves it has to
+    /// be on disk before; a parked call that is joined starts nothing and uses none.
+    Permitted(Option<StateUse>),
     /// It answers our own question.
     Consent {
         prompt: PromptId,
@@ -71,7 +73,7 @@ impl Service {
         let (policy, limiter) = (&found.snapshot.policy, &found.snapshot.limiter);
         let own_rules = found.own_rules(action);
         let rules = own_rules.as_ref().unwrap_or(found.rules);
-        let decision = if matches!(going_on, GoingOn::Permitted) {
+        let decision = if matches!(going_on, GoingOn::Permitted(_)) {
             decide_again(policy, rules, action)
         } else {
             let consent = |rule: &Arc<str>, need| {
@@ -88,7 +90,11 @@ impl Service {
         match decision {
             Decision::Allow(permit) => {
                 let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
-                let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease);
+                let state = match going_on {
+                    GoingOn::Permitted(state) => state.map(|state| (self.keys.used.clone(), state)),
+                    GoingOn::Anew | GoingOn::Consent { .. } => None,
+                };
+                let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease, state);
                 Ok((permit, gate))
             }
             Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),

@@ -1,16 +1,18 @@
 //! The gate: waits for the disk before a call goes upstream (its use of limits, the record of its decision, the use of a
-//! once-grant).
+//! once-grant or of a sealed state).
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
 use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::state::StateUse;
 use crate::policy::Lease;
 use crate::policy::consent::Grant;
 use crate::store::approvals::Approvals;
 use crate::store::audit::Recorded;
 use crate::store::leases::Leases;
+use crate::store::states::UsedStates;
 
 /// Opens when everything is written. Waiting may be broken off and begun again; the work goes on where it was. Dropped before
 /// that, it gives a consent for one call back: a call that is refused uses nothing up.
@@ -26,9 +28,10 @@ impl Gate {
         recorded: Recorded,
         grant: Option<&Arc<Grant>>,
         lease: Option<(Leases, Lease)>,
+        state: Option<(UsedStates, StateUse)>,
     ) -> Option<Self> {
         let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(approvals), Arc::clone(grant)));
-        if once.is_none() && lease.is_none() && matches!(recorded, Recorded::Accepted) {
+        if once.is_none() && lease.is_none() && state.is_none() && matches!(recorded, Recorded::Accepted) {
             return None;
         }
         let kept = once.as_ref().map(|(_, grant)| Arc::clone(grant));
@@ -53,6 +56,9 @@ impl Gate {
                 consumed
                     .map_err(|_| refuse("The approval of this call was used already, or its use could not be kept."))?;
             }
+            if let Some((used, state)) = state {
+                used.keep(state).await?;
+            }
             Ok(())
         });
         Some(Self { work, once: kept })
@@ -61,7 +67,8 @@ impl Gate {
     /// Waits. After an error the call must not be made.
     ///
     /// # Errors
-    /// [`Reason::Unrecorded`], or [`Reason::Limited`] where other processes have used a limit up.
+    /// [`Reason::Unrecorded`], [`Reason::Limited`] where other processes have used a limit up, or [`Reason::Denied`] where one has
+    /// used the state.
     pub(crate) async fn pass(&mut self) -> Result<(), Failure> {
         (&mut self.work).await
     }

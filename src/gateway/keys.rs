@@ -1,14 +1,12 @@
-//! Keys of what clients carry from one request to the next: cursors, states of calls, task ids. That of cursors is made of the
-//! store's key, where there is one, and outlives the process; the others live as long as it does.
-
-use parking_lot::Mutex;
+//! Keys of what clients carry from one request to the next: cursors, states of calls, task ids. The keys of task ids live as long
+//! as the process; the others are made of the store's key, where there is one, and outlive it.
 
 use crate::base::clock;
 use crate::catalog::page::CursorKey;
-use crate::engine::state::{StateId, StateKey};
+use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
-use crate::engine::used::Used;
-use crate::store::db::Db;
+use crate::store::db::{Db, DbError};
+use crate::store::states::UsedStates;
 use crate::wire::secrets::Secrets;
 
 /// All keys, and which states were used.
@@ -17,19 +15,19 @@ pub(crate) struct Keys {
     pub(crate) cursors: CursorKey,
     pub(crate) states: StateKey,
     pub(crate) task_ids: TaskKey,
-    used: Mutex<Used>,
+    pub(crate) used: UsedStates,
 }
 
 impl Keys {
-    /// Those of a store, or new ones; `None` never happens.
-    pub(crate) fn open(db: Option<&Db>) -> Option<Self> {
-        let (states, task_ids) = (StateKey::new(&clock::random())?, TaskKey::new(&clock::random())?);
-        let secrets = db.and_then(|db| db.secrets("cursors 1")).unwrap_or_else(|| Secrets::new(clock::random()));
-        Some(Self { cursors: CursorKey::new(&secrets), states, task_ids, used: Mutex::default() })
-    }
-
-    /// Whether a call goes on with this state for the first time.
-    pub(crate) fn is_first(&self, state: StateId) -> bool {
-        self.used.lock().first(state, clock::uptime())
+    /// Those of a store, or new ones; `None` never happens. Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn open(db: Option<&Db>) -> Result<Option<Self>, DbError> {
+        let secrets = |purpose| db.and_then(|db| db.secrets(purpose)).unwrap_or_else(|| Secrets::new(clock::random()));
+        let used = UsedStates::open(db.cloned())?;
+        let cursors = CursorKey::new(&secrets("cursors 1"));
+        let keys = StateKey::new(&secrets("states 1")).zip(TaskKey::new(&clock::random()));
+        Ok(keys.map(|(states, task_ids)| Self { cursors, states, task_ids, used }))
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::call::Outgoing;
 use crate::engine::question::park::ParkId;
+use crate::engine::state::Carrier;
 use crate::gateway::answer::CallLabels;
 use crate::gateway::client::ClientContext;
 use crate::gateway::decision::GoingOn;
@@ -39,6 +40,8 @@ pub(crate) struct InputContext {
     pub(crate) is_here: bool,
     /// Rounds so far.
     pub(crate) round: u8,
+    /// The client, as its states hold it.
+    pub(crate) carrier: Carrier,
     /// For legacy clients, which are asked by requests.
     pub(crate) client_requests: Option<Arc<ClientRequests>>,
     /// The parked call that this request goes on with, and the client's answers.

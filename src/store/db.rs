@@ -40,6 +40,7 @@ mod pins;
 mod prompts;
 mod schema;
 mod sessions;
+mod states;
 mod thread;
 
 pub(crate) use self::error::DbError;

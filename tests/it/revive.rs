@@ -1,4 +1,4 @@
-//! What clients carry over a restart of the daemon, clean or by kill -9: cursors, sessions.
+//! What clients carry over a restart of the daemon, clean or by kill -9: cursors, sessions, states of calls.
 
 use std::fs;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Answer, Era, Mcp};
 use crate::process::eventually;
-use crate::upstream::Fake;
+use crate::upstream::{Fake, Log};
 
 mod sessions;
+mod states;
 
 /// A second caller besides the local one.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";

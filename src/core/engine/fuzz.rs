@@ -12,12 +12,13 @@ use super::call::{Outcome, Outgoing};
 use super::handshake::EraHint;
 use super::peer::{CallPort, Peer, PeerOptions, PeerTimes};
 use super::route::{Params, params_object};
-use super::state::{Carried, Opened, StateKey, StateScope};
+use super::state::{Carried, Carrier, Opened, StateKey, StateScope};
 use super::task_id::{TaskKey, TaskName};
 use crate::catalog::inventory::ListBounds;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
+use crate::mcp::version::Revision;
 use crate::mcp::voice::Ear;
 use crate::policy::Action;
 use crate::wire::digest::Digest;
@@ -25,6 +26,7 @@ use crate::wire::frame::{Bounds, Frame};
 use crate::wire::fuzz::{assert_json, halves, spliced, value};
 use crate::wire::message::{Message, Notification};
 use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::secrets::Secrets;
 
 const NOW: Duration = Duration::from_secs(100);
 
@@ -33,10 +35,11 @@ pub fn states(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let arguments = value(data);
     let push = Action { arguments, ..Action::stand_in("ci", "git", "git__push") };
-    let scope = StateScope { method: Method::ToolsCall, action: &push };
+    let carrier = Carrier { kind: "token", revision: Revision::V2026_07_28, capabilities: 1 };
+    let scope = StateScope { method: Method::ToolsCall, action: &push, carrier };
     // Of this input alone: what an earlier one made opens nothing.
     let secret = Digest::of(data);
-    let key = StateKey::new(secret.bytes()).unwrap();
+    let key = StateKey::new(&Secrets::new(*secret.bytes())).unwrap();
     assert_eq!(key.open(&scope, &text, NOW), None);
     for carried in
         [Carried::Upstream(text.clone().into_owned()), Carried::Pages(text.clone().into_owned()), Carried::Nothing]

@@ -3,15 +3,22 @@
 //! The upstream's own state travels inside ours, encrypted and bound to the caller, the upstream, the item and the arguments:
 //! an upstream sees one credential for all our callers and could not tell them apart. Source: MCP 2026-07-28,
 //! basic/patterns/mrtr, server requirements for `requestState`.
+//!
+//! A state outlives the process that sealed it, so its key does too (`AES-256-GCM-SIV`, which forgives a nonce that comes twice
+//! among the many of a long life). A state continues a call once: [`crate::engine::used`] knows the uses of this process, the store
+//! those of all.
 
 use std::time::Duration;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use data_encoding::BASE64URL_NOPAD;
 
+use crate::catalog::holder::Holder;
 use crate::mcp::method::Method;
+use crate::mcp::version::Revision;
 use crate::policy::Action;
 use crate::wire::digest::Digest;
+use crate::wire::secrets::Secrets;
 
 /// How long a client may take for one round.
 pub const LIFE: Duration = Duration::from_secs(600);
@@ -20,8 +27,8 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Rounds of one call; a server that asks more often is broken.
 pub const MAX_ROUNDS: u8 = 16;
 
-/// Seals and opens states; lives as long as the process.
-pub struct StateKey(LessSafeKey);
+/// Seals and opens states.
+pub struct StateKey(Vec<LessSafeKey>);
 
 impl std::fmt::Debug for StateKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -29,19 +36,32 @@ impl std::fmt::Debug for StateKey {
     }
 }
 
-/// What a state is bound to: one action, of one method.
+/// The client that carries a state, as far as no action says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// How the caller showed who it is.
+    pub kind: &'static str,
+    pub revision: Revision,
+    /// What the client can be asked for.
+    pub capabilities: u8,
+}
+
+/// What a state is bound to: one action, of one method and one client.
 #[derive(Clone, Copy, Debug)]
 pub struct StateScope<'a> {
     pub method: Method,
     pub action: &'a Action,
+    pub carrier: Carrier,
 }
 
 impl StateScope<'_> {
-    /// Everything, with separators that none of the parts can contain.
+    /// Everything, in a form that no two scopes share.
     fn bytes(&self) -> Vec<u8> {
         let Action { caller, upstream, canonical, definition, launch, arguments, .. } = self.action;
-        let mut bytes = Vec::new();
-        for part in [&**caller, self.action.profile(), &**upstream, self.method.as_str(), &**canonical] {
+        let Carrier { kind, revision, capabilities } = self.carrier;
+        let holder = Holder { caller, kind, profile: self.action.profile(), revision, capabilities };
+        let mut bytes = holder.bytes();
+        for part in [&**upstream, self.method.as_str(), &**canonical] {
             bytes.extend_from_slice(&part.len().to_be_bytes());
             bytes.extend_from_slice(part.as_bytes());
         }
@@ -79,6 +99,14 @@ pub enum Carried {
 /// Names one sealed state, so that it can be told whether it was used before.
 pub type StateId = [u8; NONCE_LEN];
 
+/// The use of one state, which is remembered for as long as the state opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateUse {
+    pub id: StateId,
+    /// Seconds since 1970.
+    pub until: u64,
+}
+
 impl Carried {
     fn parts(&self) -> (u8, &[u8]) {
         match self {
@@ -104,12 +132,13 @@ impl Carried {
 }
 
 impl StateKey {
-    /// `None` never happens with a secret of this length.
-    pub fn new(secret: &[u8; 32]) -> Option<Self> {
-        UnboundKey::new(&AES_256_GCM, secret).ok().map(|key| Self(LessSafeKey::new(key)))
+    /// `None` never happens.
+    pub fn new(secrets: &Secrets) -> Option<Self> {
+        let key = |secret: &[u8; 32]| UnboundKey::new(&AES_256_GCM_SIV, secret).ok().map(LessSafeKey::new);
+        secrets.all().map(key).collect::<Option<_>>().map(Self)
     }
 
-    /// Seals a state at `now`, the time since the process started. `nonce` must never be used twice.
+    /// Seals a state at `now`, the time since 1970. `nonce` must never be used twice.
     pub fn seal(
         &self,
         scope: &StateScope<'_>,
@@ -124,7 +153,7 @@ impl StateKey {
         bytes.push(kind);
         bytes.extend_from_slice(carried);
         let aad = Aad::from(scope.bytes());
-        self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
+        self.0.first()?.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
         let sealed = BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat());
         (sealed.len() <= MAX_BYTES).then_some(sealed)
     }
@@ -142,22 +171,25 @@ impl StateKey {
         self.seal(scope, &Opened { round, carried }, now, nonce)
     }
 
-    /// Opens a state; `None` when it was not sealed here for exactly this scope, or is too old. Which of these is not told.
-    pub fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<(Opened, StateId)> {
+    /// Opens a state; `None` when it was not sealed for exactly this scope, or is too old. Which of these is not told.
+    pub fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<(Opened, StateUse)> {
         if sealed.len() > MAX_BYTES {
             return None;
         }
         let bytes = BASE64URL_NOPAD.decode(sealed.as_bytes()).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let mut sealed = sealed.to_vec();
-        let aad = Aad::from(scope.bytes());
-        let plain = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed).ok()?;
-        let (until, rest) = plain.split_first_chunk::<8>()?;
-        let ([round, kind], carried) = rest.split_first_chunk::<2>()?;
-        if now.as_secs() >= u64::from_be_bytes(*until) {
-            return None;
-        }
-        Some((Opened { round: *round, carried: Carried::of(*kind, carried)? }, *nonce))
+        let bound = scope.bytes();
+        self.0.iter().find_map(|key| {
+            let (mut sealed, aad) = (sealed.to_vec(), Aad::from(&bound));
+            let plain = key.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed).ok()?;
+            let (until, rest) = plain.split_first_chunk::<8>()?;
+            let ([round, kind], carried) = rest.split_first_chunk::<2>()?;
+            let until = u64::from_be_bytes(*until);
+            if now.as_secs() >= until {
+                return None;
+            }
+            Some((Opened { round: *round, carried: Carried::of(*kind, carried)? }, StateUse { id: *nonce, until }))
+        })
     }
 }
 
@@ -167,9 +199,14 @@ mod tests {
     use crate::wire::raw::RawJson;
 
     const NOW: Duration = Duration::from_secs(100);
+    const CARRIER: Carrier = Carrier { kind: "token", revision: Revision::V2026_07_28, capabilities: 1 };
+
+    fn key(secret: u8) -> StateKey {
+        StateKey::new(&Secrets::new([secret; 32])).unwrap()
+    }
 
     fn sealed(scope: &StateScope<'_>, carried: Carried) -> (StateKey, String) {
-        let key = StateKey::new(&[7; 32]).unwrap();
+        let key = key(7);
         let state = Opened { round: 2, carried };
         let text = key.seal(scope, &state, NOW, [1; NONCE_LEN]).unwrap();
         (key, text)
@@ -187,7 +224,7 @@ mod tests {
             arguments: of(r#"{"a":1,"b":2}"#),
             ..Action::stand_in("ci", "git", "git__push")
         };
-        let scope = StateScope { method: Method::ToolsCall, action: &push };
+        let scope = StateScope { method: Method::ToolsCall, action: &push, carrier: CARRIER };
         let (key, text) = sealed(&scope, Carried::Upstream("theirs".to_owned()));
         let opened = Opened { round: 2, carried: Carried::Upstream("theirs".to_owned()) };
         assert_eq!(open(&key, &scope, &text), Some(opened.clone()));
@@ -210,7 +247,18 @@ mod tests {
         let foreign = StateScope { method: Method::PromptsGet, ..scope };
         assert_eq!(key.open(&foreign, &text, NOW), None, "another method");
         assert_eq!(key.open(&scope, &text, NOW + LIFE), None, "too late");
-        assert_eq!(StateKey::new(&[8; 32]).unwrap().open(&scope, &text, NOW), None, "another process");
+        for (label, carrier) in [
+            ("kind of caller", Carrier { kind: "user", ..CARRIER }),
+            ("revision", Carrier { revision: Revision::V2025_11_25, ..CARRIER }),
+            ("capabilities", Carrier { capabilities: 3, ..CARRIER }),
+        ] {
+            assert_eq!(key.open(&StateScope { carrier, ..scope }, &text, NOW), None, "another {label}");
+        }
+        assert_eq!(super::tests::key(8).open(&scope, &text, NOW), None, "another installation");
+        let later = StateKey::new(&Secrets { current: [8; 32], earlier: vec![[7; 32]] }).unwrap();
+        assert!(open(&later, &scope, &text).is_some(), "of an earlier key");
+        let used = key.open(&scope, &text, NOW).unwrap().1;
+        assert_eq!(used, StateUse { id: [1; NONCE_LEN], until: (NOW + LIFE).as_secs() });
     }
 
     #[test]
@@ -219,7 +267,7 @@ mod tests {
         let [one, two] = [r#"{"x":"\ud800","path":"/tmp/a"}"#, r#"{"x":"\ud800","path":"/etc/shadow"}"#];
         let [one, two] = [one, two]
             .map(|text| Action { arguments: Some(RawJson::trusted(text)), ..Action::stand_in("c", "u", "u__t") });
-        let scope = StateScope { method: Method::ToolsCall, action: &one };
+        let scope = StateScope { method: Method::ToolsCall, action: &one, carrier: CARRIER };
         let (key, text) = sealed(&scope, Carried::Nothing);
         assert!(open(&key, &scope, &text).is_some());
         assert!(open(&key, &StateScope { action: &two, ..scope }, &text).is_none());
@@ -228,7 +276,7 @@ mod tests {
     #[test]
     fn every_changed_byte_is_noticed() {
         let action = Action::stand_in("c", "u", "u__p");
-        let scope = StateScope { method: Method::PromptsGet, action: &action };
+        let scope = StateScope { method: Method::PromptsGet, action: &action, carrier: CARRIER };
         for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned()), Carried::Consent([3; 16])] {
             let (key, text) = sealed(&scope, carried.clone());
             assert_eq!(open(&key, &scope, &text), Some(Opened { round: 2, carried }));

@@ -5,51 +5,70 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
-use crate::engine::state::{LIFE, StateId};
+use crate::engine::state::{StateId, StateUse};
 
 /// States that are remembered. With more than these in the time that a state lives, none counts as fresh.
-const CAPACITY: usize = 65_536;
+pub const CAPACITY: usize = 65_536;
 
 /// Remembers states for as long as they could be opened.
 #[derive(Debug, Default)]
 pub struct Used {
     seen: HashSet<StateId, RandomState>,
-    order: VecDeque<(Duration, StateId)>,
+    order: VecDeque<StateUse>,
 }
 
 impl Used {
-    /// Whether a state is used for the first time. `now` is the time since the process started.
+    /// Whether a state is used for the first time. `now` is the time since 1970.
     ///
     /// A reused state proves no permit: otherwise one permit would allow any number of calls.
-    pub fn first(&mut self, id: StateId, now: Duration) -> bool {
-        while let Some((until, old)) = self.order.front().copied()
-            && until <= now
+    pub fn first(&mut self, state: StateUse, now: Duration) -> bool {
+        while let Some(old) = self.order.front().copied()
+            && old.until <= now.as_secs()
         {
             self.order.pop_front();
-            self.seen.remove(&old);
+            self.seen.remove(&old.id);
         }
-        if self.order.len() >= CAPACITY || !self.seen.insert(id) {
+        if self.order.len() >= CAPACITY || !self.seen.insert(state.id) {
             return false;
         }
-        self.order.push_back((now.saturating_add(LIFE), id));
+        self.order.push_back(state);
         true
+    }
+
+    /// Takes a use back that could not be kept.
+    pub fn give_back(&mut self, id: &StateId) {
+        self.seen.remove(id);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::state::LIFE;
 
     const NOW: Duration = Duration::from_secs(5);
+
+    fn of(id: StateId, now: Duration) -> StateUse {
+        StateUse { id, until: (now + LIFE).as_secs() }
+    }
 
     #[test]
     fn a_state_is_fresh_once() {
         let mut used = Used::default();
-        assert!(used.first([1; 12], NOW));
-        assert!(!used.first([1; 12], NOW));
-        assert!(used.first([2; 12], NOW));
-        assert!(used.first([3; 12], NOW + LIFE));
+        assert!(used.first(of([1; 12], NOW), NOW));
+        assert!(!used.first(of([1; 12], NOW), NOW));
+        assert!(used.first(of([2; 12], NOW), NOW));
+        assert!(used.first(of([3; 12], NOW + LIFE), NOW + LIFE));
         assert_eq!(used.seen.len(), 1, "what cannot be opened any more is forgotten");
+    }
+
+    #[test]
+    fn a_use_that_was_given_back_can_be_made_once_more() {
+        let mut used = Used::default();
+        assert!(used.first(of([1; 12], NOW), NOW));
+        used.give_back(&[1; 12]);
+        assert!(used.first(of([1; 12], NOW), NOW));
+        assert!(!used.first(of([1; 12], NOW), NOW));
     }
 
     #[test]
@@ -58,9 +77,9 @@ mod tests {
         for n in 0..CAPACITY {
             let mut id = [0; 12];
             id[..8].copy_from_slice(&n.to_be_bytes());
-            assert!(used.first(id, NOW));
+            assert!(used.first(of(id, NOW), NOW));
         }
-        assert!(!used.first([255; 12], NOW));
-        assert!(used.first([255; 12], NOW + LIFE));
+        assert!(!used.first(of([255; 12], NOW), NOW));
+        assert!(used.first(of([255; 12], NOW + LIFE), NOW + LIFE));
     }
 }

@@ -7,7 +7,7 @@ use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::question::approval;
 use crate::engine::route::{Resume, RouteError, Routed};
-use crate::engine::state::{Carried, StateId, StateScope};
+use crate::engine::state::{Carried, StateScope, StateUse};
 use crate::gateway::admission::InFlight;
 use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
 use crate::gateway::awaiting_approval::{ClientCall, Handled};
@@ -144,6 +144,7 @@ impl Service {
                 offered: Kinds::of(outgoing.capabilities.as_ref()),
                 is_here: client.is_here,
                 round: 0,
+                carrier: client.carrier(),
                 client_requests: client.client_requests.clone(),
                 parked: None,
                 task: passes_tasks.then_some(TaskWay::Passes),
@@ -195,26 +196,26 @@ impl Service {
     ) -> Result<GoingOn, RouteError> {
         // Legacy clients were never given a state.
         let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
-        let scope = StateScope { method: outgoing.method, action };
-        let opened = self.keys.states.open(&scope, &resume.state, clock::uptime());
-        let (opened, id) = opened.ok_or(RouteError::State)?;
+        let scope = StateScope { method: outgoing.method, action, carrier: input.carrier };
+        let opened = self.keys.states.open(&scope, &resume.state, clock::since_1970());
+        let (opened, state) = opened.ok_or(RouteError::State)?;
         input.round = opened.round;
         match opened.carried {
             Carried::Parked(id) => {
                 // It joins the call that runs and starts none, however often it comes.
                 input.parked = Some((id, resume.responses.clone()));
-                return Ok(GoingOn::Permitted);
+                return Ok(GoingOn::Permitted(None));
             }
             Carried::Consent(prompt) => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
                 let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
                 return Ok(GoingOn::Consent { prompt: PromptId::new(prompt), answer });
             }
-            Carried::Upstream(state) => outgoing.body.set("requestState", RawJson::string(&state)),
+            Carried::Upstream(theirs) => outgoing.body.set("requestState", RawJson::string(&theirs)),
             Carried::Pages(keys) => {
                 // The server refused the call before it began, so this is its first execution.
                 let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
-                return if accepted { Ok(self.continued(id)) } else { Err(RouteError::PageDeclined) };
+                return if accepted { Ok(self.continued(state)) } else { Err(RouteError::PageDeclined) };
             }
             Carried::Nothing => {}
         }
@@ -222,11 +223,11 @@ impl Service {
             outgoing.body.set("inputResponses", responses.clone());
         }
         outgoing.resumed = true;
-        Ok(self.continued(id))
+        Ok(self.continued(state))
     }
 
     /// A state proves a permit once. Sent again it is a call of its own, which is decided like any other.
-    fn continued(&self, id: StateId) -> GoingOn {
-        if self.keys.is_first(id) { GoingOn::Permitted } else { GoingOn::Anew }
+    fn continued(&self, state: StateUse) -> GoingOn {
+        if self.keys.used.is_first(state) { GoingOn::Permitted(Some(state)) } else { GoingOn::Anew }
     }
 }

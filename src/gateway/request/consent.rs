@@ -24,7 +24,7 @@ use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::{Asking, Channel, ClientCall, Handled, Request};
 use crate::gateway::decision::GoingOn;
-use crate::gateway::prepared::Prepared;
+use crate::gateway::prepared::{InputContext, Prepared};
 use crate::gateway::service::Service;
 use crate::mcp::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::method::Method;
@@ -84,15 +84,15 @@ impl Service {
                 way.map(|(client_requests, question)| Channel::OnStream { client_requests, question, is_page })
             }
             Era::Modern => {
-                let again = input
-                    .and_then(|input| self.consent_required(&action, labels.method, input.round, &prompt, &question));
+                let again =
+                    input.and_then(|input| self.consent_required(&action, labels.method, &input, &prompt, &question));
                 match (going_on, again) {
                     (_, None) => None,
                     (GoingOn::Consent { prompt: of, answer: Some(answer) }, Some(again)) if of == prompt => {
                         let opened = is_page && is_accepted(&answer);
                         Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
                     }
-                    (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted, Some(again)) => {
+                    (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_), Some(again)) => {
                         request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
                         return Handled::Answer(Answer::ok(again));
                     }
@@ -110,12 +110,13 @@ impl Service {
         &self,
         action: &Action,
         method: Method,
-        round: u8,
+        input: &InputContext,
         prompt: &PromptId,
         question: &InputRequest,
     ) -> Option<RawJson> {
-        let (scope, carried) = (StateScope { method, action }, Carried::Consent(prompt.bytes()));
-        let sealed = self.keys.states.next(&scope, round, carried, clock::uptime(), clock::random())?;
+        let scope = StateScope { method, action, carrier: input.carrier };
+        let (carried, now) = (Carried::Consent(prompt.bytes()), clock::since_1970());
+        let sealed = self.keys.states.next(&scope, input.round, carried, now, clock::random())?;
         Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -91,6 +91,12 @@ CREATE TABLE session_resources (
     name BLOB NOT NULL, slot INTEGER NOT NULL, uri TEXT NOT NULL, until INTEGER NOT NULL,
     PRIMARY KEY (name, slot)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Version 4: sealed states that continued a call. Each does so once, over all processes.
+const STATES: &str = "
+CREATE TABLE used_states (id BLOB PRIMARY KEY, until INTEGER NOT NULL) STRICT;
+CREATE INDEX used_states_until ON used_states (until);
 ";
 
 /// Reasons not to use a file.

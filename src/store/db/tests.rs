@@ -160,6 +160,7 @@ fn a_store_that_another_process_makes_meanwhile_is_never_taken_for_a_foreign_one
         "limits",
         "audit_heads",
         "meta",
+        "used_states",
         "ended_sessions",
         "ended_floors",
         "session_levels",

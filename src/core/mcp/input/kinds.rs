@@ -59,6 +59,12 @@ impl Kinds {
         }
     }
 
+    /// One bit for each kind, as sealed values hold them.
+    pub fn bits(self) -> u8 {
+        let all = [self.form, self.url, self.sampling, self.sampling_tools, self.roots];
+        all.into_iter().rev().fold(0, |bits, has| (bits << 1) | u8::from(has))
+    }
+
     /// Whether there is anything to be asked for.
     pub fn any(self) -> bool {
         self != Self::default()

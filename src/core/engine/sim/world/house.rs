@@ -5,10 +5,12 @@ use std::sync::LazyLock;
 use crate::catalog::inventory::{Inventory, ListBounds, Next, Reading};
 use crate::catalog::merge::{Catalog, Entry, Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
-use crate::engine::state::{StateKey, StateScope};
+use crate::engine::state::{Carrier, StateKey, StateScope};
 use crate::mcp::method::{List, Method};
+use crate::mcp::version::Revision;
 use crate::policy::{Action, Annotator, Digest, Effect, ItemRules, Kind, Policy, PolicySpec, RuleSpec};
 use crate::wire::raw::RawJson;
+use crate::wire::secrets::Secrets;
 
 /// What never changes: made once for all worlds.
 pub(super) struct House {
@@ -47,7 +49,7 @@ pub(super) static HOUSE: LazyLock<House> = LazyLock::new(|| {
     let catalog = merge(&[source(0), source(1)], naming).0;
     let of = |entry: &Entry| policy.item_rules(Kind::Tool, entry.upstream_name.as_str(), &entry.canonical);
     let rules = catalog.entries().iter().map(of).collect();
-    House { catalog, policy, rules, states: StateKey::new(&[7; 32]).unwrap() }
+    House { catalog, policy, rules, states: StateKey::new(&Secrets::new([7; 32])).unwrap() }
 });
 
 pub(super) fn launch() -> Digest {
@@ -56,5 +58,6 @@ pub(super) fn launch() -> Digest {
 
 /// What a state of that call is bound to.
 pub(super) fn scope(action: &Action) -> StateScope<'_> {
-    StateScope { method: Method::ToolsCall, action }
+    let carrier = Carrier { kind: "user", revision: Revision::V2026_07_28, capabilities: 0 };
+    StateScope { method: Method::ToolsCall, action, carrier }
 }

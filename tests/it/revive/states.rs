@@ -1,0 +1,133 @@
+//! States of calls that wait for a modern client's input: they are gone on with after a restart, and never twice.
+
+use super::*;
+use crate::harness::World;
+
+/// A daemon whose every call needs an approval, before a modern server that answers as a file says.
+fn before(setup: Setup) -> (Gateway, Log) {
+    let setup = setup.policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
+    let log = Log::new(&setup.world.path("work"), "fx");
+    let gateway = setup.fake("fx", &Fake::stdio("modern").logging(&log)).start();
+    gateway.wait_for_tools(&["fx__raw"]);
+    (gateway, log)
+}
+
+fn client(gateway: &Gateway, token: Option<String>) -> Mcp {
+    Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", json!({"elicitation": {}}))
+}
+
+/// Has the server ask under that state, or end the call.
+fn server_says(world: &World, state: Option<&str>) -> Value {
+    let form =
+        json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"who": {"type": "string"}}}});
+    let result = match state {
+        Some(state) => json!({"resultType": "input_required", "requestState": state,
+            "inputRequests": {"who": {"method": "elicitation/create", "params": form}}}),
+        None => json!({"resultType": "complete", "content": [{"type": "text", "text": "done"}]}),
+    };
+    json!({"file": world.write("work/raw.json", &result.to_string())})
+}
+
+fn state_of(answer: &Answer) -> Value {
+    assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
+    answer.result()["requestState"].clone()
+}
+
+/// Whether the answer asks for our approval.
+fn asks_for_approval(answer: &Answer) -> bool {
+    answer.result()["inputRequests"].get("gw.consent").is_some()
+}
+
+fn going_on(arguments: &Value, state: &Value) -> Value {
+    let responses = json!({"gw.consent": {"action": "accept", "content": {"decision": "once"}},
+        "who": {"action": "accept", "content": {"who": "me"}}});
+    json!({"name": "fx__raw", "arguments": arguments, "requestState": state, "inputResponses": responses})
+}
+
+/// A call that was approved once and waits for input under that state of the server.
+fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) {
+    let arguments = server_says(&gateway.world, Some(theirs));
+    let first = client.call("fx__raw", arguments.clone());
+    assert!(asks_for_approval(&first), "{}", first.raw);
+    let second = client.request("tools/call", going_on(&arguments, &state_of(&first)));
+    assert!(!asks_for_approval(&second), "{}", second.raw);
+    (arguments, state_of(&second))
+}
+
+/// How often the server got that state.
+fn got(log: &Log, theirs: &str) -> usize {
+    log.lines_with(&[&format!("\"requestState\":\"{theirs}\"")])
+        .iter()
+        .filter(|line| line.contains("tools/call"))
+        .count()
+}
+
+#[test]
+fn a_state_is_gone_on_with_after_a_restart_by_its_own_client_and_once() {
+    for by in [Signal::TERM, Signal::KILL] {
+        let (gateway, log) = before(Setup::new().second_caller(TOKEN));
+        let mut ours = client(&gateway, gateway.token());
+        let (arguments, state) = waiting(&gateway, &mut ours, "theirs");
+        let gateway = again(gateway, by, None);
+        gateway.wait_for_tools(&["fx__raw"]);
+        server_says(&gateway.world, None);
+        let mut other = client(&gateway, Some(TOKEN.to_owned()));
+        let capabilities = json!({"elicitation": {}, "sampling": {}});
+        let mut able = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities);
+        for (label, stranger) in [("caller", &mut other), ("capabilities", &mut able)] {
+            let refused = stranger.request("tools/call", going_on(&arguments, &state));
+            assert_eq!(refused.code(), Some(-32602), "another {label}: {}", refused.raw);
+        }
+        ours.follow(gateway.address);
+        let done = ours.request("tools/call", going_on(&arguments, &state));
+        assert_eq!(done.text(), "done", "{by:?}: {}", done.raw);
+        assert_eq!(got(&log, "theirs"), 1);
+        // At once: what went on is on disk as used.
+        let gateway = again(gateway, Signal::KILL, None);
+        gateway.wait_for_tools(&["fx__raw"]);
+        ours.follow(gateway.address);
+        let twice = ours.request("tools/call", going_on(&arguments, &state));
+        assert!(asks_for_approval(&twice), "{by:?}: {}", twice.raw);
+        assert_eq!(got(&log, "theirs"), 1);
+    }
+}
+
+#[test]
+fn no_state_is_used_twice_whenever_the_daemon_is_killed() {
+    let (mut gateway, log) = before(Setup::new());
+    let mut client = client(&gateway, gateway.token());
+    for n in 0..8_u64 {
+        let theirs = format!("theirs-{n}.");
+        let (arguments, state) = waiting(&gateway, &mut client, &theirs);
+        server_says(&gateway.world, None);
+        let call = client.open("tools/call", going_on(&arguments, &state));
+        // Before it arrives, on its way to the disk, and after it went on.
+        std::thread::sleep(Duration::from_micros(n * 700));
+        gateway = again(gateway, Signal::KILL, None);
+        drop(call);
+        gateway.wait_for_tools(&["fx__raw"]);
+        client.follow(gateway.address);
+        let answer = client.request("tools/call", going_on(&arguments, &state));
+        if !asks_for_approval(&answer) {
+            assert_eq!((answer.text().as_str(), got(&log, &theirs)), ("done", 1), "{n}: {}", answer.raw);
+        }
+        assert!(got(&log, &theirs) <= 1, "{n}: the server got it twice");
+    }
+}
+
+#[test]
+fn a_question_of_ours_is_asked_again_after_a_restart_and_its_answer_allows_nothing_before() {
+    let (gateway, log) = before(Setup::new());
+    let mut client = client(&gateway, gateway.token());
+    let arguments = server_says(&gateway.world, None);
+    let state = state_of(&client.call("fx__raw", arguments.clone()));
+    let gateway = again(gateway, Signal::KILL, None);
+    gateway.wait_for_tools(&["fx__raw"]);
+    client.follow(gateway.address);
+    let asked = client.request("tools/call", going_on(&arguments, &state));
+    assert!(asks_for_approval(&asked), "{}", asked.raw);
+    assert_eq!(log.count("tools/call"), 0);
+    let done = client.request("tools/call", going_on(&arguments, &state_of(&asked)));
+    assert_eq!(done.text(), "done", "{}", done.raw);
+    assert_eq!(log.count("tools/call"), 1);
+}
