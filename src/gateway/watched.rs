@@ -30,7 +30,7 @@ pub(super) struct Held {
 
 impl Subscriptions {
     /// Those of a session before a restart. None is watched yet.
-    pub(crate) fn from_before(&self, resources: Vec<(u64, String)>) {
+    pub(crate) fn restore(&self, resources: Vec<(u64, String)>) {
         let held = |(slot, uri)| (uri, Held { slot: Some(slot), watching: None });
         self.lock().extend(resources.into_iter().map(held));
     }

@@ -248,7 +248,7 @@ impl Sessions {
             log.set(level);
         }
         if let Some(watched) = &client.watched {
-            watched.from_before(resources);
+            watched.restore(resources);
         }
         let mut table = self.lock();
         if let Some(session) = table.get(id) {

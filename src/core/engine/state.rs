@@ -254,7 +254,7 @@ mod tests {
         ] {
             assert_eq!(key.open(&StateScope { carrier, ..scope }, &text, NOW), None, "another {label}");
         }
-        assert_eq!(super::tests::key(8).open(&scope, &text, NOW), None, "another installation");
+        assert_eq!(self::key(8).open(&scope, &text, NOW), None, "another installation");
         let later = StateKey::new(&Secrets { current: [8; 32], earlier: vec![[7; 32]] }).unwrap();
         assert!(open(&later, &scope, &text).is_some(), "of an earlier key");
         let used = key.open(&scope, &text, NOW).unwrap().1;
