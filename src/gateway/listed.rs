@@ -83,23 +83,27 @@ mod tests {
         let names = Arc::new(Names::of(["a"].into_iter()));
         let with_session = |caller: &str| ClientContext { tag: Some(ClientTag::new()), ..client(caller, None) };
         let forms = Kinds { form: true, ..Kinds::default() };
-        let clients = [
-            client("one", None),
-            client("two", None),
-            client("one", Some("few")),
-            ClientContext { offered: forms, ..client("one", None) },
-            with_session("one"),
-            with_session("one"),
-        ];
-        for (at, own) in clients.iter().enumerate() {
-            let listed = Listed::default();
+        // A session has its list with it, so each round has clients of its own.
+        let clients = || {
+            [
+                client("one", None),
+                client("two", None),
+                client("one", Some("few")),
+                ClientContext { offered: forms, ..client("one", None) },
+                with_session("one"),
+                with_session("one"),
+            ]
+        };
+        for at in 0..clients().len() {
+            let (listed, clients) = (Listed::default(), clients());
+            let own = &clients[at];
             listed.show(own, &names, NOW);
             let showed = clients.iter().map(|other| listed.showed(other, "a", NOW + LIFE / 2));
             assert!(showed.enumerate().all(|(other, showed)| showed == (other == at)), "client {at}");
             assert!(!listed.showed(own, "b", NOW) && !listed.showed(own, "a", NOW + LIFE));
         }
         let again = client("one", None);
-        listed.show(&clients[0], &names, NOW);
+        listed.show(&client("one", None), &names, NOW);
         assert!(listed.showed(&again, "a", NOW), "without a session the caller is the client");
     }
 
