@@ -27,7 +27,7 @@ pub(crate) struct ClientContext {
     pub(crate) access: Arc<Access>,
     pub(crate) profile: Option<Arc<str>>,
     pub(crate) revision: Revision,
-    /// What the client can be asked for.
+    /// The kinds of input that the client offers.
     pub(crate) offered: Kinds,
     /// It is on this machine: an address on loopback is the same place to it.
     pub(crate) is_here: bool,

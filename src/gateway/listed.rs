@@ -20,7 +20,7 @@ const MAX_VIEWS: usize = 1024;
 /// Caller, profile, and whether the client can be asked for input.
 type ViewOf = (Arc<str>, Option<Arc<str>>, bool);
 
-/// What the lists of all clients have shown.
+/// The tools that the lists of all clients have shown.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pages: Mutex<Pages>,

@@ -88,7 +88,7 @@ pub(crate) struct Viewer<'a> {
 }
 
 impl Viewer<'_> {
-    /// What cursors of a list in that view are bound to.
+    /// The scope of cursors of a list in that view.
     pub(crate) fn scope<'a>(&'a self, list: List, view: &'a View) -> CursorScope<'a> {
         let Self { caller, kind, revision, can_be_asked } = *self;
         let capabilities = u8::from(can_be_asked);

@@ -90,7 +90,7 @@ pub(crate) struct Tier {
     pub(crate) most: usize,
 }
 
-/// What becomes of a listed item.
+/// The verdict about a listed item.
 #[derive(Clone, Debug)]
 pub(crate) enum Judged {
     /// Clients may see it as it is.

@@ -37,11 +37,11 @@ pub(super) struct Disk {
     news: Arc<Mutex<Vec<PinChange>>>,
 }
 
-/// What became of a decision about many.
+/// The outcome of a decision about many.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) decided: usize,
-    /// What was left as it is, and why.
+    /// The items that were left as they are, and why.
     pub(super) left: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ pub struct Holder<'a> {
     /// Empty for none.
     pub profile: &'a str,
     pub revision: Revision,
-    /// What the client can be asked for, as far as it matters to the value.
+    /// The kinds of input that the client offers, as far as they matter to the value.
     pub capabilities: u8,
 }
 

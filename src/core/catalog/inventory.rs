@@ -60,7 +60,7 @@ pub struct Flaw<'i> {
     pub list: List,
     /// The item's name at the upstream.
     pub key: &'i str,
-    /// What was done about it, or why the item is withheld.
+    /// The repair, or why the item is withheld.
     pub line: &'i str,
     pub is_withheld: bool,
 }
@@ -192,7 +192,7 @@ impl Inventory {
         place.truncate(most);
     }
 
-    /// What was repaired of each item, and the items that no client may see with the reason: kind, name and a line.
+    /// The repairs of each item, and the items that no client may see with the reason: kind, name and a line.
     pub fn flaws(&self) -> impl Iterator<Item = Flaw<'_>> {
         List::ALL.iter().flat_map(|list| self.items(*list)).flat_map(|item| {
             let of = |line, is_withheld| Flaw { list: item.list, key: &item.key, line, is_withheld };

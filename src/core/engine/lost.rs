@@ -14,7 +14,7 @@ const CODES: [i64; 3] = [-32000, -32001, INVALID_REQUEST];
 /// The id of an error without one in the Python SDK.
 const NO_ID: &str = "server-error";
 
-/// What a status says of the session of its request.
+/// The meaning of a status for the session of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Lost,

@@ -65,7 +65,7 @@ impl SessionOwner<'_> {
     }
 }
 
-/// What a session's id says.
+/// The terms that a session's id holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTerms {
     /// Seconds since 1970, as is `until`.
@@ -75,7 +75,7 @@ pub struct SessionTerms {
     pub revision: Revision,
     /// The client was on this machine.
     pub is_here: bool,
-    /// What is declared to servers in the client's name.
+    /// The capabilities that are declared to servers in the client's name.
     pub capabilities: Option<RawJson>,
 }
 

@@ -42,11 +42,11 @@ pub struct Carrier {
     /// How the caller showed who it is.
     pub kind: &'static str,
     pub revision: Revision,
-    /// What the client can be asked for.
+    /// The kinds of input that the client offers.
     pub capabilities: u8,
 }
 
-/// What a state is bound to: one action, of one method and one client.
+/// The scope of a state: one action, of one method and one client.
 #[derive(Clone, Copy, Debug)]
 pub struct StateScope<'a> {
     pub method: Method,

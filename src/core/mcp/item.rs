@@ -39,7 +39,7 @@ pub struct Definition {
     /// Some string that is neither title nor description has hidden characters in it, so it cannot be cleaned: it would mean
     /// something else then.
     pub hides: bool,
-    /// What was changed for strict clients to accept it, for the operator.
+    /// The repairs that let strict clients accept it, for the operator.
     pub repairs: Vec<String>,
     /// Why no client may see it, for the operator: strict ones would refuse the whole list.
     pub fault: Option<&'static str>,

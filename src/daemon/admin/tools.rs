@@ -16,7 +16,7 @@ use crate::wire::code;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// What `pin` says of a tool that something else than its pin withholds.
+/// The `pin` of a tool that something else than its pin withholds.
 const WITHHELD: &str = "withheld";
 
 /// The tools; for users other than the operator, those that their caller may see. `as` selects what clients of one kind see, `all`

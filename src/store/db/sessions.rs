@@ -9,7 +9,7 @@ use crate::engine::ended::{Ended, EndedSession, Floor};
 use crate::engine::session_id::SessionName;
 use crate::store::seal::Opened;
 
-/// What is kept of a session besides its id.
+/// The part of a session that is kept besides its id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) level: Option<String>,
@@ -126,7 +126,7 @@ impl Db {
         })
     }
 
-    /// What is kept of a session; `None` where a part of it does not open, since its key is gone.
+    /// The kept part of a session; `None` where a part of it does not open, since its key is gone.
     pub(crate) fn kept_session(&self, name: SessionName) -> Operation<'_, impl Work<Out = Option<Kept>>> {
         let seals = self.seals.clone();
         self.read(move |connection| {

@@ -34,7 +34,7 @@ const SCHEMA_LIST: [&[u8]; 5] = [b"allOf", b"anyOf", b"items", b"oneOf", b"prefi
 const SCHEMAS: [&[u8]; 6] =
     [b"$defs", b"definitions", b"dependencies", b"dependentSchemas", b"patternProperties", b"properties"];
 
-/// What stands at a place.
+/// The role of a value by its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// A tool's definition.

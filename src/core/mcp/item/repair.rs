@@ -167,7 +167,7 @@ pub(super) fn mend(list: List, definition: &mut RawObject, repairs: &mut Vec<Str
     Ok(())
 }
 
-/// What a value comes to.
+/// The verdict about a value.
 enum Held {
     Valid,
     Repaired(RawJson),

@@ -66,7 +66,7 @@ fn fx() -> UpstreamName {
     UpstreamName::parse("fx").unwrap()
 }
 
-/// What becomes of a listed tool: the digest that its grants need and the bytes that clients get, or nothing.
+/// The verdict about a listed tool: the digest that its grants need and the bytes that clients get, or nothing.
 fn judged(pins: &Pins, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
     let tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: 100 };
     match pins.judge(&fx(), tier, &[item], &|_| None).pop()? {
