@@ -265,9 +265,7 @@ impl Stage {
         }
         let token = format!("hdnd_{:032x}", fastrand::u128(..));
         secret(&folder.join("state/token"), &token)?;
-        let ports = free_ports()?;
-        // Where nothing is judged by that, a machine that is too busy to send the next request in time fails no run.
-        let mut text = head(ports, if options.settle < 60 { "10m" } else { "20s" });
+        let mut text = String::new();
         let mut others = Vec::new();
         for (name, words) in [
             ("oldweb", &["http", "--era", "legacy", "--answers", "sse"][..]),
@@ -310,6 +308,10 @@ impl Stage {
                 text.push_str("call-timeout = \"3s\"\n");
             }
         }
+        // After the servers have theirs.
+        let ports = free_ports()?;
+        // Where nothing is judged by that, a machine that is too busy to send the next request in time fails no run.
+        text.insert_str(0, &head(ports, if options.settle < 60 { "10m" } else { "20s" }));
         let recipe = Recipe { text, fake };
         fs::write(folder.join("config/headend.toml"), recipe.with_guest(Some(PLAIN)))?;
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
