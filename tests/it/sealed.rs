@@ -142,7 +142,7 @@ fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
     let listed: Value = serde_json::from_slice(&answer.stdout).unwrap();
     let id = listed["approvals"][0]["id"].as_str().unwrap();
     assert!(gateway.run(&["approve", id, "--for", "always"]).status.success());
-    let rejected = gateway.run(&["pins", "reject", "docs"]);
+    let rejected = gateway.run(&["pins", "reject", "docs", "--launch"]);
     assert!(rejected.status.success(), "{}", said(&rejected));
     ask(&mut client);
     eventually("the question is written down", || !stored(&gateway.world, MESSAGES).is_empty());
@@ -174,6 +174,9 @@ fn as_before(world: &World, url: &str) {
     assert_eq!(connection.execute("UPDATE prompts SET message = ?1", [&message]).unwrap(), 1);
     let query = "UPDATE pins SET waiting = ?1 WHERE kind = 'launch' AND upstream = 'docs'";
     assert_eq!(connection.execute(query, [&launch]).unwrap(), 1);
+    for table in ["ended_sessions", "ended_floors", "session_levels", "session_resources", "used_states"] {
+        connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
+    }
     connection.pragma_update(None, "user_version", 1).unwrap();
     drop(connection);
     fs::remove_file(world.path("state/headend/secrets.key")).unwrap_or_default();
