@@ -48,11 +48,12 @@ async fn an_expired_state_is_not_used_even_where_its_row_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();
     let used = UsedStates::open(Some(db.clone())).unwrap();
-    assert!(used.is_first(state(1)));
-    assert_eq!(used.keep(state(1)).await, Ok(()));
+    let one = state(1);
+    assert!(used.is_first(one));
+    assert_eq!(used.keep(one).await, Ok(()));
     // Another process whose clock is ahead removes the row.
-    let ahead = StateUse { until: state(1).until + 100, ..state(2) };
-    assert!(db.use_state(ahead, state(1).until + 1).run_now().unwrap());
+    let ahead = StateUse { until: one.until + 100, ..state(2) };
+    assert!(db.use_state(ahead, one.until + 1).run_now().unwrap());
     assert!(db.used_states(0, 10).unwrap().iter().all(|left| left.id == ahead.id));
-    assert!(!db.use_state(state(1), clock::since_1970().as_secs()).run_now().unwrap());
+    assert!(!db.use_state(one, clock::since_1970().as_secs()).run_now().unwrap());
 }
