@@ -130,7 +130,7 @@ async fn the_time_of_an_answer_does_not_tell_hidden_from_unknown() {
     const CALLS: usize = 100_000;
     let (gateway, client) = (gateway(), client());
     let names = [params("fx__hidden"), params("fx__absent")];
-    // What its lists have shown is looked at for both.
+    // Both take the look into the lists that the client was shown.
     assert!(gateway.service.list(&client, List::Tools, &RawObject::default()).outcome.is_ok());
     let mut times: [Vec<f64>; 2] = Default::default();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
