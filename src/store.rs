@@ -12,6 +12,8 @@ pub(crate) mod audit;
 pub(crate) mod db;
 pub(crate) mod directory;
 mod files;
+#[cfg(test)]
+mod killed;
 pub(crate) mod leases;
 mod lock;
 pub(crate) mod pins;

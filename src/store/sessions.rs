@@ -2,7 +2,7 @@
 //! ([`crate::engine::session_id`]), so a session that lives needs nothing on disk but its log level and subscriptions; one that
 //! has ended is noted there until its id would have expired ([`crate::engine::ended`]).
 //!
-//! Only sessions on disk are revived: one that is opened while the store takes no writes has an id that only this process
+//! Two kinds of session are not revived: one that is opened while the store takes no writes has an id that only this process
 //! knows, and one whose level or subscriptions could not be kept, or are too many, is noted like an ended one. While the store
 //! takes no writes no session is revived. An end that finds it so is written as soon as it takes writes again; if the process ends
 //! before that, the id opens once more, for its own caller.
