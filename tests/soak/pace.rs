@@ -22,6 +22,8 @@ use crate::visit;
 
 /// Sessions before the start is measured.
 const WARM_UP: u64 = 24;
+/// Samples before the load, a second apart, fewer in a run that does not wait for the end either.
+const LOOKS: u64 = 10;
 /// The pace maker looks this often.
 const TICK: Duration = Duration::from_millis(10);
 /// Longest time of one client. Beyond it, its open request is lost.
@@ -69,7 +71,7 @@ async fn play(options: &Options, stage: &mut Stage) -> anyhow::Result<Figures> {
     let pid = Arc::new(AtomicU32::new(stage.daemon.pid));
     warm_up(&facts, options.seed).await;
     sleep(options.settling().min(Duration::from_secs(60))).await;
-    let start = Sample::take(&facts, stage.daemon.pid, Duration::ZERO, 0).await;
+    let start = at_rest(&facts, stage.daemon.pid, options.settle.clamp(1, LOOKS)).await;
     println!("{}\n{}   before the load", Sample::heading(), start.line(&start));
     let begun = Instant::now();
     let load = Duration::from_secs(options.seconds);
@@ -128,6 +130,16 @@ async fn play(options: &Options, stage: &mut Stage) -> anyhow::Result<Figures> {
     let (end, settled_after) = settle(options, stage, &start, begun, last_client, visits.load(Ordering::SeqCst)).await;
     println!("{}   after the load", end.line(samples.last().unwrap_or(&start)));
     Ok((samples, start, end, settled_after))
+}
+
+/// The daemon before the load. Its servers come and go, so one look would find them all at rest or none.
+async fn at_rest(facts: &Facts, pid: u32, looks: u64) -> Sample {
+    let mut most = Sample::take(facts, pid, Duration::ZERO, 0).await;
+    for _ in 1..looks {
+        sleep(Duration::from_secs(1)).await;
+        most = most.most(&Sample::take(facts, pid, Duration::ZERO, 0).await);
+    }
+    most
 }
 
 /// Waits until everything is given back, or the time is over.

@@ -58,6 +58,18 @@ impl Sample {
         }
     }
 
+    /// These figures, and of those that have to be given back the larger ones of both.
+    pub(crate) fn most(self, other: &Self) -> Self {
+        Self {
+            descriptors: self.descriptors.max(other.descriptors),
+            tasks: self.tasks.max(other.tasks),
+            processes: self.processes.max(other.processes),
+            sessions: self.sessions.max(other.sessions),
+            upstream_sessions: self.upstream_sessions.max(other.upstream_sessions),
+            ..self
+        }
+    }
+
     pub(crate) fn heading() -> &'static str {
         "    time  sessions/s  requests     ended   RSS MiB    fds  threads  procs  tasks  sessions  upstream  conns  in flight"
     }
