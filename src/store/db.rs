@@ -48,7 +48,7 @@ pub(crate) use self::health::Health;
 pub(crate) use self::job::Work;
 pub(crate) use self::sessions::Kept;
 
-use self::job::{Begun, Job};
+use self::job::{Begun, Job, Place};
 
 /// Operations that may wait for the thread.
 const QUEUE: usize = 4096;
@@ -125,7 +125,7 @@ impl Db {
     where
         W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        Operation { db: self, writes: false, work }
+        Operation { db: self, place: Place::Any, work }
     }
 
     /// An operation in a transaction.
@@ -133,16 +133,21 @@ impl Db {
     where
         W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        Operation { db: self, writes: true, work }
+        Operation { db: self, place: Place::Inside, work }
     }
 
     /// Empties the journal into the file, so that no replaced value is left there. Blocks.
     fn forget_replaced(&self) {
-        let empty = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         // Another process that reads puts it off until the next one.
-        if let Err(error) = self.read(empty).run_now() {
+        if let Err(error) = self.empty_journal().run_now() {
             tracing::debug!(error = %error, "the journal of the store is not emptied yet");
         }
+    }
+
+    /// Finds its transaction in the way where it is done inside of one.
+    fn empty_journal(&self) -> Operation<'_, impl Work<Out = ()>> {
+        let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        Operation { db: self, place: Place::Outside, work }
     }
 
     /// Changes the tables as nothing in this program would.
@@ -176,7 +181,7 @@ impl Db {
 #[derive(Debug)]
 pub(crate) struct Operation<'d, W> {
     db: &'d Db,
-    writes: bool,
+    place: Place,
     work: W,
 }
 
@@ -219,8 +224,8 @@ impl<W: Work> Operation<'_, W> {
     /// Begins it, and calls `done` on the database's thread before any later operation begins, even if no task waits
     /// any more. `done` must not block. It is called at once if the operation cannot be taken.
     pub(crate) fn then(self, done: impl FnOnce(Result<W::Out, DbError>) + Send + 'static) {
-        let Self { db, writes, work } = self;
-        db.send(Box::new(Begun { path: db.path.clone(), writes, work, done }));
+        let Self { db, place, work } = self;
+        db.send(Box::new(Begun { path: db.path.clone(), place, work, done }));
     }
 }
 

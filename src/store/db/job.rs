@@ -23,9 +23,20 @@ impl<T: Send + 'static, W: FnOnce(&Connection) -> rusqlite::Result<T> + Send + '
 /// The reply, once it is known whether the transaction holds.
 pub(super) type Finish = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
+/// Where an operation is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Anywhere: it only reads.
+    Any,
+    /// In a transaction.
+    Inside,
+    /// Outside of all transactions.
+    Outside,
+}
+
 /// An operation whose type is forgotten.
 pub(super) trait Job: Send {
-    fn writes(&self) -> bool;
+    fn place(&self) -> Place;
     /// Runs it; the error of one that failed, which has to be undone.
     fn run(self: Box<Self>, connection: &Connection) -> (Result<(), DbError>, Finish);
     fn refuse(self: Box<Self>, error: DbError);
@@ -34,14 +45,14 @@ pub(super) trait Job: Send {
 /// An operation that waits for the thread.
 pub(super) struct Begun<W, D> {
     pub(super) path: PathBuf,
-    pub(super) writes: bool,
+    pub(super) place: Place,
     pub(super) work: W,
     pub(super) done: D,
 }
 
 impl<W: Work, D: FnOnce(Result<W::Out, DbError>) + Send + 'static> Job for Begun<W, D> {
-    fn writes(&self) -> bool {
-        self.writes
+    fn place(&self) -> Place {
+        self.place
     }
 
     fn run(self: Box<Self>, connection: &Connection) -> (Result<(), DbError>, Finish) {

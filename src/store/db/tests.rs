@@ -55,6 +55,28 @@ fn a_fresh_store_is_for_its_owner_alone_and_durable() {
 }
 
 #[test]
+fn the_journal_is_emptied_beside_jobs_that_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let (go, wait) = mpsc::channel();
+    let (begun, holds) = mpsc::channel();
+    db.read(move |_| {
+        begun.send(()).unwrap();
+        wait.recv().unwrap();
+        Ok(())
+    })
+    .then(|outcome| outcome.unwrap());
+    holds.recv().unwrap();
+    db.write(|connection| put(connection, "one")).then(|outcome| assert_eq!(outcome.unwrap(), 1));
+    let (reply, emptied) = mpsc::channel();
+    db.empty_journal().then(move |outcome| reply.send(outcome).unwrap());
+    go.send(()).unwrap();
+    emptied.recv().unwrap().unwrap();
+    let journal = fs::metadata(dir.path().join("headend.db-wal")).unwrap();
+    assert_eq!(journal.len(), 0);
+}
+
+#[test]
 fn jobs_that_wait_share_one_transaction_and_fail_alone() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();

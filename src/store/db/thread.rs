@@ -12,7 +12,7 @@ use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 
 use super::error::{DbError, told};
 use super::health::Health;
-use super::job::{Finish, Job};
+use super::job::{Finish, Job, Place};
 use super::number;
 use super::open::{self, Copied, Stamp};
 use crate::base::clock;
@@ -68,11 +68,13 @@ impl Thread {
             {
                 jobs.push(next);
             }
-            if self.copy_of.is_none() && jobs.iter().any(|job| job.writes()) {
+            let (outside, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.place() == Place::Outside);
+            if self.copy_of.is_none() && jobs.iter().any(|job| job.place() == Place::Inside) {
                 self.transact(jobs);
             } else {
                 self.read(jobs);
             }
+            self.read(outside);
         }
         // No task is left to hear about a failure; answered jobs are on disk.
         drop(self.connection.close());
