@@ -14,7 +14,7 @@ use crate::upstream::{Fake, Log, example, toml_array};
 /// Token of the second caller.
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
 /// One call at a time and nobody may wait: the keys of `[server.limits]`.
-const ONE_CALL: &str = "[server.limits]\nmax-in-flight = 1\nqueue = 1\n";
+const ONE_CALL: &str = "[server.limits]\nmax-in-flight = 1\nqueue = 1\nqueue-timeout = \"60s\"\n";
 
 /// A daemon in front of the upstream `fx`.
 #[derive(Debug)]

@@ -16,6 +16,9 @@ use crate::harness::{Gateway, Setup, headend, left_out};
 use crate::process::output_within;
 use crate::upstream::{Listening, Log, example, toml_array};
 
+/// On a busy machine a runtime and its program take longer to start than a call waits for them.
+const SLOW: &str = "start-wait = \"120s\"\n";
+
 /// How long one client program may take; a loaded machine starts Node in seconds.
 const CLIENT: Duration = Duration::from_secs(240);
 
@@ -139,10 +142,13 @@ impl Bench {
         let (old, new) = (fixture("legacy"), fixture("modern"));
         let repository = text(&repository);
         let gateway = setup
-            .toml(&format!("[upstreams.every]\ncommand = {}", node("server-everything", &["stdio"])))
-            .toml(&format!("[upstreams.files]\ncommand = {}", node("server-filesystem", &[&text(&folder)])))
-            .toml(&format!("[upstreams.time]\ncommand = {}", python("mcp-server-time", &[])))
-            .toml(&format!("[upstreams.git]\ncommand = {}", python("mcp-server-git", &["--repository", &repository])))
+            .toml(&format!("[upstreams.every]\n{SLOW}command = {}", node("server-everything", &["stdio"])))
+            .toml(&format!("[upstreams.files]\n{SLOW}command = {}", node("server-filesystem", &[&text(&folder)])))
+            .toml(&format!("[upstreams.time]\n{SLOW}command = {}", python("mcp-server-time", &[])))
+            .toml(&format!(
+                "[upstreams.git]\n{SLOW}command = {}",
+                python("mcp-server-git", &["--repository", &repository])
+            ))
             .url("old", &old.url)
             .url("new", &new.url)
             .start();
