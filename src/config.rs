@@ -44,8 +44,8 @@ pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::doubts;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::model::{
-    Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server, Start,
-    Target, Transport, Upstream, Uris,
+    Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server,
+    ShownHints, Start, Target, Transport, Upstream, Uris,
 };
 pub(crate) use self::places::{Located, locate, preflight, state_dir};
 pub(crate) use self::problem::{Problem, Problems, Warning};

@@ -12,7 +12,7 @@ use super::options::Common;
 use super::output::Failure;
 use super::source::{self, Loaded};
 use super::{relay, serve};
-use crate::config::{Filter, Profile};
+use crate::config::{Filter, Profile, ShownHints};
 use crate::daemon::gateway::{Gateway, StopTimes};
 use crate::serve::lines;
 use crate::store::audit::chain_of_its_own;
@@ -70,6 +70,7 @@ fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
         prompts: everything(),
         resources: everything(),
         transparent: true,
+        hints: ShownHints::default(),
     };
     loaded.config.profiles.retain(|p| p.name != TRANSPARENT);
     loaded.config.profiles.push(profile);

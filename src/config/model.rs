@@ -322,6 +322,18 @@ pub(crate) struct Profile {
     pub(crate) resources: Filter,
     /// Names and URIs of its one upstream, unchanged.
     pub(crate) transparent: bool,
+    pub(crate) hints: ShownHints,
+}
+
+/// The hints that the clients of a view see on tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
+pub(crate) enum ShownHints {
+    /// The server's own below the operator's. Of an untrusted server, those that policy goes by.
+    #[default]
+    Server,
+    /// Those that policy goes by.
+    Tightened,
 }
 
 /// The `[log]` table. Command line and environment take precedence.

@@ -38,6 +38,7 @@ fn one(name: String, mut table: Table<'_>, all: &[UpstreamName]) -> Profile {
         name,
         upstreams,
         transparent,
+        hints: table.take("hints").and_then(|node| node.choice()).unwrap_or_default(),
     };
     table.finish();
     profile

@@ -384,4 +384,5 @@ fn profile(out: &mut Out, profile: &Profile) {
         out.raw(name, &filter(items));
     }
     out.raw("transparent", &profile.transparent.to_string());
+    out.string("hints", profile.hints.into_str());
 }

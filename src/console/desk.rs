@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::policy::consent::{Closed, Lifetime, Wall};
-use crate::policy::{Annotations, Evidence, PinState};
+use crate::policy::{Evidence, PinState, Said};
 use crate::store::recent::DecisionView;
 
 /// Source of the console's data, and the actions of a signed-in operator.
@@ -62,7 +62,10 @@ pub(crate) struct Approval {
     /// Name in rules.
     pub(crate) canonical: String,
     pub(crate) rule: String,
-    pub(crate) annotations: Annotations,
+    /// The hints on a tool.
+    pub(crate) said: Said,
+    /// Its server or the operator says that it destroys.
+    pub(crate) destructive: bool,
     /// JSON, indented; hidden characters may be escaped already.
     pub(crate) arguments: String,
     /// The arguments are longer than the text shown.

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{Approval, Desk, Found, GrantView, Part, PinKey, PinView, Reply, UpstreamView};
+use super::text::capitalised;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
 use crate::mcp::method::List;
@@ -178,10 +179,7 @@ impl Desk for LiveDesk {
 
 /// An error as a sentence for the operator.
 fn sentence(error: &impl std::fmt::Display) -> String {
-    let text = error.to_string();
-    let mut chars = text.chars();
-    let first: String = chars.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
+    format!("{}.", capitalised(&error.to_string()))
 }
 
 fn approval(prompt: Prompt) -> Approval {
@@ -194,7 +192,8 @@ fn approval(prompt: Prompt) -> Approval {
         exposed: shown.exposed,
         canonical: asked.item.to_string(),
         rule: asked.rule.to_string(),
-        annotations: shown.annotations,
+        said: shown.said,
+        destructive: asked.destructive,
         arguments: shown.arguments,
         is_cut: !shown.complete,
         hidden_characters: shown.hidden_characters,

@@ -4,9 +4,9 @@ use askama::Template;
 
 use super::desk::{Approval, GrantView, PinView, UpstreamView};
 use super::session::Notice;
-use super::text::{Piece, PieceKind, ago, block, counted, diff, json, moment, span, visible};
+use super::text::{Piece, PieceKind, ago, block, capitalised, counted, diff, json, moment, span, visible};
 use crate::policy::consent::{self, Lifetime, Wall};
-use crate::policy::{Annotations, Evidence, PinState};
+use crate::policy::{Evidence, Hints, Kind, PinState, Said};
 use crate::store::recent::DecisionView;
 use crate::wire::foreign::hidden_in;
 
@@ -59,26 +59,28 @@ impl When {
     }
 }
 
-/// An effect of an item in words, and its mark.
+/// A possible effect of a call in words, and its mark.
 #[derive(Debug)]
 pub(crate) struct Effect {
     pub(crate) tone: &'static str,
-    pub(crate) text: &'static str,
+    pub(crate) text: String,
 }
 
-fn effects(annotations: Annotations) -> Vec<Effect> {
-    let Annotations { read_only, destructive, open_world, known_destructive, .. } = annotations;
-    let first = match () {
-        () if read_only => Effect { tone: "calm", text: "Only reads" },
-        () if known_destructive => Effect { tone: "danger", text: "Destroys or overwrites" },
-        () if destructive => Effect { tone: "warn", text: "May change or destroy: its server does not say" },
-        () => Effect { tone: "warn", text: "Adds or changes" },
-    };
-    let mut out = vec![first];
-    if open_world {
-        out.push(Effect { tone: "calm", text: "Reaches outside" });
+/// The words of those who state something about the item; nobody has verified them.
+fn effects(approval: &Approval) -> Vec<Effect> {
+    if approval.kind != Kind::Tool.into_str() {
+        // The protocol lets other items do nothing else.
+        return vec![Effect { tone: "calm", text: "Only reads".to_owned() }];
     }
-    out
+    let tone = |hints: &Hints| match (hints.destructive, hints.read_only) {
+        (Some(true), _) => "danger",
+        (_, Some(true)) => "calm",
+        _ => "warn",
+    };
+    let Said { server, operator } = &approval.said;
+    let by_operator = approval.said.by_operator().map(|text| Effect { tone: tone(operator), text: capitalised(&text) });
+    let by_server = Effect { tone: tone(server), text: capitalised(&approval.said.by_server()) };
+    by_operator.into_iter().chain([by_server]).collect()
 }
 
 /// An open approval.
@@ -118,8 +120,8 @@ impl Card {
             name: visible(&approval.exposed),
             canonical: (approval.canonical != approval.exposed).then(|| visible(&approval.canonical)),
             rule: visible(&approval.rule),
-            effects: effects(approval.annotations),
-            destructive: approval.annotations.known_destructive && !approval.annotations.read_only,
+            effects: effects(approval),
+            destructive: approval.destructive,
             arguments: json(&approval.arguments),
             is_cut: approval.is_cut,
             lines: approval.arguments.lines().count(),

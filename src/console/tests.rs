@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use self::fake::{FakeDesk, HOSTILE, approval, hostile};
 use super::desk::Desk;
 use super::*;
-use crate::policy::Annotations;
+use crate::policy::Said;
 
 mod fake;
 
@@ -244,7 +244,7 @@ async fn every_button_reaches_the_desk() {
         ("hour", "Hour"),
         ("until-changed", "UntilChanged"),
     ] {
-        stage.desk.ask(approval("a1", "x", "x", Annotations::default(), 1, "{}"));
+        stage.desk.ask(approval("a1", "x", "x", Said::default(), 1, "{}"));
         let body = format!("csrf={csrf}&answer={word}");
         assert_eq!(stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &body).await.status, 303, "{word}");
         assert_eq!(stage.desk.done().last().unwrap(), &format!("answer a1 {reply}"));

@@ -36,6 +36,12 @@ pub(crate) enum PieceKind {
     Gap,
 }
 
+/// Our own words as the beginning of a sentence.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
 /// Foreign text in one line of our own.
 pub(crate) fn visible(text: &str) -> String {
     foreign::line(text).into_owned()

@@ -61,7 +61,7 @@ pub use self::problems::PolicyProblem;
 pub use self::record::{Entry, Event, Record, Removal};
 pub use self::rule::{Field, RuleSpec};
 pub use self::spec::PolicySpec;
-pub use crate::mcp::annotations::{Annotations, Hints};
+pub use crate::mcp::annotations::{Annotations, Hints, Said};
 pub use crate::wire::digest::Digest;
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::merge::{Annotate as _, Catalog, Entry, Filters, NamingRules, Source, merge};
+use crate::catalog::merge::{Annotate as _, Annotated, Catalog, Entry, Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
 use crate::config::{self, Config, Uris};
 use crate::mcp::method::List;
 use crate::policy::{
-    Action, Annotations, Annotator, Considered, Decision, Hints, Kind, Limiter, Policy, considered, decide,
+    Action, Annotations, Annotator, Considered, Decision, Hints, Kind, Limiter, Policy, Said, considered, decide,
 };
 use crate::store::directory::Store;
 use crate::wire::raw::RawJson;
@@ -91,7 +91,7 @@ fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<
     let exact = || named.clone().find(|entry| *entry.canonical == *dry_run.name);
     let by_name = || catalog.entry(catalog.find(dry_run.list, dry_run.name)?);
     let known = |canonical: &str, entry: &Entry| {
-        Ok((action(dry_run, entry.upstream_name.as_str(), canonical, entry.annotations), true))
+        Ok((action(dry_run, entry.upstream_name.as_str(), canonical, (entry.annotations, entry.said)), true))
     };
     if let Some(entry) = by_name().or_else(exact) {
         return known(&entry.canonical, entry);
@@ -106,12 +106,13 @@ fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<
     unseen(config, dry_run).map(|action| (action, false))
 }
 
-fn action(dry_run: &DryRun<'_>, upstream: &str, canonical: &str, annotations: Annotations) -> Action {
+fn action(dry_run: &DryRun<'_>, upstream: &str, canonical: &str, (annotations, said): (Annotations, Said)) -> Action {
     let kind = Kind::from(dry_run.list);
     Action {
         profile: dry_run.profile.map(Arc::from),
         kind,
         annotations,
+        said,
         arguments: dry_run.arguments.clone().filter(|_| kind != Kind::Resource),
         ..Action::stand_in(dry_run.caller, upstream, canonical)
     }
@@ -131,9 +132,12 @@ fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
             dry_run.name
         )
     })?;
-    let annotations = Annotator::build(upstream.trust, &upstream.annotations)?.annotate(original, &Hints::default());
-    let annotations = if dry_run.list == List::Tools { annotations } else { Annotations::ASSUMED };
-    Ok(action(dry_run, upstream.name.as_str(), dry_run.name, annotations))
+    let annotator = Annotator::build(upstream.trust, &upstream.annotations)?;
+    let Annotated { effective, said, .. } = match dry_run.list {
+        List::Tools => annotator.annotate(original, &Hints::default(), false),
+        List::Prompts | List::Resources | List::Templates => Annotated::default(),
+    };
+    Ok(action(dry_run, upstream.name.as_str(), dry_run.name, (effective, said)))
 }
 
 /// The catalog of a view, made of what the upstreams offered last.
@@ -170,6 +174,8 @@ fn catalog(
         max_length: config.naming.max_length,
         prefix_uris: config.naming.uris == Uris::Prefix,
         transparent: profile.is_some_and(|profile| profile.transparent),
+        // Nobody sees this catalog.
+        tightened: false,
         profile: of_profile.as_ref(),
     };
     Ok(merge(&sources, naming).0)

@@ -43,6 +43,7 @@ mod gone;
 mod harness;
 mod health;
 mod hidden;
+mod hints;
 mod http;
 mod input;
 mod inventory;

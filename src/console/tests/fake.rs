@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::super::desk::*;
 use crate::policy::consent::{Closed, Lifetime, Wall};
-use crate::policy::{Annotations, Evidence, PinState};
+use crate::policy::{Evidence, Hints, PinState, Said};
 use crate::store::recent::DecisionView;
 
 /// The current time, of everything.
@@ -25,12 +25,9 @@ pub(super) struct FakeDesk {
 pub(super) const HOSTILE: &str =
     "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>\u{202e}\u{200b}\u{1b}[2J{{7*7}}";
 
-const READS: Annotations =
-    Annotations { read_only: true, destructive: false, idempotent: true, open_world: false, known_destructive: false };
-const DESTROYS: Annotations =
-    Annotations { read_only: false, destructive: true, idempotent: false, open_world: true, known_destructive: true };
-const SENDS: Annotations =
-    Annotations { read_only: false, destructive: false, idempotent: false, open_world: true, known_destructive: false };
+const READS: Said = says(Some(true), None, Some(false));
+const DESTROYS: Said = says(Some(false), Some(true), Some(true));
+const SENDS: Said = says(Some(false), Some(false), Some(true));
 
 impl FakeDesk {
     pub(super) fn empty() -> Self {
@@ -81,14 +78,13 @@ impl FakeDesk {
     }
 }
 
-pub(super) fn approval(
-    id: &str,
-    exposed: &str,
-    upstream: &str,
-    annotations: Annotations,
-    age: u64,
-    arguments: &str,
-) -> Approval {
+const fn says(read_only: Option<bool>, destructive: Option<bool>, open_world: Option<bool>) -> Said {
+    let none = Hints { read_only: None, destructive: None, idempotent: None, open_world: None };
+    Said { server: Hints { read_only, destructive, open_world, ..none }, operator: none }
+}
+
+pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age: u64, arguments: &str) -> Approval {
+    let destructive = said.server.destructive == Some(true);
     let hidden = arguments.matches("\\u202e").count() + arguments.matches("\\u200b").count();
     Approval {
         id: id.to_owned(),
@@ -97,15 +93,16 @@ pub(super) fn approval(
         kind: "tool",
         exposed: exposed.to_owned(),
         canonical: exposed.to_owned(),
-        rule: if annotations.known_destructive { "ask-destructive" } else { "default" }.to_owned(),
-        annotations,
+        rule: if destructive { "ask-destructive" } else { "default" }.to_owned(),
+        said,
+        destructive,
         arguments: arguments.to_owned(),
         is_cut: false,
         hidden_characters: hidden,
         arguments_digest: "9f2c41d7".to_owned(),
         definition_digest: "03be55a1".to_owned(),
-        has_session: !annotations.read_only,
-        need: if annotations.known_destructive { Evidence::Page } else { Evidence::Client },
+        has_session: said.server.read_only != Some(true),
+        need: if destructive { Evidence::Page } else { Evidence::Client },
         opened_at: NOW - age,
         until: NOW + 900 - age,
     }

@@ -9,7 +9,7 @@ use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
 use crate::catalog::template::Template;
-use crate::mcp::annotations::{self, Annotations, Hints};
+use crate::mcp::annotations::{self, Annotations, Hints, Said};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::wire::digest::Digest;
@@ -17,10 +17,20 @@ use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::RawObject;
 
-/// Decides the effective annotations of a tool.
+/// The hints on a tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Annotated {
+    /// For policy.
+    pub effective: Annotations,
+    /// For clients; what is absent stays as the server wrote it.
+    pub shown: Hints,
+    pub said: Said,
+}
+
+/// Decides about the hints on a tool.
 pub trait Annotate: std::fmt::Debug {
-    /// `original`: its name at the upstream. `claims`: the upstream's hints.
-    fn annotate(&self, original: &str, claims: &Hints) -> Annotations;
+    /// `original`: its name at the upstream. `claims`: the upstream's hints. `tightened`: clients are to see the effective ones.
+    fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> Annotated;
 }
 
 /// One upstream's contribution, in the configuration's order.
@@ -65,6 +75,8 @@ pub struct NamingRules<'a> {
     pub prefix_uris: bool,
     /// Names and URIs unchanged; one upstream only.
     pub transparent: bool,
+    /// Clients see the effective hints of every tool.
+    pub tightened: bool,
     pub profile: Option<&'a Filters>,
 }
 
@@ -80,10 +92,12 @@ pub struct Entry {
     pub exposed: Arc<str>,
     /// Its name in rules, limits, audit and metrics.
     pub canonical: Arc<str>,
-    /// The definition for clients, with effective annotations.
+    /// The definition for clients.
     pub definition: RawObject,
     /// Effective annotations of a tool; meaningless for other items.
     pub annotations: Annotations,
+    /// The hints behind them.
+    pub said: Said,
     /// Digest of the upstream's own definition.
     pub definition_digest: Digest,
     pub headers: ParamHeaders,
@@ -186,7 +200,7 @@ impl Catalog {
                     && a.needs_input == b.needs_input
                     && a.definition == b.definition
                     && a.definition_digest == b.definition_digest
-                    && a.annotations == b.annotations
+                    && (a.annotations, a.said) == (b.annotations, b.said)
             })
     }
 }
@@ -256,10 +270,10 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         None
     };
     let mut definition = item.raw.clone();
-    let mut effective = Annotations::ASSUMED;
+    let mut annotated = Annotated::default();
     if item.list == List::Tools {
-        effective = source.annotate.annotate(&item.key, &Hints::of(&item.raw));
-        annotations::show(&mut definition, &effective);
+        annotated = source.annotate.annotate(&item.key, &Hints::of(&item.raw), rules.tightened);
+        annotations::show(&mut definition, &annotated.shown);
     }
     Ok(Some(Entry {
         list: item.list,
@@ -269,7 +283,8 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         exposed: Arc::from(exposed),
         canonical: Arc::from(canonical),
         definition,
-        annotations: effective,
+        annotations: annotated.effective,
+        said: annotated.said,
         definition_digest: item.digest,
         headers: item.headers.clone(),
         needs_input: item.needs_input,

@@ -282,7 +282,8 @@ mod tests {
             withheld: None,
             index: 0,
         };
-        let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
+        let rules =
+            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
         merge(&[source], rules).0
     }
 

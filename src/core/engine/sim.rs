@@ -309,7 +309,11 @@ impl World {
                 index,
             })
             .collect();
-        merge(&sources, NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None }).0
+        merge(
+            &sources,
+            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None },
+        )
+        .0
     }
 
     /// One tool call, as the shell makes it: route, decide, hand the permit's call to the peer. Returns its key.

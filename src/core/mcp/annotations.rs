@@ -1,4 +1,4 @@
-//! Tool annotations: the hints of a definition, and the effective hints that clients see.
+//! Tool annotations: the hints of a definition, those that policy goes by, and those that clients see.
 
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -7,7 +7,7 @@ const CLAIMED: &str = "headend/claimed-annotations";
 
 const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
-/// The effective hints, for policy and clients.
+/// The effective hints, for policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Annotations {
     pub read_only: bool,
@@ -52,42 +52,119 @@ impl Hints {
     pub const fn is_empty(&self) -> bool {
         self.read_only.is_none() && self.destructive.is_none() && self.idempotent.is_none() && self.open_world.is_none()
     }
+
+    const fn values(&self) -> [Option<bool>; 4] {
+        [self.read_only, self.destructive, self.idempotent, self.open_world]
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        let mut words = Vec::new();
+        match (self.read_only, self.destructive) {
+            (Some(true), _) => words.push("only reads"),
+            (Some(false), Some(false)) => words.push("changes things, deletes nothing"),
+            (Some(false), _) => words.push("changes things"),
+            (None, Some(false)) => words.push("deletes nothing"),
+            (None, _) => {}
+        }
+        if self.destructive == Some(true) {
+            words.push("may delete");
+        }
+        match self.idempotent.filter(|_| self.read_only != Some(true)) {
+            Some(true) => words.push("the same call again changes no more"),
+            Some(false) => words.push("each call changes more"),
+            None => {}
+        }
+        match self.open_world {
+            Some(true) => words.push("reaches outside"),
+            Some(false) => words.push("stays inside"),
+            None => {}
+        }
+        words
+    }
+
+    /// Whether these promise something that the others, of the same tool, did not.
+    pub fn loosen(&self, before: &Self) -> bool {
+        let harmless = [true, false, true, false];
+        let pairs = self.values().into_iter().zip(before.values()).zip(harmless);
+        pairs.into_iter().any(|((now, before), harmless)| now == Some(harmless) && before != Some(harmless))
+    }
 }
 
-/// Shows clients the effective hints of a tool with annotations, and its server's claims in `_meta`. A definition whose
-/// claims equal the effective hints keeps its bytes; a tool without annotations gets none.
-pub fn show(definition: &mut RawObject, effective: &Annotations) {
-    let Some(claimed) = definition.get("annotations").cloned() else { return };
-    let Some(mut shown) = definition.object("annotations") else { return };
-    let values = [effective.read_only, effective.destructive, effective.idempotent, effective.open_world];
-    let assumed = Annotations::ASSUMED;
-    let defaults = [assumed.read_only, assumed.destructive, assumed.idempotent, assumed.open_world];
+impl From<Annotations> for Hints {
+    fn from(annotations: Annotations) -> Self {
+        let Annotations { read_only, destructive, idempotent, open_world, .. } = annotations;
+        Self {
+            read_only: Some(read_only),
+            destructive: Some(destructive),
+            idempotent: Some(idempotent),
+            open_world: Some(open_world),
+        }
+    }
+}
+
+/// The hints on a tool by those who state them. None is a fact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// In the definition.
+    pub server: Hints,
+    /// In the configuration.
+    pub operator: Hints,
+}
+
+impl Said {
+    /// The words of the server, for a person who is to know them for a claim.
+    pub fn by_server(&self) -> String {
+        let words = self.server.words();
+        if words.is_empty() {
+            return "the server says nothing".to_owned();
+        }
+        let doubt = if self.server.loosen(&Hints::default()) { " (not verified)" } else { "" };
+        format!("the server says: {}{doubt}", words.join(", "))
+    }
+
+    /// The operator's own words, where there are any.
+    pub fn by_operator(&self) -> Option<String> {
+        let words = self.operator.words();
+        (!words.is_empty()).then(|| format!("your configuration says: {}", words.join(", ")))
+    }
+}
+
+/// Lets clients find these hints on a tool, and its server's own in `_meta` where they differ. A hint that is absent in `shown`
+/// stays as its server wrote it, and a definition that says the same already keeps its bytes.
+pub fn show(definition: &mut RawObject, shown: &Hints) {
+    let claimed = definition.get("annotations").cloned();
+    let stated = if claimed.is_some() { definition.object("annotations") } else { Some(RawObject::default()) };
+    let Some(mut stated) = stated else { return };
+    let assumed = Hints::from(Annotations::ASSUMED).values();
     let mut differs = false;
     // Some readers ignore the case of keys, and would find the claim under such a key.
-    shown.retain(|key| {
-        let kept = NAMES.contains(&key) || !NAMES.iter().any(|name| name.eq_ignore_ascii_case(key));
+    stated.retain(|key| {
+        let is_same =
+            |(name, value): (&str, Option<bool>)| value.is_some() && name != key && name.eq_ignore_ascii_case(key);
+        let kept = !NAMES.into_iter().zip(shown.values()).any(is_same);
         differs |= !kept;
         kept
     });
-    for ((name, value), default) in NAMES.into_iter().zip(values).zip(defaults) {
+    for ((name, value), assumed) in NAMES.into_iter().zip(shown.values()).zip(assumed) {
         // The protocol gives these two no meaning for a read-only tool.
-        let is_moot = effective.read_only && matches!(name, "destructiveHint" | "idempotentHint");
-        let understood = match shown.get(name) {
+        let is_moot = shown.read_only == Some(true) && matches!(name, "destructiveHint" | "idempotentHint");
+        let understood = match stated.get(name) {
             Some(raw) => raw.parse::<bool>().ok(),
-            None if is_moot => Some(value),
-            None => Some(default),
+            None if is_moot => value,
+            None => assumed,
         };
-        if understood != Some(value) {
-            shown.set(name, RawJson::boolean(value));
+        if let Some(value) = value.filter(|value| understood != Some(*value)) {
+            stated.set(name, RawJson::boolean(value));
             differs = true;
         }
     }
     if differs {
-        let meta = definition.object("_meta");
-        let mut meta = meta.unwrap_or_default();
-        meta.set(CLAIMED, claimed);
-        definition.set("annotations", shown.encode());
-        definition.set("_meta", meta.encode());
+        definition.set("annotations", stated.encode());
+        if let Some(claimed) = claimed {
+            let mut meta = definition.object("_meta").unwrap_or_default();
+            meta.set(CLAIMED, claimed);
+            definition.set("_meta", meta.encode());
+        }
     }
 }
 
@@ -95,9 +172,9 @@ pub fn show(definition: &mut RawObject, effective: &Annotations) {
 mod tests {
     use super::*;
 
-    fn shown(definition: &'static str, effective: Annotations) -> String {
+    fn shown(definition: &'static str, hints: impl Into<Hints>) -> String {
         let mut object = RawObject::parse(&RawJson::trusted(definition)).unwrap();
-        show(&mut object, &effective);
+        show(&mut object, &hints.into());
         object.encode().text().into_owned()
     }
 
@@ -106,7 +183,7 @@ mod tests {
     #[test]
     fn claims_that_come_to_the_same_keep_their_bytes() {
         for (label, text, effective) in [
-            ("no annotations", r#"{"name":"a"}"#, READS),
+            ("no annotations", r#"{"name":"a"}"#, Annotations::ASSUMED),
             ("none that count", r#"{"name":"a","annotations":{ "title" : "A"}}"#, Annotations::ASSUMED),
             (
                 "the defaults",
@@ -149,6 +226,69 @@ mod tests {
             ),
         ] {
             assert_eq!(shown(text, effective), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn hints_that_nobody_stated_beside_the_server_keep_their_bytes() {
+        let text = r#"{"name":"a","annotations":{ "readOnlyHint":true , "ReadOnlyHint":false,"title":"A"}}"#;
+        assert_eq!(shown(text, Hints::default()), text);
+        let open = Hints { open_world: Some(false), ..Hints::default() };
+        let with = r#"{"name":"a","annotations":{"readOnlyHint":true,"openWorldHint":false},"_meta":{"headend/claimed-annotations":{"readOnlyHint":true}}}"#;
+        assert_eq!(shown(r#"{"name":"a","annotations":{"readOnlyHint":true}}"#, open), with);
+        let added = r#"{"name":"a","annotations":{"openWorldHint":false}}"#;
+        assert_eq!(shown(r#"{"name":"a"}"#, open), added, "the operator's word needs none of the server's");
+    }
+
+    #[test]
+    fn claims_are_told_as_claims() {
+        let hints =
+            |read_only, destructive, idempotent, open_world| Hints { read_only, destructive, idempotent, open_world };
+        let (yes, no) = (Some(true), Some(false));
+        for (server, want) in [
+            (hints(None, None, None, None), "the server says nothing"),
+            (hints(yes, None, None, None), "the server says: only reads (not verified)"),
+            (hints(yes, no, yes, yes), "the server says: only reads, reaches outside (not verified)"),
+            (hints(None, yes, None, None), "the server says: may delete"),
+            (
+                hints(no, yes, no, yes),
+                "the server says: changes things, may delete, each call changes more, reaches outside",
+            ),
+            (hints(no, no, None, None), "the server says: changes things, deletes nothing (not verified)"),
+            (hints(None, None, None, yes), "the server says: reaches outside"),
+            (hints(None, None, yes, None), "the server says: the same call again changes no more (not verified)"),
+            // Repetition means nothing where nothing changes.
+            (hints(yes, None, no, None), "the server says: only reads (not verified)"),
+        ] {
+            assert_eq!(Said { server, ..Said::default() }.by_server(), want);
+        }
+        let operator = hints(yes, None, None, no);
+        let said = Said { operator, ..Said::default() };
+        assert_eq!(said.by_operator().as_deref(), Some("your configuration says: only reads, stays inside"));
+        assert_eq!(Said::default().by_operator(), None);
+    }
+
+    #[test]
+    fn a_promise_that_was_not_there_loosens() {
+        let nothing = Hints::default();
+        let reads = Hints { read_only: Some(true), ..nothing };
+        let destroys = Hints { destructive: Some(true), ..nothing };
+        let spares = Hints { destructive: Some(false), ..nothing };
+        let inside = Hints { open_world: Some(false), ..nothing };
+        let repeats = Hints { idempotent: Some(true), ..nothing };
+        for (now, before, loosens) in [
+            (nothing, reads, false),
+            (reads, nothing, true),
+            (reads, reads, false),
+            (destroys, nothing, false),
+            (nothing, destroys, false),
+            (spares, destroys, true),
+            (spares, nothing, true),
+            (inside, nothing, true),
+            (repeats, nothing, true),
+            (inside, Hints { read_only: Some(true), ..inside }, false),
+        ] {
+            assert_eq!(now.loosen(&before), loosens, "{now:?} after {before:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use crate::catalog::merge::Entry;
-use crate::mcp::annotations::Annotations;
+use crate::mcp::annotations::{Annotations, Said};
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
@@ -32,6 +32,8 @@ pub struct Action {
     pub listed: Arc<str>,
     /// The effective ones of a tool. Nothing else has any.
     pub annotations: Annotations,
+    /// The hints behind them.
+    pub said: Said,
     /// Digest of the item's definition.
     pub definition: Digest,
     /// Digest of the answering program or address.
@@ -59,6 +61,7 @@ impl Action {
             canonical: Arc::clone(&entry.canonical),
             listed: Arc::clone(&entry.canonical),
             annotations: entry.annotations,
+            said: entry.said,
             definition: entry.definition_digest,
             launch,
             arguments: None,
@@ -83,6 +86,7 @@ impl Action {
             listed: Arc::clone(&canonical),
             canonical,
             annotations: Annotations::ASSUMED,
+            said: Said::default(),
             definition: none,
             launch: none,
             arguments: None,

@@ -1,10 +1,13 @@
-//! Effective tool annotations: the upstream's hints, which are claims, below the operator's annotations.
+//! Tool annotations for policy and for clients: the upstream's hints, which are claims, below the operator's annotations.
+//!
+//! Policy goes by tightened hints alone. Clients of an upstream that is not `untrusted` see its own, byte for byte, as a client
+//! that is connected to it does, unless the view has `hints = "tightened"`.
 
 use globset::GlobMatcher;
 
-use super::{Annotations, Hints};
+use super::{Annotations, Hints, Said};
 use crate::catalog::glob::glob;
-use crate::catalog::merge::Annotate;
+use crate::catalog::merge::{Annotate, Annotated};
 
 /// How far the word of an upstream goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
@@ -57,8 +60,19 @@ fn stricter(one: Option<bool>, other: Option<bool>, strict: bool) -> Option<bool
 }
 
 impl Annotate for Annotator {
-    fn annotate(&self, original: &str, claims: &Hints) -> Annotations {
-        effective(self.trust, claims, &self.stated(original))
+    fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> Annotated {
+        let operator = self.stated(original);
+        let effective = effective(self.trust, claims, &operator);
+        // A tool that destroys by the operator's word does not only read, whatever its server says.
+        let destroys = operator.destructive == Some(true) && operator.read_only.is_none();
+        let shown = if tightened || self.trust == Trust::Untrusted {
+            effective.into()
+        } else if destroys {
+            Hints { read_only: Some(false), ..operator }
+        } else {
+            operator
+        };
+        Annotated { effective, shown, said: Said { server: *claims, operator } }
     }
 }
 
@@ -138,11 +152,29 @@ mod tests {
         for order in [stated, [stated[3], stated[2], stated[1], stated[0]]] {
             let stated: Vec<_> = order.iter().map(|(glob, text)| ((*glob).to_owned(), hints(text))).collect();
             let annotator = Annotator::build(Trust::Standard, &stated).unwrap();
-            let of = |name: &str| told(annotator.annotate(name, &Hints::default()));
+            let of = |name: &str| told(annotator.annotate(name, &Hints::default(), false).effective);
             assert_eq!(of("x"), "read open");
             assert_eq!(of("get_one"), "read");
             assert_eq!(of("get_all"), "destroy known");
         }
         assert!(Annotator::build(Trust::Standard, &[("a{".to_owned(), Hints::default())]).is_err());
+    }
+
+    #[test]
+    fn clients_see_the_servers_hints_below_the_operators_where_it_is_trusted_at_all() {
+        let stated = [("kept".to_owned(), hints("destroy")), ("freed".to_owned(), hints("read"))];
+        for (trust, tightened, name, want) in [
+            (Trust::Standard, false, "x", ""),
+            (Trust::Trusted, false, "x", ""),
+            (Trust::Standard, true, "x", "!read destroy !same open"),
+            (Trust::Untrusted, false, "x", "!read destroy !same open"),
+            (Trust::Standard, false, "kept", "!read destroy"),
+            (Trust::Trusted, false, "freed", "read"),
+            (Trust::Untrusted, false, "freed", "read !destroy !same open"),
+        ] {
+            let annotator = Annotator::build(trust, &stated).unwrap();
+            let shown = annotator.annotate(name, &hints("read !open"), tightened).shown;
+            assert_eq!(shown, hints(want), "{name} of a {trust:?} upstream, tightened: {tightened}");
+        }
     }
 }

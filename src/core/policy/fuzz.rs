@@ -5,7 +5,7 @@ use super::chain::{Chain, Form, Head, Reader};
 use super::consent::Shown;
 use super::pattern::{Pattern, is_special};
 use super::record::{Entry, Event};
-use super::{Annotations, arguments, uri};
+use super::{Said, arguments, uri};
 use crate::catalog::glob::glob;
 use crate::wire::fuzz::{halves, value};
 
@@ -42,7 +42,7 @@ pub fn patterns(data: &[u8]) {
 pub fn arguments(data: &[u8]) {
     let (pointer, arguments) = halves(data);
     let Some(arguments) = value(arguments) else { return };
-    let shown = Shown::new("x", Annotations::default(), Some(&arguments));
+    let shown = Shown::new("x", Said::default(), Some(&arguments));
     assert!(shown.arguments.bytes().chain(shown.brief.bytes()).all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
     let Ok(pointer) = std::str::from_utf8(pointer) else { return };
     arguments::fuzz::look_at(pointer, &arguments);

@@ -51,7 +51,7 @@ impl Service {
     ) -> Handled {
         let Prepared { client, found, action, labels, outgoing, going_on, asks: offered, input, share, .. } = prepared;
         let asked = Asked::new(&action, rule, need);
-        let shown = Shown::new(&found.entry.exposed, action.annotations, action.arguments.as_ref());
+        let shown = Shown::new(&found.entry.exposed, action.said, action.arguments.as_ref());
         let mut params = params.clone();
         params.remove("requestState");
         params.remove("inputResponses");

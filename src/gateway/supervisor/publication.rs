@@ -10,7 +10,7 @@ use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
-use crate::config::{Target, Upstream, Uris};
+use crate::config::{ShownHints, Target, Upstream, Uris};
 use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
@@ -62,6 +62,7 @@ impl Supervisor {
             max_length: self.config.naming.max_length,
             prefix_uris: self.config.naming.uris == Uris::Prefix,
             transparent: false,
+            tightened: false,
             profile: None,
         };
         let (whole, mut dropped) = merge(&sources, naming);
@@ -138,7 +139,12 @@ impl Supervisor {
             let filters = Filters { tools, prompts, resources };
             let chosen: Vec<Source<'_>> =
                 sources.iter().filter(|s| profile.upstreams.contains(s.upstream)).copied().collect();
-            let rules = NamingRules { transparent: profile.transparent, profile: Some(&filters), ..naming };
+            let rules = NamingRules {
+                transparent: profile.transparent,
+                tightened: profile.hints == ShownHints::Tightened,
+                profile: Some(&filters),
+                ..naming
+            };
             out.push((profile.name.clone(), merge(&chosen, rules).0));
         }
         out

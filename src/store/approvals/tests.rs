@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::{Annotations, Digest, Kind};
+use crate::policy::{Digest, Kind, Said};
 use std::sync::atomic::Ordering;
 
 mod killed;
@@ -21,7 +21,7 @@ pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> Asked {
 }
 
 fn shown() -> Shown {
-    Shown::new("echo", Annotations::default(), None)
+    Shown::new("echo", Said::default(), None)
 }
 
 fn limits() -> Consent {

@@ -7,9 +7,10 @@ use strum::VariantArray as _;
 use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
-use crate::policy::{Digest, OnChange, Pin, PinState, Trust, Undecided};
+use crate::policy::{Digest, Hints, OnChange, Pin, PinState, Trust, Undecided};
 
 use super::forms::{Forms, Listed};
+use crate::wire::raw::{RawJson, RawObject};
 
 /// Subject of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
@@ -168,15 +169,28 @@ impl Record {
         self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
     }
 
+    /// Why this text waits whatever `on-change` says: its hints promise more than those of the pinned text, or of no text that
+    /// can be read.
+    fn loosened_by(&self, text: &Text) -> Option<String> {
+        let hints = |text: &str| {
+            let definition = RawObject::parse(&RawJson::trusted(text.to_owned()));
+            definition.as_ref().map(Hints::of).unwrap_or_default()
+        };
+        let pinned = self.approved.as_deref().map(hints).unwrap_or_default();
+        let is_other = self.pin.approved() != Some(text.digest);
+        (is_other && hints(&text.text).loosen(&pinned)).then(|| "its hints promise more than before".to_owned())
+    }
+
     /// The next record.
     ///
     /// # Errors
     /// [`Undecided`]; the record stays.
     pub(crate) fn step(before: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
         let (pin, by) = match step {
-            Step::Seen { listed, trust, on_change, doubt, .. } => {
+            Step::Seen { text, listed, trust, on_change, doubt } => {
                 let digest = before.map_or(listed.digest, |before| before.known_as(*listed));
-                seen(before, digest, (*trust, *on_change), doubt)
+                let loosened = || before.and_then(|before| before.loosened_by(text));
+                seen(before, digest, (*trust, *on_change), &doubt.clone().or_else(loosened))
             }
             Step::Started { text, words, trust } => started(before, text.digest, words, *trust),
             Step::Approve { shown, by } => {

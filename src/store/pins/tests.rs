@@ -29,6 +29,28 @@ fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
 }
 
 #[tokio::test]
+async fn a_hint_that_loosens_waits_even_where_changes_are_accepted() {
+    let accept = Tier { on_change: OnChange::Accept, ..TIER };
+    let hinted = |description: &str, hints: &str| {
+        let text = format!(r#"{{"name":"a","description":"{description}","annotations":{{{hints}}}}}"#);
+        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    };
+    for tier in [accept, Tier { trust: Trust::Trusted, ..accept }] {
+        let pins = Pins::memory();
+        let sees = |item: &Definition| shown(&pins, tier, std::slice::from_ref(item)) == [true];
+        assert!(sees(&hinted("one", r#""readOnlyHint":false"#)));
+        assert!(sees(&hinted("two", r#""readOnlyHint":false,"destructiveHint":true"#)), "it tightens");
+        let loose = hinted("two", r#""readOnlyHint":true"#);
+        assert!(!sees(&loose) && !sees(&loose), "it stays away");
+        assert!(sees(&hinted("three", r#""readOnlyHint":false"#)), "a later text that promises nothing is accepted");
+        assert!(!sees(&loose));
+        pins.approve("fx__a", None, loose.digest, "local").await.unwrap();
+        assert!(sees(&loose));
+        assert!(sees(&hinted("four", r#""readOnlyHint":true"#)), "a promise that was approved is no news");
+    }
+}
+
+#[tokio::test]
 async fn a_change_waits_until_what_was_shown_is_approved() {
     let pins = Pins::memory();
     let calls = Arc::new(AtomicUsize::new(0));

@@ -21,13 +21,13 @@ fn inventory(list: List, keys: &[&str]) -> Inventory {
 struct Assumed;
 
 impl Annotate for Assumed {
-    fn annotate(&self, _: &str, _: &Hints) -> Annotations {
-        Annotations::ASSUMED
+    fn annotate(&self, _: &str, _: &Hints, _: bool) -> Annotated {
+        Annotated::default()
     }
 }
 
 const RULES: NamingRules<'static> =
-    NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
+    NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
 
 fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String>, Vec<Dropped>, Catalog) {
     let names: Vec<UpstreamName> = parts.iter().map(|(n, _, _)| name(n)).collect();

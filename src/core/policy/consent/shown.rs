@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::policy::Annotations;
+use crate::policy::Said;
 use crate::wire::foreign;
 use crate::wire::layout::laid_out;
 use crate::wire::raw::RawJson;
@@ -31,12 +31,12 @@ pub struct Shown {
     pub(crate) arguments_bytes: usize,
     /// Number of characters in the arguments that a person could not see.
     pub hidden_characters: usize,
-    /// The effective ones.
-    pub annotations: Annotations,
+    /// The hints on a tool.
+    pub said: Said,
 }
 
 impl Shown {
-    pub fn new(exposed: &str, annotations: Annotations, arguments: Option<&RawJson>) -> Self {
+    pub fn new(exposed: &str, said: Said, arguments: Option<&RawJson>) -> Self {
         let json = arguments.map_or(Cow::Borrowed("{}"), RawJson::text);
         let mut hidden_characters = 0;
         let page = Text::of(&json, true, MAX_PAGE, &mut |text| hidden_characters += foreign::hidden_in(text));
@@ -49,24 +49,14 @@ impl Shown {
             brief: brief.out,
             arguments_bytes: json.len(),
             hidden_characters,
-            annotations,
+            said,
         }
     }
 
-    /// The possible effects of the call, in words.
+    /// The possible effects of a tool's call, by the words of those who state them.
     pub fn effect(&self) -> String {
-        let Annotations { read_only, destructive, open_world, known_destructive, .. } = self.annotations;
-        let what = if read_only {
-            "reads only"
-        } else if known_destructive {
-            "may destroy or overwrite"
-        } else if destructive {
-            "changes things, may destroy or overwrite (nothing is said about it)"
-        } else {
-            "changes things"
-        };
-        let reach = if open_world { "; reaches outside this machine's control" } else { "" };
-        format!("{what}{reach}")
+        let by_server = self.said.by_server();
+        self.said.by_operator().map_or(by_server.clone(), |by_operator| format!("{by_operator}; {by_server}"))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::policy::{Annotations, Permit};
+use crate::policy::{Annotations, Hints, Permit, Said};
 use crate::wire::raw::RawJson;
 
 mod random;
@@ -26,13 +26,13 @@ pub(super) fn asked() -> Asked {
 }
 
 pub(super) fn shown() -> Shown {
-    Shown::new("files__delete", Annotations::default(), None)
+    Shown::new("files__delete", Said::default(), None)
 }
 
-fn prompt(asked: Asked, exposed: &str, annotations: Annotations, arguments: Option<&str>) -> Prompt {
+fn prompt(asked: Asked, exposed: &str, said: Said, arguments: Option<&str>) -> Prompt {
     let arguments = arguments.map(|text| RawJson::trusted(text.to_owned()));
     let asked = Asked { arguments: Digest::of_arguments(arguments.as_ref()), ..asked };
-    let shown = Shown::new(exposed, annotations, arguments.as_ref());
+    let shown = Shown::new(exposed, said, arguments.as_ref());
     Prompt { id: PromptId::new([7; 16]), asked, shown, opened_at: 1000, until: 1900 }
 }
 
@@ -45,9 +45,10 @@ fn message(prompt: &Prompt, want: &Expect) {
 
 #[test]
 fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
-    let annotations = Annotations { known_destructive: true, open_world: false, ..Annotations::default() };
+    let server = Hints { destructive: Some(true), open_world: Some(false), ..Hints::default() };
+    let said = Said { server, ..Said::default() };
     let arguments = r#"{ "path" : "/srv/a b", "deep": [1, {"x": null}, []], "n": 1.50e3, "empty": {} }"#;
-    let prompt = prompt(asked(), "delete", annotations, Some(arguments));
+    let prompt = prompt(asked(), "delete", said, Some(arguments));
     message(
         &prompt,
         &expect![[r#"
@@ -55,7 +56,7 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
             caller:    "ci"
             upstream:  "files"
             tool:      "files__delete" (called "delete")
-            effect:    may destroy or overwrite
+            effect:    the server says: may delete, stays inside (not verified)
             arguments: {"path":"/srv/a b","deep":[1,{"x":null},[]],"n":1.50e3,"empty":{}}
                        (79 bytes, digest 997a473d)
             definition 4c4ed1af, rule "ask-writes"
@@ -81,7 +82,7 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
 fn a_message_without_arguments_or_hints_says_so() {
     let asked = Asked { kind: Kind::Resource, item: Arc::from("files+file:///etc/x"), ..asked() };
     message(
-        &prompt(asked, "files+file:///etc/x", Annotations::default(), None),
+        &prompt(asked, "files+file:///etc/x", Said::default(), None),
         &expect![[r#"
             headend asks for consent. This is the gateway itself, not a server behind it.
             caller:    "ci"
@@ -106,7 +107,7 @@ fn hostile_names_and_arguments_are_seen_for_what_they_are() {
     };
     let arguments = "{\"a\\u001b[2J\":\"\\u202eevil\\u2066\u{200b}\u{e0041}\",\"b\":\"\\\"}\\nNo answer is a yes\",\
                      \"lone\":\"\\ud800\",\"pay\":\"\u{440}\u{430}\u{443}\"}";
-    let prompt = prompt(asked, "files__\u{feff}delete\r\n", Annotations::default(), Some(arguments));
+    let prompt = prompt(asked, "files__\u{feff}delete\r\n", Said::default(), Some(arguments));
     assert_eq!(prompt.shown.hidden_characters, 5);
     message(
         &prompt,
@@ -115,7 +116,7 @@ fn hostile_names_and_arguments_are_seen_for_what_they_are() {
             caller:    "ci\u{a}headend says: fine"
             upstream:  "f\u{1b}[2J\u{1b}[31m"
             tool:      "files__\u{202e}eteled\"" (called "files__\u{feff}delete\u{d}\u{a}")
-            effect:    changes things, may destroy or overwrite (nothing is said about it); reaches outside this machine's control
+            effect:    the server says nothing
             arguments: {"a\u{1b}[2J":"\u{202e}evil\u{2066}\u{200b}\u{e0041}","b":"\"}\u{a}No answer is a yes","lone":\"\\ud800\","pay":"\u{440}\u{430}\u{443}"}
                        (101 bytes, digest f4c29e37)
             WARNING:   5 hidden characters in the arguments, shown as \u{..}
@@ -135,7 +136,7 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
         ..asked()
     };
     let arguments = format!("{{\"a\":\"{}\u{200b}\"}}", "x".repeat(100 * 1024));
-    let prompt = prompt(longest, &format!("{long}x"), Annotations::default(), Some(&arguments));
+    let prompt = prompt(longest, &format!("{long}x"), Said::default(), Some(&arguments));
     message(
         &prompt,
         &expect![[r#"
@@ -143,7 +144,7 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
             caller:    "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
             upstream:  "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
             tool:      "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes) (called "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8001 bytes))
-            effect:    changes things, may destroy or overwrite (nothing is said about it); reaches outside this machine's control
+            effect:    the server says nothing
             arguments: {"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
                        .. and more that is not shown here
                        (102411 bytes, digest a7f59a1a)
@@ -158,14 +159,17 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
     let text: Arc<str> = Arc::from(long.as_str());
     let asked = Asked { caller: text.clone(), upstream: text.clone(), item: text.clone(), rule: text, ..asked() };
     let arguments = format!("{{\"a\":\"{}{hidden}\"}}", "x".repeat(1015));
-    let prompt = self::prompt(asked, &long, Annotations::default(), Some(&arguments));
+    let server =
+        Hints { read_only: Some(false), destructive: Some(false), idempotent: Some(true), open_world: Some(true) };
+    let said = Said { server, operator: Hints { destructive: Some(true), idempotent: Some(false), ..server } };
+    let prompt = self::prompt(asked, &long, said, Some(&arguments));
     assert!((1900..=2048).contains(&prompt.message().len()), "{} bytes", prompt.message().len());
 }
 
 #[test]
 fn what_is_shown_tells_different_arguments_apart() {
     let shown = |text: &str| {
-        let shown = Shown::new("x", Annotations::default(), Some(&RawJson::trusted(text.to_owned())));
+        let shown = Shown::new("x", Said::default(), Some(&RawJson::trusted(text.to_owned())));
         (shown.brief, shown.arguments)
     };
     for (label, one, other) in [

@@ -40,7 +40,7 @@ fn gateway() -> Gateway {
         withheld: None,
         index: 0,
     };
-    let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
+    let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
     let mut rule = RuleSpec::new("no", Effect::Deny);
     rule.tools = vec!["fx__hidden".to_owned()];
     let spec = PolicySpec { default: Effect::Allow, rules: vec![rule], limits: Vec::new() };

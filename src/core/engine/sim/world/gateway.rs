@@ -236,7 +236,7 @@ impl Gateway {
             Decision::Allow(permit) => permit,
             Decision::Ask { rule, need } => {
                 let asked = Asked::new(&action, &rule, need);
-                let shown = Shown::new(&entry.exposed, action.annotations, action.arguments.as_ref());
+                let shown = Shown::new(&entry.exposed, action.said, action.arguments.as_ref());
                 return self.approval(who, (asked, shown), object, &going_on, (&action, round, offered), links, chance);
             }
             Decision::Deny { .. } | Decision::Limit { .. } => return self.refuse(&who, Reason::Denied, "no"),

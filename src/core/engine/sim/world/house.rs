@@ -45,7 +45,8 @@ pub(super) static HOUSE: LazyLock<House> = LazyLock::new(|| {
         withheld: None,
         index,
     };
-    let naming = NamingRules { max_length: 48, prefix_uris: false, transparent: false, profile: None };
+    let naming =
+        NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
     let catalog = merge(&[source(0), source(1)], naming).0;
     let of = |entry: &Entry| policy.item_rules(Kind::Tool, entry.upstream_name.as_str(), &entry.canonical);
     let rules = catalog.entries().iter().map(of).collect();
