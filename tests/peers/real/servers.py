@@ -28,7 +28,6 @@ LISTS = {
 }
 CALLS = ("call", "bare", "get", "read")
 NAMED = "io.modelcontextprotocol/serverInfo"
-CLAIMED = "headend/claimed-annotations"
 # Only modern results have these.
 MODERN_MEMBERS = ("resultType", "ttlMs", "cacheScope")
 DOT = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c4944415408d763f8cfc000000301"
@@ -164,12 +163,6 @@ def plain(text):
     return "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Cc") or c in "\n\t\r") if isinstance(text, str) else text
 
 
-def claims(got, others):
-    """The server's own hints as headend keeps them, without a title that another server has."""
-    kept = got.get("_meta", {}).get(CLAIMED)
-    return {k: v for k, v in kept.items() if k != "title" or v not in others} if isinstance(kept, dict) else kept
-
-
 def why(server, key, member, own, got, others):
     """Why headend shows another value of a member, or None."""
     kind = key.split("/")[0]
@@ -181,10 +174,6 @@ def why(server, key, member, own, got, others):
         left, right = ({k: v for k, v in hints.items() if k != "title"} for hints in (left, right or {}))
         if left == right:
             return "another server has this title"
-    if member == "annotations" and claims(got, others) == left:
-        return "hints tightened, claims kept in _meta"
-    if member == "_meta" and {k: v for k, v in right.items() if k != CLAIMED} == (left or {}) if isinstance(right, dict) else False:
-        return "hints tightened, claims kept in _meta"
     if member == "title" and left in others and right in (None, f"{server.name}: {left}"):
         return "another server has this title"
     if member == "execution" and right is None:
