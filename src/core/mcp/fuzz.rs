@@ -24,9 +24,11 @@ pub fn items(data: &[u8]) {
             assert_eq!((item.hides, item.fault), (again.hides, again.fault));
             assert!(again.repairs.is_empty(), "repaired twice: {:?}", again.repairs);
             item.strings(&mut |text| assert!(item.hides || !text.contains(['\u{202e}', '\u{e0041}', '\u{1b}'])));
-            let mut untitled = item.clone();
-            untitled.remove_titles();
-            assert_eq!(untitled.titles().count(), 0);
+            let mut named = item.clone();
+            named.name_titles("up");
+            assert!(named.titles().all(|title| title.starts_with("up: ")));
+            assert_eq!(named.titles().count(), item.titles().count());
+            assert_json(&named.raw.encode());
             for &revision in Revision::ALL {
                 assert_json(&project::definition(list, &item.raw, "up__x", revision).encode());
             }

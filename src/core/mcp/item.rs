@@ -159,13 +159,16 @@ impl Definition {
         self.raw.string("title").into_iter().chain(older)
     }
 
-    /// Removes titles.
-    pub fn remove_titles(&mut self) {
-        self.raw.remove("title");
-        let annotations = self.raw.object("annotations");
-        if let Some(mut annotations) = annotations
-            && annotations.remove("title").is_some()
+    /// Puts the upstream's name in front of titles.
+    pub fn name_titles(&mut self, upstream: &str) {
+        let named = |object: &RawObject| object.string("title").map(|title| RawJson::string(&format!("{upstream}: {title}")));
+        if let Some(title) = named(&self.raw) {
+            self.raw.set("title", title);
+        }
+        if let Some(mut annotations) = self.raw.object("annotations")
+            && let Some(title) = named(&annotations)
         {
+            annotations.set("title", title);
             self.raw.set("annotations", annotations.encode());
         }
     }

@@ -86,7 +86,7 @@ impl Supervisor {
             }
             shown.push(next);
         }
-        drop_shared_titles(&mut shown, order);
+        name_shared_titles(&mut shown, order);
         shown
     }
 
@@ -181,9 +181,9 @@ fn kept_back(spec: &Upstream, why: String) -> Shown {
     Shown { withheld: vec![withheld], waiting: 1, ..Shown::default() }
 }
 
-/// Takes titles away that look like those of another upstream: only names tell then whose an item is. Trusted upstreams keep
-/// theirs.
-fn drop_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
+/// Puts the upstream's name in front of titles that look like those of another upstream, and of those that imitate such a name.
+/// Trusted upstreams keep theirs.
+fn name_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
     if shown.iter().filter(|shown| !shown.inventory.is_empty()).count() < 2 {
         return;
     }
@@ -199,12 +199,20 @@ fn drop_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
     if shared.is_empty() {
         return;
     }
-    for (shown, _) in shown.iter_mut().zip(order).filter(|(_, spec)| spec.trust != Trust::Trusted) {
+    let named: HashSet<&UpstreamName> =
+        titles.iter().filter(|(_, title)| shared.contains(title)).map(|(upstream, _)| *upstream).collect();
+    let heads: Vec<(&UpstreamName, String)> = named.into_iter().map(|name| (name, skeleton(&format!("{name}: ")))).collect();
+    for (shown, spec) in shown.iter_mut().zip(order).filter(|(_, spec)| spec.trust != Trust::Trusted) {
+        let imitates = |title: &str| {
+            let title = skeleton(&title.to_lowercase());
+            heads.iter().any(|(name, head)| **name != spec.name && title.starts_with(head))
+        };
+        let is_anothers = |title: String| shared.contains(&skeleton(&title)) || imitates(&title);
         for list in List::ALL {
             let mut items = shown.inventory.items(list).to_vec();
             for item in &mut items {
-                if item.titles().any(|title| shared.contains(&skeleton(&title))) {
-                    item.remove_titles();
+                if item.titles().any(&is_anothers) {
+                    item.name_titles(spec.name.as_str());
                 }
             }
             shown.inventory.replace(list, items);
