@@ -1,7 +1,8 @@
 //! Upstreams for the layers above: a handle that takes calls, on any transport.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): an upstream's sessions ([`session`]), a legacy
-//! HTTP session's calls ([`http`]), watched resources ([`updates`]), parked calls ([`parks`]).
+//! HTTP session's calls ([`http`]), calls that wait for their turn ([`turns`]), watched resources ([`updates`]), parked calls
+//! ([`parks`]).
 
 pub(crate) mod actor;
 pub(crate) mod answer;
@@ -45,5 +46,6 @@ pub(crate) mod sse;
 pub(crate) mod stdio;
 pub(crate) mod subscriptions;
 pub(crate) mod task;
+pub(crate) mod turns;
 pub(crate) mod unread;
 pub(crate) mod updates;

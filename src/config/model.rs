@@ -165,6 +165,8 @@ pub(crate) struct Upstream {
     /// Calls that may wait for a slot.
     pub(crate) queue: usize,
     pub(crate) queue_timeout: Duration,
+    /// How long a question of a shared process may wait until it is clear whose it is.
+    pub(crate) attribution_timeout: Duration,
     /// Which roots the server learns.
     pub(crate) roots: Roots,
     /// Which completions are passed on.

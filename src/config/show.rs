@@ -219,6 +219,7 @@ fn upstream(out: &mut Out, upstream: &Upstream) {
     out.raw("max-in-flight", &upstream.max_in_flight.to_string());
     out.raw("queue", &upstream.queue.to_string());
     out.string("queue-timeout", &units::duration(upstream.queue_timeout));
+    out.string("attribution-timeout", &units::duration(upstream.attribution_timeout));
     match &upstream.roots {
         Roots::Hidden => {}
         Roots::Client => out.string("roots", "client"),

@@ -223,6 +223,7 @@ max-inventory = 500
 max-in-flight = 3
 queue = 0
 queue-timeout = "0s"
+attribution-timeout = "1500ms"
 elicit-hosts = ["login.example.com", "*.bücher.example"]
 elicit-secrets = true
 prefix = "zed_"

@@ -37,9 +37,12 @@ const IDLE_STOP: Duration = Duration::from_secs(600);
 const INVENTORY: usize = 10_000;
 const QUEUE: usize = 128;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most calls end sooner, and new ones wait no longer than in the queue.
+const ATTRIBUTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
 const QUEUE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+const ATTRIBUTION_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
 const IN_FLIGHT: RangeInclusive<usize> = 1..=4096;
 const INVENTORIES: RangeInclusive<usize> = 1..=100_000;
 const QUEUES: RangeInclusive<usize> = 0..=65_536;
@@ -129,6 +132,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         max_in_flight: table.count("max-in-flight", &IN_FLIGHT).unwrap_or(in_flight),
         queue: table.count("queue", &QUEUES).unwrap_or(QUEUE),
         queue_timeout: table.duration("queue-timeout", &QUEUE_TIMES).unwrap_or(QUEUE_TIMEOUT),
+        attribution_timeout: table.duration("attribution-timeout", &ATTRIBUTION_TIMES).unwrap_or(ATTRIBUTION_TIMEOUT),
         roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
         completions: table.choice("completions").unwrap_or_default(),
         elicit: Elicit {

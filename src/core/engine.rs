@@ -2,6 +2,8 @@
 
 pub mod answer;
 pub mod ask;
+pub mod askers;
+pub mod attribution;
 pub mod batch;
 pub mod call;
 pub mod client;
@@ -27,5 +29,6 @@ mod sim;
 pub mod state;
 pub mod task;
 pub mod task_id;
+pub mod turns;
 pub mod unasked;
 pub mod used;

@@ -341,7 +341,7 @@ fn status(gateway: &Gateway) -> RawJson {
         }
         out.set("incarnation", RawJson::number(handle.incarnation.load(Ordering::Relaxed)));
         out.set("sessions", RawJson::number(handle.lanes.len() as u64));
-        out.set("one-at-a-time", RawJson::boolean(handle.main.news.turns.are_taken()));
+        upstream::add_turns(&mut out, handle);
         out.set("restarts", RawJson::number(handle.main.restarts.load(Ordering::Relaxed)));
         out.set("in-flight", RawJson::number(handle.in_flight.load(Ordering::Relaxed)));
         out.set("tools", items(List::Tools));

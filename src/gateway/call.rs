@@ -30,7 +30,7 @@ use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::session::{LaneUse, Wants};
-use crate::upstream::session_news::InTurn;
+use crate::upstream::turns::InTurn;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 

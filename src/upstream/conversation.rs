@@ -116,6 +116,7 @@ pub(crate) async fn converse(
         bounds: ListBounds::of(handle.spec.load().max_inventory),
         declared: lane.declared.clone(),
         lists: lane.is_main(),
+        askers: Arc::clone(lane.news.turns.askers()),
     };
     let relist = if lane.is_main() { Arc::clone(&handle.unread.now) } else { Arc::default() };
     let options = StdioOptions { peer, intake: intake.clone(), relist };
@@ -125,7 +126,8 @@ pub(crate) async fn converse(
         StdioNews::List(list, trouble) => handle.unread.told(list, trouble, &handle.health),
         StdioNews::Unclaimed(notice) => lane.news.tell(notice),
         StdioNews::Updated(uri) => lane.news.updates.updated(&uri),
-        StdioNews::Ambiguous => lane.news.turns.begin(&handle.name),
+        StdioNews::Gate(gate) => lane.news.turns.set(gate),
+        StdioNews::Learned(lesson) => lane.news.turns.learned(&handle.name, &lesson),
         // Emptied before each turn of the connection, so it is never full.
         StdioNews::Ready(_) | StdioNews::Inventory(_) => drop(news_in.try_send(news)),
     };
@@ -155,7 +157,12 @@ pub(crate) async fn converse(
                         let told = context.report_lists(inventory, agreed).await;
                         shown = (!is_awaited).then_some(told);
                     },
-                    StdioNews::List(..) | StdioNews::Fault(_) | StdioNews::Ambiguous | StdioNews::Updated(_) | StdioNews::Unclaimed(_) => {}
+                    StdioNews::List(..)
+                    | StdioNews::Fault(_)
+                    | StdioNews::Gate(_)
+                    | StdioNews::Learned(_)
+                    | StdioNews::Updated(_)
+                    | StdioNews::Unclaimed(_) => {}
                 },
                 () = told(&mut shown), if held.is_some() => if let Some(link) = held.take() {
                     open(context, link).await;

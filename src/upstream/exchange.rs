@@ -4,8 +4,8 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::event::ExchangeEvent;
 use crate::upstream::parked::HeldExchange;
 use crate::upstream::sent::Sent;
-use crate::upstream::session_news::InTurn;
 use crate::upstream::task::TaskExchange;
+use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 
 /// A call upstream.

@@ -13,6 +13,7 @@ use crate::base::queue::Queue;
 use crate::catalog::inventory::{Excess, Inventory};
 use crate::catalog::name::UpstreamName;
 use crate::config::{Start, Target, Upstream};
+use crate::engine::askers::Askers;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::mcp::log::LogLevel;
@@ -96,7 +97,8 @@ impl Handle {
     pub(crate) fn new(spec: Upstream, metrics: UpstreamMetrics, spawner: Spawner, opener: Opener) -> Self {
         let is_remote = matches!(spec.target, Target::Http { .. });
         let health = Arc::new(Health::new(spec.name.clone(), metrics.clone(), is_remote));
-        let main = Lane::main(spec.name.clone(), spawner.declared(&spec), Arc::clone(&health));
+        let askers = Arc::new(Askers::new(spec.attribution_timeout));
+        let main = Lane::main(spec.name.clone(), spawner.declared(&spec), Arc::clone(&askers), Arc::clone(&health));
         let unread = UnreadLists::new(spec.name.clone(), metrics.clone());
         Self {
             name: spec.name.clone(),
@@ -106,7 +108,7 @@ impl Handle {
             owed: AtomicUsize::new(0),
             spec: ArcSwap::from_pointee(spec),
             main: Arc::new(main),
-            lanes: Lanes::default(),
+            lanes: Lanes::new(askers),
             spawner,
             opener,
             in_flight: AtomicUsize::new(0),
@@ -223,6 +225,7 @@ impl Handle {
             self.owed.fetch_add(before - now - taken, Ordering::Relaxed);
         }
         self.queue.set_limit(spec.queue);
+        self.main.news.turns.askers().set_patience(spec.attribution_timeout);
         self.spec.store(Arc::new(spec));
         self.configured.notify_one();
     }

@@ -20,8 +20,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
 use crate::engine::ask::{ClientAnswer, Declared, declined};
+use crate::engine::attribution::End;
 use crate::engine::call::{Executed, Outcome, Outgoing};
-use crate::engine::doubt::Doubt;
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::Agreed;
@@ -42,10 +42,11 @@ use crate::wire::raw::RawJson;
 mod cancel;
 mod desk;
 mod heard;
+mod questions;
 mod renew;
 mod shared;
 
-use self::desk::Desk;
+use self::desk::{Called, Desk};
 use self::shared::{OneAtATime, Work};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -88,6 +89,7 @@ impl HttpLink {
     pub(crate) fn new(mut parts: LinkParts, agreed: Agreed) -> Self {
         parts.gauge.revision = Some(agreed.revision);
         let renewals = parts.remote.health.renewals();
+        let desk = Desk::new(parts.declared.clone(), Arc::clone(parts.news.turns.askers()));
         Self {
             agreed,
             logs: LogSwitch::default(),
@@ -102,7 +104,7 @@ impl HttpLink {
             ids: AtomicU64::new(1),
             hop: HopMeta::bare(),
             parts,
-            desk: Mutex::default(),
+            desk: Mutex::new(desk),
         }
     }
 
@@ -128,7 +130,11 @@ impl HttpLink {
         self.session.store(session.map(Arc::new));
         self.number.fetch_add(1, Ordering::Release);
         // It knows no call of the session before.
-        self.desk().doubt = Doubt::default();
+        {
+            let mut desk = self.desk();
+            desk.attribution.forget();
+            self.tell_gate(&mut desk);
+        }
         self.tell(message::encode_notification("notifications/initialized", None)).await;
     }
 
@@ -205,8 +211,10 @@ impl HttpLink {
             }
         }
         let side = (!link.is_modern()).then(|| {
-            let (sender, side) = mpsc::channel(SIDE);
-            link.desk().calls.insert(id, sender);
+            let (events, side) = mpsc::channel(SIDE);
+            let mut desk = link.desk();
+            desk.attribution.carries(id, &outgoing.party);
+            desk.calls.insert(id, Called { events, party: outgoing.party.clone() });
             side
         });
         let mut post = Post::start(Arc::clone(link), (id, number), bytes, request);
@@ -370,17 +378,22 @@ impl HttpExchange {
         };
         let step = tokio::select! {
             biased;
-            Some(event) = aside => {
+            Some(event) = aside => Err(event),
+            step = post.step() => Ok(step),
+        };
+        let step = match step {
+            Ok(step) => step,
+            Err(event) => {
                 if matches!(event, ExchangeEvent::Done(_)) {
-                    post.stage = Stage::Ended;
+                    self.post.stage = Stage::Ended;
+                    self.leave(End::Answered);
                 }
                 return event;
             }
-            step = post.step() => step,
         };
         if !matches!(step, Step::Event(_)) {
             // The call's questions end here, however long its outcome is kept.
-            self.leave(matches!(step, Step::Answer(_)));
+            self.leave(if matches!(step, Step::Answer(_)) { End::Answered } else { End::GivenUp });
         }
         let health = &self.post.link.parts.remote.health;
         match step {
@@ -397,16 +410,12 @@ impl HttpExchange {
     }
 
     /// Removes the call and its questions from the session. An answer may end a doubt.
-    fn leave(&mut self, answered: bool) {
+    fn leave(&mut self, end: End) {
         if self.side.take().is_none() {
             return;
         }
-        let (open, in_doubt) = {
-            let mut desk = self.post.link.desk();
-            desk.calls.remove(&self.post.id);
-            (desk.asked.of_call(self.post.id), desk.doubt.is_open())
-        };
-        if answered && in_doubt {
+        let (open, in_doubt) = self.post.link.call_ended(self.post.id, end);
+        if end == End::Answered && in_doubt {
             self.post.link.clear_later(self.post.id);
         }
         for request in open {
@@ -419,7 +428,7 @@ impl HttpExchange {
     }
 
     pub(crate) fn parked(&self) {
-        self.post.link.desk().asked.park(self.post.id);
+        self.post.link.call_parked(self.post.id);
     }
 }
 
@@ -627,7 +636,7 @@ impl Post {
                 Some(Step::Event(event))
             }
             Message::Request(request) => {
-                let (asked, _) = self.link.asked(&request, self.stream())?;
+                let asked = self.link.asked(&request, self.stream())?;
                 Some(Step::Event(ExchangeEvent::Ask(asked)))
             }
         }
@@ -647,7 +656,7 @@ impl Drop for HttpExchange {
         // The doubt begins before the call leaves: no message in between is tied to another.
         self.post.cancel();
         self.post.stage = Stage::Ended;
-        self.leave(false);
+        self.leave(End::GivenUp);
     }
 }
 

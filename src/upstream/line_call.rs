@@ -3,10 +3,11 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::ask::{ClientAnswer, ServerRequest};
+use crate::engine::askers::Party;
 use crate::engine::call::{Failure, Outcome, Outgoing, Wants};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::peer::CallPort;
-use crate::upstream::session_news::InTurn;
+use crate::upstream::turns::InTurn;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
@@ -34,6 +35,7 @@ pub(crate) enum Signal {
 #[derive(Debug)]
 pub(crate) struct Port {
     key: u64,
+    party: Party,
     outcome: oneshot::Sender<Outcome>,
     notices: Option<mpsc::Sender<ExchangeEvent>>,
     requests: Option<mpsc::Sender<ExchangeEvent>>,
@@ -49,6 +51,10 @@ impl Port {
 impl CallPort for Port {
     fn key(&self) -> u64 {
         self.key
+    }
+
+    fn party(&self) -> &Party {
+        &self.party
     }
 
     fn progress(&mut self, params: RawJson) {
@@ -101,11 +107,16 @@ pub(crate) struct StdioExchange {
 }
 
 /// Makes both ends of a call. `signals` leads to the actor.
-pub(crate) fn stdio_call(key: u64, wants: Wants, signals: mpsc::UnboundedSender<Signal>) -> (Port, StdioExchange) {
+pub(crate) fn stdio_call(
+    key: u64,
+    party: Party,
+    wants: Wants,
+    signals: mpsc::UnboundedSender<Signal>,
+) -> (Port, StdioExchange) {
     let (outcome_in, outcome) = oneshot::channel();
     let (notices_in, notices) = wants.notices.then(|| mpsc::channel(NOTICES)).unzip();
     let (requests_in, requests) = wants.requests.then(|| mpsc::channel(REQUESTS)).unzip();
-    let port = Port { key, outcome: outcome_in, notices: notices_in, requests: requests_in };
+    let port = Port { key, party, outcome: outcome_in, notices: notices_in, requests: requests_in };
     (port, StdioExchange { key, outcome, notices, requests, ended: None, finished: false, signals })
 }
 

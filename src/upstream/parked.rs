@@ -6,7 +6,7 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::question::park::ParkId;
-use crate::upstream::session_news::InTurn;
+use crate::upstream::turns::InTurn;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Messages of requests to the task of a parked call.

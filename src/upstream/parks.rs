@@ -1,6 +1,6 @@
 //! The tasks that hold parked calls; [`crate::engine::question::park`] decides what happens to a call.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -18,6 +18,7 @@ use crate::policy::Permit;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::parked::{HeldExchange, Order};
 use crate::upstream::session::LaneUse;
+use crate::upstream::turns::{InTurn, Turn};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Events that may wait for a request that reads slowly. Progress is dropped when only the places for questions and the
@@ -33,8 +34,18 @@ pub(crate) struct Parks {
     draining: CancellationToken,
 }
 
-/// Each call with its lane, which stays open for it, and the way to its keeper. The lock guards one operation at a time.
-type Table = Mutex<ParkTable<(LaneUse, mpsc::Sender<Order>)>>;
+/// The lock guards one operation at a time.
+type Table = Mutex<ParkTable<Way>>;
+
+/// The way to a parked call.
+#[derive(Clone, Debug)]
+struct Way {
+    /// Stays open for it.
+    lane: LaneUse,
+    keeper: mpsc::Sender<Order>,
+    /// Of the request that goes on with it.
+    turn: Weak<Turn>,
+}
 
 impl Parks {
     /// `draining` fires when no new request is accepted any more.
@@ -55,7 +66,7 @@ impl Parks {
     ) -> Result<HeldExchange, Exchange> {
         let id: ParkId = clock::random();
         let (orders, inbox) = mpsc::channel(MAX_OPEN);
-        if !self.table.lock().enter(id, caller, (lane, orders.clone())) {
+        if !self.table.lock().enter(id, caller, Way { lane, keeper: orders.clone(), turn: Weak::new() }) {
             return Err(exchange);
         }
         let (viewer, events) = mpsc::channel(EVENTS);
@@ -82,12 +93,24 @@ impl Parks {
 
     /// The lane of a parked call of this caller.
     pub(crate) fn lane(&self, caller: &str, id: &ParkId) -> Option<LaneUse> {
-        self.table.lock().find(caller, id).map(|(lane, _)| lane.clone())
+        self.table.lock().find(caller, id).map(|way| way.lane.clone())
+    }
+
+    /// The turn of the request that goes on with a parked call at present.
+    pub(crate) fn turn(&self, caller: &str, id: &ParkId) -> InTurn {
+        self.table.lock().find(caller, id).and_then(|way| way.turn.upgrade())
+    }
+
+    /// A request goes on with a parked call, in this turn.
+    pub(crate) fn set_turn(&self, caller: &str, id: &ParkId, turn: &Arc<Turn>) {
+        if let Some(way) = self.table.lock().find_mut(caller, id) {
+            way.turn = Arc::downgrade(turn);
+        }
     }
 
     /// Attaches a request to a parked call of this caller; `None` when there is none any more.
     pub(crate) async fn attach(&self, caller: &str, id: &ParkId, responses: Option<&RawJson>) -> Option<HeldExchange> {
-        let orders = self.table.lock().find(caller, id).map(|(_, orders)| orders.clone())?;
+        let orders = self.table.lock().find(caller, id).map(|way| way.keeper.clone())?;
         let answers = responses.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         let (viewer, events) = mpsc::channel(EVENTS);
         orders.send(Order::Attach { answers, viewer }).await.ok()?;
@@ -218,6 +241,7 @@ mod tests {
     use super::*;
     use crate::catalog::name::UpstreamName;
     use crate::engine::ask::Declared;
+    use crate::engine::askers::Party;
     use crate::engine::call::Wants;
     use crate::engine::peer::CallPort as _;
     use crate::engine::question::PATIENCE;
@@ -239,7 +263,7 @@ mod tests {
     fn lane() -> LaneUse {
         let name = UpstreamName::parse("fx").unwrap();
         let health = Arc::new(Health::new(name.clone(), Metrics::new().unwrap().upstream("fx"), false));
-        Arc::new(Lane::main(name, Declared::default(), health)).take()
+        Arc::new(Lane::main(name, Declared::default(), Arc::default(), health)).take()
     }
 
     fn question(id: &'static str) -> ServerRequest {
@@ -254,7 +278,7 @@ mod tests {
     ) -> Result<(HeldExchange, Port, Signals), Exchange> {
         #[expect(clippy::disallowed_methods, reason = "what the task of a connection has")]
         let (signals_in, signals) = mpsc::unbounded_channel();
-        let (port, exchange) = stdio_call(1, Wants { notices: false, requests: true }, signals_in);
+        let (port, exchange) = stdio_call(1, Party::default(), Wants { notices: false, requests: true }, signals_in);
         let exchange = Exchange::Sent(Sent::Stdio(exchange));
         let held = parks.park(&Arc::from(caller), access, exchange, lane(), None, question("1"))?;
         Ok((held, port, signals))

@@ -4,7 +4,7 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::event::ExchangeEvent;
 use crate::upstream::http::HttpExchange;
 use crate::upstream::line_call::StdioExchange;
-use crate::upstream::session_news::InTurn;
+use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 
 /// One call on its connection.

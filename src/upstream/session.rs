@@ -23,13 +23,16 @@ use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::config::{Instance, Start, Target, Upstream};
 use crate::engine::ask::Declared;
+use crate::engine::askers::{Askers, Item};
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::handshake::Agreed;
+use crate::engine::turns::{Gate, Passer};
 use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
 use crate::upstream::health::Health;
 use crate::upstream::link::{Link, LinkState};
-use crate::upstream::session_news::{ClientTag, InTurn, SessionNews};
+use crate::upstream::session_news::{ClientTag, SessionNews};
+use crate::upstream::turns::InTurn;
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
@@ -130,14 +133,20 @@ impl Drop for LaneUse {
 }
 
 impl Lane {
-    pub(crate) fn main(upstream: UpstreamName, declared: Declared, health: Arc<Health>) -> Self {
-        Self::new(upstream, declared, None, Some(health))
+    pub(crate) fn main(upstream: UpstreamName, declared: Declared, askers: Arc<Askers>, health: Arc<Health>) -> Self {
+        Self::new(upstream, declared, askers, None, Some(health))
     }
 
-    fn new(upstream: UpstreamName, declared: Declared, owner: Option<Owned>, health: Option<Arc<Health>>) -> Self {
+    fn new(
+        upstream: UpstreamName,
+        declared: Declared,
+        askers: Arc<Askers>,
+        owner: Option<Owned>,
+        health: Option<Arc<Health>>,
+    ) -> Self {
         let client = owner.as_ref().and_then(|owner| owner.client.clone());
         Self {
-            news: SessionNews::new(upstream, client),
+            news: SessionNews::new(upstream, askers, client),
             declared,
             owner,
             health,
@@ -182,6 +191,8 @@ impl Lane {
             (_, LinkState::Idle | LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped) => {}
         }
         self.state.store(Arc::new(state));
+        // Nothing that the server asked before is open any more.
+        self.news.turns.set(Gate::default());
         self.changed.notify_waiters();
     }
 
@@ -307,13 +318,23 @@ impl Lane {
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
     }
 
-    /// Waits for this call's turn, where calls take turns.
+    /// Waits until a call may pass that has waited so long for a slot.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
-    pub(crate) async fn turn(&self, spec: Arc<Upstream>) -> Result<InTurn, Failure> {
-        self.news.turns.take(spec.queue_timeout).await.map_err(|()| {
-            let detail = format!("The server `{}` takes one call at a time and is busy.", self.news.upstream);
+    pub(crate) async fn turn(
+        &self,
+        (passer, item): (Passer, Option<Item>),
+        spec: Arc<Upstream>,
+        waited: Duration,
+    ) -> Result<InTurn, Failure> {
+        let patience = spec.queue_timeout.saturating_sub(waited);
+        Arc::clone(&self.news.turns).take((passer, item), patience).await.map_err(|()| {
+            let why = match passer {
+                Passer::Plain => "waits until it is clear whom it asks",
+                Passer::Asker | Passer::Returning => "takes calls of items that ask one at a time",
+            };
+            let detail = format!("The server `{}` {why} and is busy.", self.news.upstream);
             Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
         })
     }
@@ -380,7 +401,11 @@ fn place<'w>(spec: &Upstream, agreed: Agreed, wants: &'w Wants) -> Option<(Key, 
 
 /// The lanes of one upstream besides the main one.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes(Mutex<HashMap<Key, Arc<Lane>>>);
+pub(crate) struct Lanes {
+    table: Mutex<HashMap<Key, Arc<Lane>>>,
+    /// What is known of the upstream's items, on all of its lanes.
+    askers: Arc<Askers>,
+}
 
 /// The lane that a call takes.
 #[derive(Debug)]
@@ -392,8 +417,12 @@ pub(crate) enum Choice {
 }
 
 impl Lanes {
+    pub(crate) fn new(askers: Arc<Askers>) -> Self {
+        Self { table: Mutex::default(), askers }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane>>> {
-        self.0.lock()
+        self.table.lock()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -423,7 +452,7 @@ impl Lanes {
             return Err(Failure::new(Reason::Busy, Executed::No, detail).retry_after(Duration::from_secs(30)));
         }
         let owner = Some(Owned { key: key.clone(), client: client.map(Arc::downgrade) });
-        let lane = Arc::new(Lane::new(spec.name.clone(), declared, owner, None));
+        let lane = Arc::new(Lane::new(spec.name.clone(), declared, Arc::clone(&self.askers), owner, None));
         lane.set_state(LinkState::Starting);
         table.insert(key, Arc::clone(&lane));
         let used = lane.take();

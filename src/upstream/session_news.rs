@@ -1,15 +1,16 @@
-//! Notifications of a server outside of calls, and the clients that get them.
+//! Notifications of a server outside of calls, and the clients that get them; the turns of its calls.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use crate::catalog::listed::Shown;
 use crate::catalog::name::UpstreamName;
+use crate::engine::askers::Askers;
+use crate::upstream::turns::Turns;
 use crate::upstream::updates::Updates;
 use crate::wire::message::Notification;
 
@@ -60,46 +61,6 @@ impl ClientTag {
     }
 }
 
-/// A call's place among those that pass one at a time; the next call has its turn when this is dropped.
-pub(crate) type InTurn = Option<OwnedSemaphorePermit>;
-
-/// Makes calls pass one at a time once the server has asked something that could have belonged to several.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    one_at_a_time: AtomicBool,
-    turn: Arc<Semaphore>,
-}
-
-impl Turns {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { one_at_a_time: AtomicBool::new(false), turn: Arc::new(Semaphore::new(1)) })
-    }
-
-    pub(crate) fn are_taken(&self) -> bool {
-        self.one_at_a_time.load(Ordering::Relaxed)
-    }
-
-    /// From now on calls take turns.
-    pub(crate) fn begin(&self, upstream: &UpstreamName) {
-        if !self.one_at_a_time.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                upstream.name = %upstream,
-                "the server asked something while several calls were in progress; its calls now pass one at a time \
-                 (instance = \"per-session\" gives each client its own)"
-            );
-        }
-    }
-
-    /// Waits for the turn, where calls take turns.
-    pub(super) async fn take(&self, patience: Duration) -> Result<InTurn, ()> {
-        if !self.are_taken() {
-            return Ok(None);
-        }
-        let turn = tokio::time::timeout(patience, Arc::clone(&self.turn).acquire_owned()).await;
-        turn.ok().and_then(Result::ok).map(Some).ok_or(())
-    }
-}
-
 /// Where the news of one session go.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionNews {
@@ -111,8 +72,8 @@ pub(crate) struct SessionNews {
 }
 
 impl SessionNews {
-    pub(super) fn new(upstream: UpstreamName, client: Option<Weak<ClientTag>>) -> Self {
-        Self { upstream, client, turns: Turns::new(), updates: Arc::default() }
+    pub(super) fn new(upstream: UpstreamName, askers: Arc<Askers>, client: Option<Weak<ClientTag>>) -> Self {
+        Self { upstream, client, turns: Arc::new(Turns::new(askers)), updates: Arc::default() }
     }
 
     /// Passes on what the server says outside of calls, where the session is one client's own.

@@ -14,11 +14,13 @@ use tokio_util::sync::CancellationToken;
 use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
+use crate::engine::askers::Lesson;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::lists::Trouble;
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
+use crate::engine::turns::Gate;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::method::List;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -52,7 +54,7 @@ impl StdioLink {
     /// Hands a call to the child's task.
     pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let (port, exchange) = stdio_call(key, outgoing.wants(), self.signals.clone());
+        let (port, exchange) = stdio_call(key, outgoing.party.clone(), outgoing.wants(), self.signals.clone());
         // The channel has room for as many calls as a connection can have; when it is full or closed, the port is dropped
         // and the exchange says that nothing was sent.
         drop(self.calls.try_send(Command { outgoing, port }));
@@ -68,7 +70,8 @@ pub(crate) enum StdioNews {
     /// How the last reading of a list ended.
     List(List, Option<Trouble>),
     Fault(Fault),
-    Ambiguous,
+    Gate(Gate),
+    Learned(Lesson),
     Updated(String),
     Unclaimed(Notification),
 }
@@ -302,7 +305,8 @@ impl Connection<'_> {
                 }
                 PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
                 PeerEvent::List(list, trouble) => (self.news)(StdioNews::List(list, trouble)),
-                PeerEvent::Ambiguous => (self.news)(StdioNews::Ambiguous),
+                PeerEvent::Gate(gate) => (self.news)(StdioNews::Gate(gate)),
+                PeerEvent::Learned(lesson) => (self.news)(StdioNews::Learned(lesson)),
                 PeerEvent::Unclaimed(notice) => (self.news)(StdioNews::Unclaimed(notice)),
                 PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),
                 PeerEvent::Fault(fault) => {

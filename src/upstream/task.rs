@@ -26,7 +26,7 @@ use crate::upstream::handle::Handle;
 use crate::upstream::link::Link;
 use crate::upstream::sent::Sent;
 use crate::upstream::session::LaneUse;
-use crate::upstream::session_news::InTurn;
+use crate::upstream::turns::InTurn;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -150,6 +150,7 @@ impl TaskExchange {
         if era == Era::Legacy {
             let ttl = way.handle.spec.load().call_max.as_millis();
             outgoing.body.set("task", RawJson::trusted(format!(r#"{{"ttl":{ttl}}}"#)));
+            outgoing.party.is_task = true;
         } else {
             outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         }

@@ -26,6 +26,9 @@ pub(crate) fn definitions() -> Vec<Value> {
         tool("inquire", "Asks what its arguments say and gives the answers back."),
         tool("gate", "Wants a page opened before the first call of a key."),
         tool("pid", "Says which process this is."),
+        tool("meet", "Asks nothing and ends when so many calls have met."),
+        tool("linger", "Asks nothing and ends after so many milliseconds."),
+        tool("afterthought", "Ends at once, and asks so many milliseconds later."),
     ]
 }
 
@@ -64,6 +67,23 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Resu
         "inquire" => inquire(server, request, arguments).await,
         "gate" => gate(server, arguments),
         "pid" => text(&std::process::id().to_string()),
+        "meet" => {
+            server.asking.meet(arguments["name"].as_str()?, arguments["of"].as_u64().unwrap_or(2)).await;
+            text("met")
+        }
+        "afterthought" => {
+            let (server, later, arguments) = (Arc::clone(server), request.later(), arguments.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(std::time::Duration::from_millis(arguments["ms"].as_u64().unwrap_or(50))).await;
+                let id = arguments["id"].clone();
+                drop(ask(&server, &later, &arguments, &id, &arguments["question"]).await);
+            });
+            text("soon")
+        }
+        "linger" => {
+            tokio::time::sleep(std::time::Duration::from_millis(arguments["ms"].as_u64()?)).await;
+            text("lingered")
+        }
         _ => return None,
     })
 }

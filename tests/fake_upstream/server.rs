@@ -75,6 +75,19 @@ impl Request {
         self.params["_meta"].get(VERSION).is_some()
     }
 
+    /// The way back to the client, for after the answer.
+    pub(crate) fn later(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            method: self.method.clone(),
+            params: Value::Null,
+            param_headers: Map::default(),
+            notices: self.notices.clone(),
+            session: self.session.clone(),
+            aside: self.aside.clone(),
+        }
+    }
+
     /// Ids are those of one session.
     fn key(&self) -> String {
         format!("{} {}", self.session, self.id)

@@ -15,6 +15,7 @@ mod lanes;
 mod pages;
 mod parked;
 mod reference;
+mod turns;
 
 /// A second caller besides the local one.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
@@ -307,7 +308,7 @@ fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
         assert_eq!(withdrawal["method"], "notifications/cancelled", "{way:?}: {withdrawal}");
         assert_eq!(withdrawal["params"]["requestId"], second["id"], "{way:?}");
         client.respond(&second["id"], accept("late"));
-        client.call("fx__inquire", json!({"open": "door"}));
+        client.call("fx__meet", json!({"name": "door"}));
         assert_eq!(answered(&call.response()).len(), 1, "{way:?}");
         assert!(stage.answers("t/2").is_empty(), "{way:?}: nobody wanted an answer");
     }

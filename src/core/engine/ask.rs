@@ -1,10 +1,11 @@
 //! Attribution of a legacy server's requests (elicitation, sampling, roots) to the call that they belong to.
 //!
 //! A request is tied to a call only where there is no doubt: it came on the call's own stream, or the call is the only one on
-//! its connection. Everything else is refused; nothing is guessed and nothing is sent to several clients.
+//! its connection, or the only one that is left of those that ran when the request came ([`super::attribution`]). Everything else is
+//! refused; nothing is guessed and nothing is sent to several clients.
 //!
-//! A parked call asks nothing while it waits for its client. After a request without a certain call, the calls on that
-//! connection pass one at a time. Servers learn roots only if the operator allows it.
+//! A parked call asks nothing while it waits for its client. Calls of items that ask pass one at a time ([`super::askers`]). Servers
+//! learn roots only if the operator allows it.
 
 use crate::engine::doubt::Doubt;
 use crate::mcp::input::{Kinds, Roots, cancel, decline, roots_result};
@@ -55,6 +56,10 @@ pub enum Candidates {
     Several,
     /// One that is in flight, or one that was cancelled just now.
     Doubtful,
+    /// Calls of several callers share the connection.
+    Foreign,
+    /// One that is in flight, or an ended one of an item that asks late.
+    Late,
 }
 
 impl Candidates {
@@ -114,6 +119,14 @@ pub fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> 
             code::INVALID_PARAMS,
             "a call was cancelled just now and nothing says whether this belongs to it; ask again in a moment",
         )),
+        Candidates::Foreign => Verdict::Ambiguous(error(
+            code::INVALID_PARAMS,
+            "several callers share this connection and nothing says whom this is for; it cannot be asked here",
+        )),
+        Candidates::Late => Verdict::Ambiguous(error(
+            code::INVALID_PARAMS,
+            "this server asks after its calls have ended, so nothing says which call this belongs to; ask before a call ends",
+        )),
     }
 }
 
@@ -160,7 +173,7 @@ impl OpenRequests {
     pub fn candidates(&self, calls: impl Iterator<Item = u64> + Clone, doubt: &Doubt) -> Candidates {
         let candidates = match Candidates::of(calls.clone().filter(|call| !self.parked.contains(call))) {
             Candidates::None => Candidates::of(calls),
-            running @ (Candidates::One(_) | Candidates::Several | Candidates::Doubtful) => running,
+            running => running,
         };
         if matches!(candidates, Candidates::One(_)) && doubt.is_open() { Candidates::Doubtful } else { candidates }
     }
@@ -187,6 +200,16 @@ impl OpenRequests {
         let call = self.open.swap_remove(at).1;
         self.parked.retain(|parked| *parked != call);
         Some(call)
+    }
+
+    /// Whether the call does nothing but wait for its client.
+    pub fn is_parked(&self, call: u64) -> bool {
+        self.parked.contains(&call)
+    }
+
+    /// Whether a request of that call is open.
+    pub fn has_open(&self, call: u64) -> bool {
+        self.open.iter().any(|(_, of)| *of == call)
     }
 
     /// How many are open, and calls that wait for them.
@@ -229,6 +252,9 @@ mod tests {
             ("two calls", "elicitation/create", &client, Candidates::Several, "Ambiguous"),
             ("two calls", "sampling/createMessage", &client, Candidates::Several, "Ambiguous"),
             ("a doubt", "elicitation/create", &client, Candidates::Doubtful, "Ambiguous"),
+            ("several callers", "elicitation/create", &client, Candidates::Foreign, "Ambiguous"),
+            ("roots of several callers", "roots/list", &fixed, Candidates::Foreign, "Answer"),
+            ("it asks late", "sampling/createMessage", &client, Candidates::Late, "Ambiguous"),
             ("roots in doubt", "roots/list", &client, Candidates::Doubtful, "Ambiguous"),
             ("roots of the client", "roots/list", &client, one, "Tied"),
             ("roots, no call", "roots/list", &client, Candidates::None, "Answer"),

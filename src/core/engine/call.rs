@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{BufMut, BytesMut};
 
+use crate::engine::askers::Party;
 use crate::engine::fault::Fault;
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::{HopMeta, Meta, Said};
@@ -32,6 +33,8 @@ pub struct Outgoing {
     pub can_be_asked: bool,
     /// The level from which on the client has asked for log messages.
     pub log_level: Option<LogLevel>,
+    /// Whose call it is, and of what.
+    pub party: Party,
 }
 
 impl Outgoing {
@@ -46,6 +49,7 @@ impl Outgoing {
             capabilities: None,
             can_be_asked: false,
             log_level: None,
+            party: Party::default(),
         }
     }
 
@@ -446,6 +450,7 @@ mod tests {
             capabilities: None,
             can_be_asked: false,
             log_level: None,
+            party: Party::default(),
         };
         let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
         assert_eq!(params.text(), r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#);

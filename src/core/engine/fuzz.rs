@@ -3,11 +3,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::ask::{Declared, ServerRequest};
+use super::askers::{Item, Party};
 use super::call::{Outcome, Outgoing};
 use super::handshake::EraHint;
 use super::peer::{CallPort, Peer, PeerOptions, PeerTimes};
@@ -17,7 +19,7 @@ use super::task_id::{TaskKey, TaskName};
 use crate::catalog::inventory::ListBounds;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
-use crate::mcp::method::Method;
+use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::mcp::voice::Ear;
 use crate::policy::Action;
@@ -91,6 +93,7 @@ pub fn parameters(data: &[u8]) {
 /// A call that says when it is gone: answered, or cancelled by its client.
 struct Port {
     key: u64,
+    party: Party,
     gone: Rc<Cell<u64>>,
 }
 
@@ -103,6 +106,10 @@ impl Drop for Port {
 impl CallPort for Port {
     fn key(&self) -> u64 {
         self.key
+    }
+
+    fn party(&self) -> &Party {
+        &self.party
     }
 
     fn progress(&mut self, params: RawJson) {
@@ -141,7 +148,8 @@ pub fn peer(data: &[u8]) {
     let ear = Ear::new("git", Bounds::CLIENT, |bytes| bytes);
     #[allow(clippy::disallowed_methods, reason = "an instant cannot be made otherwise; none is compared with it")]
     let mut now = Instant::now();
-    let options = PeerOptions { ear, hint, times, bounds: ListBounds::default(), declared, lists: true };
+    let options =
+        PeerOptions { ear, hint, times, bounds: ListBounds::default(), declared, lists: true, askers: Arc::default() };
     let mut peer = Peer::new(options, now);
     let gone = Rc::new(Cell::new(0));
     let mut calls = 0;
@@ -152,7 +160,10 @@ pub fn peer(data: &[u8]) {
             b"!call" if calls < 8 => {
                 calls += 1;
                 let outgoing = Outgoing::own(Method::ToolsCall, Meta::default());
-                peer.handle_call(&outgoing, Port { key: calls, gone: Rc::clone(&gone) });
+                let name = Arc::from(if calls % 3 == 0 { "a" } else { "b" });
+                let item = Some(Item { list: List::Tools, name, definition: Digest::of(b"") });
+                let party = Party { item, ..Party::default() };
+                peer.handle_call(&outgoing, Port { key: calls, party, gone: Rc::clone(&gone) });
             }
             b"!cancel" => peer.handle_cancel(calls, now),
             b"!parked" => peer.handle_parked(calls),

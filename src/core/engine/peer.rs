@@ -7,20 +7,23 @@
 //! Long, and one file on purpose: one state machine, whose inputs all work on the same few tables.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, Reading};
-use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, declined, unable};
+use crate::engine::ask::{ClientAnswer, Declared, ServerRequest, declined, unable};
+use crate::engine::askers::{Askers, Lesson, Party};
+use crate::engine::attribution::{Attribution, End, InFlight, Settled, Step};
 use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
-use crate::engine::doubt::Doubt;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
 use crate::engine::lists::{Lists, Page, Trouble};
 use crate::engine::pending::{Lookup, Pending};
-use crate::engine::unasked::{Asked, Stream, Told, asked, told};
+use crate::engine::turns::Gate;
+use crate::engine::unasked::{Asked, Stream, Told, told};
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{List, Method};
 use crate::mcp::notice::NoticeKind;
@@ -40,6 +43,8 @@ const MAX_EVENTS: usize = 64;
 pub trait CallPort {
     /// The caller's own key for this call, by which it cancels.
     fn key(&self) -> u64;
+    /// Whose call it is, and of what.
+    fn party(&self) -> &Party;
     /// `params` of a progress notification, with our token still in it.
     fn progress(&mut self, params: RawJson);
     /// `params` of a log message that can only be this call's.
@@ -65,6 +70,8 @@ pub struct PeerOptions {
     pub declared: Declared,
     /// Whether the server's lists are read here.
     pub lists: bool,
+    /// What is known of the server's items, on all of its connections.
+    pub askers: Arc<Askers>,
 }
 
 /// How long the parts of a handshake may take.
@@ -86,8 +93,10 @@ pub enum PeerEvent {
     /// How the last reading of a list ended.
     List(List, Option<Trouble>),
     Fault(Fault),
-    /// The server asked something that may belong to several calls; from now on they should come one at a time.
-    Ambiguous,
+    /// New calls should wait, or wait no more.
+    Gate(Gate),
+    /// Calls of these items take turns from now on.
+    Learned(Lesson),
     /// A notification for the client whose connection this is, if it is one client's: it belongs to no call for certain.
     Unclaimed(Notification),
     /// A legacy server says that this resource has changed.
@@ -132,8 +141,9 @@ pub struct Peer<P> {
     declared: Declared,
     reads_lists: bool,
     lists: Lists,
-    asked: OpenRequests,
-    doubt: Doubt,
+    attribution: Attribution,
+    /// As it was told last.
+    gate: Gate,
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
@@ -144,7 +154,7 @@ pub struct Peer<P> {
 impl<P: CallPort> Peer<P> {
     /// Opens the connection; the first question is in [`Self::outgoing`] at once.
     pub fn new(options: PeerOptions, now: Instant) -> Self {
-        let PeerOptions { ear, hint, times, bounds, declared, lists: reads_lists } = options;
+        let PeerOptions { ear, hint, times, bounds, declared, lists: reads_lists, askers } = options;
         let deadline = now + times.start;
         let until = if hint == EraHint::Probe { now + times.probe.min(times.start / 2) } else { deadline };
         let handshake = Handshake::new(hint, Carrier::Lines);
@@ -153,11 +163,11 @@ impl<P: CallPort> Peer<P> {
             ear,
             taken: Taken::default(),
             times,
+            attribution: Attribution::new(declared.clone(), askers),
+            gate: Gate::default(),
             declared,
             reads_lists,
             lists: Lists::new(bounds),
-            asked: OpenRequests::default(),
-            doubt: Doubt::default(),
             hop: HopMeta::bare(),
             state: State::Opening { handshake, until, deadline },
             pending: Pending::new(),
@@ -179,6 +189,11 @@ impl<P: CallPort> Peer<P> {
     }
 
     pub fn poll_event(&mut self) -> Option<PeerEvent> {
+        let gate = self.attribution.gate();
+        if self.gate != gate {
+            self.gate = gate;
+            return Some(PeerEvent::Gate(gate));
+        }
         self.events.pop_front()
     }
 
@@ -187,7 +202,8 @@ impl<P: CallPort> Peer<P> {
         match self.state {
             State::Opening { until, .. } => Some(until),
             State::Ready(_) => {
-                let due = [self.list_deadline(), self.lists.refresh_at(), self.doubt.ping_until()];
+                let Attribution { doubt, .. } = &self.attribution;
+                let due = [self.list_deadline(), self.lists.refresh_at(), doubt.ping_until(), self.attribution.until()];
                 due.into_iter().flatten().min()
             }
             State::Failed => None,
@@ -213,6 +229,7 @@ impl<P: CallPort> Peer<P> {
         let State::Ready(agreed) = self.state else {
             return port.done(Outcome::Failed(Failure::down()));
         };
+        self.attribution.carries(port.key(), port.party());
         let Some(id) = self.pending.insert(Waiting::Call(port)) else {
             // The slots of an upstream are fewer than the table's; this cannot be reached by load.
             return;
@@ -225,9 +242,10 @@ impl<P: CallPort> Peer<P> {
     /// The caller has gone or run out of time; the upstream is told and a late answer is dropped.
     pub fn handle_cancel(&mut self, key: u64, now: Instant) {
         let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));
-        if let Some(id) = found {
-            self.pending.take(id);
-            self.end_requests_of(key);
+        if let Some(id) = found
+            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
+        {
+            self.leave(&port, End::GivenUp, now);
             self.cancelled(id, "cancelled by the client", now);
         }
     }
@@ -237,29 +255,29 @@ impl<P: CallPort> Peer<P> {
         let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"{why}"}}"#));
         put_line(&mut self.out, &message::encode_notification("notifications/cancelled", Some(&params)));
         if matches!(self.state, State::Ready(agreed) if agreed.revision.era() == Era::Legacy) {
-            self.doubt.cancelled();
-            self.doubt.delivered(self.pending.next_number());
+            self.attribution.doubt.cancelled();
+            self.attribution.doubt.delivered(self.pending.next_number());
             self.ping(now);
         }
     }
 
     /// Asks for an answer that ends the doubt, where there is one.
     fn ping(&mut self, now: Instant) {
-        if self.doubt.pings(now + self.times.start) {
+        if self.attribution.doubt.pings(now + self.times.start) {
             self.ask(Method::Ping, None, Waiting::Ping);
         }
     }
 
     /// The answer to a request of the server. One that was withdrawn or answered already is ignored.
     pub fn handle_reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
-        if self.asked.take(id).is_some() {
+        if self.attribution.open.take(id).is_some() {
             self.reply(id, answer);
         }
     }
 
     /// The client of a call has the server's question before it, and the call waits.
     pub fn handle_parked(&mut self, key: u64) {
-        self.asked.park(key);
+        self.attribution.park(key);
     }
 
     fn reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
@@ -268,7 +286,7 @@ impl<P: CallPort> Peer<P> {
 
     /// The call has ended, so its questions end too.
     fn end_requests_of(&mut self, call: u64) {
-        for request in self.asked.of_call(call) {
+        for request in self.attribution.open.of_call(call) {
             self.reply(&request.id, &declined(&request.method));
         }
     }
@@ -276,7 +294,7 @@ impl<P: CallPort> Peer<P> {
     /// Calls in flight and requests of the server that are open.
     #[cfg(test)]
     pub fn left(&mut self) -> usize {
-        self.ports().count() + self.asked.left()
+        self.ports().count() + self.attribution.open.left() + usize::from(self.attribution.until().is_some())
     }
 
     /// One line of the upstream.
@@ -303,7 +321,7 @@ impl<P: CallPort> Peer<P> {
         match message {
             Message::Response(response) => self.handle_response(response, now),
             Message::Notification(notification) => self.handle_notification(notification, now),
-            Message::Request(request) => self.handle_request(&request),
+            Message::Request(request) => self.handle_request(&request, now),
         }
     }
 
@@ -323,6 +341,7 @@ impl<P: CallPort> Peer<P> {
         {
             self.fail(why, hint);
         }
+        self.attribution.forget();
         self.state = State::Failed;
     }
 
@@ -336,8 +355,12 @@ impl<P: CallPort> Peer<P> {
                 self.opening(Reply::Silence, now);
             }
             State::Ready(_) => {
-                if self.doubt.ping_until().is_some_and(|until| now >= until) {
-                    self.doubt.ping_ended();
+                if self.attribution.until().is_some_and(|until| now >= until) {
+                    let step = self.attribution.lapse(|| in_flight(&mut self.pending), now);
+                    self.settle(step);
+                }
+                if self.attribution.doubt.ping_until().is_some_and(|until| now >= until) {
+                    self.attribution.doubt.ping_ended();
                     if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Ping)) {
                         self.pending.take(id);
                     }
@@ -402,12 +425,12 @@ impl<P: CallPort> Peer<P> {
         };
         let found = self.pending.take(id);
         if !matches!(found, Lookup::Unknown) {
-            self.doubt.answered(id.number());
+            self.attribution.doubt.answered(id.number());
         }
         match found {
             Lookup::Late => self.fault(Fault::LateReply),
             Lookup::Unknown => self.fault(Fault::UnknownReply),
-            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response),
+            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response, now),
             Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
             Lookup::Found(Waiting::List(reading, _)) => {
                 let (page, fault) = self.lists.answered(*reading, response.outcome, now);
@@ -417,13 +440,13 @@ impl<P: CallPort> Peer<P> {
             }
             Lookup::Found(Waiting::Listen) => {}
             Lookup::Found(Waiting::Ping) => {
-                self.doubt.ping_ended();
+                self.attribution.doubt.ping_ended();
                 self.ping(now);
             }
         }
     }
 
-    fn finish_call(&mut self, port: P, response: Response) {
+    fn finish_call(&mut self, port: P, response: Response, now: Instant) {
         let era = match self.state {
             State::Ready(agreed) => agreed.revision.era(),
             State::Opening { .. } | State::Failed => Era::Legacy,
@@ -432,13 +455,21 @@ impl<P: CallPort> Peer<P> {
         if let Some(fault) = outcome.fault() {
             self.fault(fault);
         }
-        self.end_call(port, outcome);
+        self.end_call(port, outcome, End::Answered, now);
     }
 
     /// Ends a call, and what its server asked in the middle of it.
-    fn end_call(&mut self, port: P, outcome: Outcome) {
-        self.end_requests_of(port.key());
+    fn end_call(&mut self, port: P, outcome: Outcome, end: End, now: Instant) {
+        self.leave(&port, end, now);
         port.done(outcome);
+    }
+
+    /// A call has left, and with it what its server asked in the middle of it. What waited for that may go on.
+    fn leave(&mut self, port: &P, end: End, now: Instant) {
+        let ended = (port.key(), port.party());
+        let step = self.attribution.ended(ended, end, || in_flight(&mut self.pending), now);
+        self.end_requests_of(port.key());
+        self.settle(step);
     }
 
     /// A line that is no message may still name one of our calls or lists; that must not wait for its time to run out.
@@ -452,7 +483,7 @@ impl<P: CallPort> Peer<P> {
         }
         match self.pending.take(id) {
             Lookup::Found(Waiting::Call(port)) => {
-                self.end_call(port, Outcome::Failed(Failure::malformed()));
+                self.end_call(port, Outcome::Failed(Failure::malformed()), End::GivenUp, now);
                 self.cancelled(id, "the answer cannot be read", now);
             }
             Lookup::Found(Waiting::List(reading, _)) => {
@@ -530,7 +561,7 @@ impl<P: CallPort> Peer<P> {
 
     fn handle_log(&mut self, notification: Notification) {
         // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
-        let several = self.ports().nth(1).is_some() || self.doubt.is_open();
+        let several = self.ports().nth(1).is_some() || self.attribution.doubt.is_open();
         let Some(only) = self.ports().next().filter(|_| !several) else {
             return self.tell(PeerEvent::Unclaimed(notification));
         };
@@ -541,7 +572,10 @@ impl<P: CallPort> Peer<P> {
 
     /// The server has withdrawn one of its requests.
     fn handle_withdrawn(&mut self, id: &RawJson) {
-        let Some(call) = self.asked.take(id) else { return };
+        if self.attribution.withdrawn(id) {
+            return;
+        }
+        let Some(call) = self.attribution.open.take(id) else { return };
         if let Some(port) = self.ports().find(|port| port.key() == call) {
             port.withdrawn(id);
         }
@@ -556,25 +590,29 @@ impl<P: CallPort> Peer<P> {
     }
 
     /// A request of a legacy server.
-    fn handle_request(&mut self, request: &Request) {
-        let calls: Vec<u64> = self.ports().map(|port| port.key()).collect();
-        let candidates = self.asked.candidates(calls.into_iter(), &self.doubt);
-        let (answer, fault) = match asked(request, &self.declared, candidates, &mut self.asked) {
-            Asked::Answered(answer, fault) => (answer, fault),
-            Asked::Client(asked, call) => {
-                if self.ports().find(|port| port.key() == call).is_some_and(|port| port.ask(asked)) {
-                    return;
+    fn handle_request(&mut self, request: &Request, now: Instant) {
+        let calls = in_flight(&mut self.pending);
+        let step = self.attribution.heard(request, &calls, now);
+        self.settle(step);
+    }
+
+    /// Asks clients, and answers what is not for one.
+    fn settle(&mut self, step: Step) {
+        step.learned.into_iter().for_each(|lesson| self.tell(PeerEvent::Learned(lesson)));
+        for Settled { request, asked } in step.settled {
+            let (answer, fault) = match asked {
+                Asked::Answered(answer, fault) => (answer, fault),
+                Asked::Client(asked, call) => {
+                    if self.ports().find(|port| port.key() == call).is_some_and(|port| port.ask(asked)) {
+                        continue;
+                    }
+                    self.attribution.open.take(request.id.raw());
+                    (unable(&request.method), Some(Fault::RefusedRequest))
                 }
-                self.asked.take(request.id.raw());
-                (unable(&request.method), Some(Fault::RefusedRequest))
-            }
-        };
-        // Turns would not end a doubt, which is about a call that has left.
-        if fault == Some(Fault::AmbiguousRequest) && candidates == Candidates::Several {
-            self.events.push_back(PeerEvent::Ambiguous);
+            };
+            fault.into_iter().for_each(|fault| self.fault(fault));
+            self.reply(request.id.raw(), &answer);
         }
-        fault.into_iter().for_each(|fault| self.fault(fault));
-        self.reply(request.id.raw(), &answer);
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -592,6 +630,15 @@ impl<P: CallPort> Peer<P> {
         self.state = State::Failed;
         self.events.push_back(PeerEvent::Failed { why, next });
     }
+}
+
+/// The calls that a question may belong to.
+fn in_flight<P: CallPort>(pending: &mut Pending<Waiting<P>>) -> Vec<InFlight> {
+    let call = |waiting: &mut Waiting<P>| match waiting {
+        Waiting::Call(port) => Some(InFlight { call: port.key(), party: port.party().clone() }),
+        Waiting::Handshake | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
+    };
+    pending.iter_mut().filter_map(call).collect()
 }
 
 /// The request of ours whose stream a notification of a modern server belongs to.

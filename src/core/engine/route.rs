@@ -1,6 +1,7 @@
 //! Routing: from a client's request to one upstream and its original name, or to an error.
 
 use crate::catalog::merge::Catalog;
+use crate::engine::askers::{Item, Party};
 use crate::engine::call::Outgoing;
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
@@ -134,8 +135,15 @@ pub fn route(
         capabilities,
         can_be_asked: false,
         log_level,
+        party: Party { item: item(catalog, method, entry), ..Party::default() },
     };
     Ok(Routed { entry, canonical, outgoing, token, resume })
+}
+
+/// The item that a call is made of. What is asked about an item is no call of it.
+fn item(catalog: &Catalog, method: Method, entry: usize) -> Option<Item> {
+    let is_call = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+    catalog.entry(entry).filter(|_| is_call).map(Item::of)
 }
 
 type Found = (usize, Option<String>);

@@ -16,15 +16,17 @@ use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::catalog::merge::{Catalog, Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
 use crate::engine::ask::{Declared, ServerRequest};
+use crate::engine::askers::{Askers, Lesson, Party};
 use crate::engine::call::{Executed, Failure, Outcome, Progress, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::EraHint;
 use crate::engine::peer::{CallPort, Peer, PeerEvent, PeerOptions, PeerTimes};
 use crate::engine::route::{RouteError, params_object, route};
+use crate::engine::turns::Gate;
 use crate::mcp::input::{Kinds, Roots};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::version::Revision;
 use crate::mcp::voice::Ear;
 use crate::policy::{
     Action, Annotations, Annotator, Decision, Digest, Effect, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
@@ -53,11 +55,15 @@ impl Seen {
 }
 
 mod attribution;
+mod held;
 mod http;
 mod questions;
 mod revisions;
 mod room;
+mod scripted;
 mod world;
+
+use self::scripted::{Server, claim};
 
 type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
 
@@ -65,6 +71,7 @@ type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
 #[derive(Debug)]
 struct SimPort {
     key: u64,
+    party: Party,
     progress: Option<Progress>,
     askable: bool,
     log: Log,
@@ -73,6 +80,9 @@ struct SimPort {
 impl CallPort for SimPort {
     fn key(&self) -> u64 {
         self.key
+    }
+    fn party(&self) -> &Party {
+        &self.party
     }
     fn progress(&mut self, params: RawJson) {
         if let Some(params) = self.progress.as_mut().and_then(|p| p.relay(&params)) {
@@ -102,68 +112,6 @@ impl CallPort for SimPort {
     }
 }
 
-/// The revision that a message claims.
-fn claim(message: &Value) -> &str {
-    message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str().unwrap_or_default()
-}
-
-/// A scripted server: speaks one revision, lists its tools in pages of two, keeps calls until told to answer.
-struct Server {
-    revision: Revision,
-    tools: Vec<String>,
-    /// Requests that wait for the script, oldest first.
-    calls: VecDeque<Value>,
-    cancelled: Vec<Value>,
-    seen: Vec<Value>,
-    silent: bool,
-    /// It answers no pings.
-    deaf: bool,
-}
-
-impl Server {
-    fn answer(&mut self, line: &str) -> Vec<Value> {
-        let message: Value = serde_json::from_str(line).unwrap();
-        self.seen.push(message.clone());
-        let (id, modern) = (message["id"].clone(), self.revision.era() == Era::Modern);
-        let result = |result: Value| vec![json!({"jsonrpc": "2.0", "id": id, "result": result})];
-        if self.silent {
-            return Vec::new();
-        }
-        match message["method"].as_str().unwrap_or_default() {
-            "server/discover" if modern && claim(&message) != self.revision.as_str() => {
-                let data = json!({"supported": [self.revision.as_str()], "requested": claim(&message)});
-                vec![json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "no", "data": data}})]
-            }
-            "server/discover" if modern => {
-                result(json!({"supportedVersions": [self.revision.as_str()], "capabilities": {"tools": {}}}))
-            }
-            "initialize" if !modern => result(
-                json!({"protocolVersion": self.revision.as_str(), "capabilities": {"tools": {"listChanged": true}}}),
-            ),
-            "tools/list" => {
-                let from: usize = message["params"]["cursor"].as_str().map_or(0, |c| c.parse().unwrap());
-                let page: Vec<Value> = self.tools.iter().skip(from).take(2).map(|n| json!({"name": n})).collect();
-                let mut answer = json!({"tools": page});
-                if from + 2 < self.tools.len() {
-                    answer["nextCursor"] = json!((from + 2).to_string());
-                }
-                result(answer)
-            }
-            "tools/call" => {
-                self.calls.push_back(message);
-                Vec::new()
-            }
-            "notifications/cancelled" => {
-                self.cancelled.push(message["params"]["requestId"].clone());
-                Vec::new()
-            }
-            "ping" if self.deaf => Vec::new(),
-            method if method.starts_with("notifications/") => Vec::new(),
-            _ => vec![json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})],
-        }
-    }
-}
-
 struct Upstream {
     name: UpstreamName,
     peer: Peer<SimPort>,
@@ -172,8 +120,10 @@ struct Upstream {
     ready: Option<Revision>,
     failed: Option<EraHint>,
     faults: Vec<Fault>,
-    /// Its calls should come one at a time.
+    /// Calls of some items take turns because a question could not be tied.
     in_turns: bool,
+    gate: Gate,
+    askers: Arc<Askers>,
     alive: bool,
 }
 
@@ -186,6 +136,8 @@ pub(super) struct World {
     log: Log,
     calls: u64,
     sent: HashSet<(usize, u64)>,
+    /// Clients have callers of their own; otherwise all of them are one caller's.
+    many_callers: bool,
 }
 
 /// Where the time of a test begins.
@@ -201,7 +153,15 @@ fn options(name: &str, hint: EraHint) -> PeerOptions {
     let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
     let declared = Declared::new(all, &Roots::Client);
     let ear = Ear::new(name, Bounds::CLIENT, |bytes| bytes);
-    PeerOptions { ear, hint, times: TIMES, bounds: ListBounds::default(), declared, lists: true }
+    PeerOptions {
+        ear,
+        hint,
+        times: TIMES,
+        bounds: ListBounds::default(),
+        declared,
+        lists: true,
+        askers: Arc::default(),
+    }
 }
 
 impl World {
@@ -216,6 +176,7 @@ impl World {
             log: Log::default(),
             calls: 0,
             sent: HashSet::new(),
+            many_callers: false,
         }
     }
 
@@ -234,9 +195,11 @@ impl World {
     }
 
     fn add(&mut self, name: &str, revision: Revision, tools: &[&str], hint: EraHint) {
+        let options = options(name, hint);
+        let askers = Arc::clone(&options.askers);
         self.upstreams.push(Upstream {
             name: UpstreamName::parse(name).unwrap(),
-            peer: Peer::new(options(name, hint), self.now),
+            peer: Peer::new(options, self.now),
             server: Server {
                 revision,
                 tools: tools.iter().map(ToString::to_string).collect(),
@@ -251,6 +214,8 @@ impl World {
             failed: None,
             faults: Vec::new(),
             in_turns: false,
+            gate: Gate::default(),
+            askers,
             alive: true,
         });
     }
@@ -265,7 +230,8 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
-                        PeerEvent::Ambiguous => upstream.in_turns = true,
+                        PeerEvent::Learned(lesson) => upstream.in_turns |= matches!(lesson, Lesson::Suspects(_)),
+                        PeerEvent::Gate(gate) => upstream.gate = gate,
                         PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) | PeerEvent::List(..) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);
@@ -338,7 +304,9 @@ impl World {
         let key = self.calls;
         self.log.borrow_mut().insert(key, Vec::new());
         let progress = routed.token.map(|token| Progress::new(token, Revision::V2025_11_25));
-        let port = SimPort { key, progress, askable: true, log: Rc::clone(&self.log) };
+        let caller = Some(Arc::from(if self.many_callers { caller } else { "one" }));
+        let party = Party { caller, ..routed.outgoing.party.clone() };
+        let port = SimPort { key, party, progress, askable: true, log: Rc::clone(&self.log) };
         self.upstreams[entry.upstream].peer.handle_call(&routed.outgoing, port);
         self.settle();
         Ok(key)

@@ -161,7 +161,8 @@ impl Definition {
 
     /// Puts the upstream's name in front of titles.
     pub fn name_titles(&mut self, upstream: &str) {
-        let named = |object: &RawObject| object.string("title").map(|title| RawJson::string(&format!("{upstream}: {title}")));
+        let named =
+            |object: &RawObject| object.string("title").map(|title| RawJson::string(&format!("{upstream}: {title}")));
         if let Some(title) = named(&self.raw) {
             self.raw.set("title", title);
         }

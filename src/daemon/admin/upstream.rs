@@ -45,6 +45,14 @@ pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
     }
 }
 
+/// Adds the items whose calls pass one at a time, because they ask their client where calls share a connection.
+pub(super) fn add_turns(out: &mut RawObject, handle: &Handle) {
+    let names = handle.main.news.turns.askers().names();
+    if !names.is_empty() {
+        out.set("one-at-a-time", RawJson::list(names.iter().map(|name| RawJson::string(name))));
+    }
+}
+
 /// Adds how many items are not offered because the upstream's lists are longer than its `max-inventory`.
 pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
     let excess = List::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());

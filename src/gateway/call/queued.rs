@@ -2,16 +2,20 @@
 //! wait off; the waits in queues go on here, each with its place in line and its time.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 
+use crate::base::clock;
 use crate::config::Upstream;
+use crate::engine::askers::Item;
 use crate::engine::call::Failure;
+use crate::engine::turns::Passer;
 use crate::gateway::admission::InFlight;
 use crate::gateway::service::Service;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::session::{Lane, LaneUse};
-use crate::upstream::session_news::InTurn;
+use crate::upstream::turns::InTurn;
 
 type Turn = BoxFuture<'static, Result<InTurn, Failure>>;
 type Wait<T> = Option<BoxFuture<'static, Result<T, Failure>>>;
@@ -22,8 +26,11 @@ pub(super) struct Queued {
     place: Wait<InFlight>,
     slot: Wait<Slot>,
     /// With its lane, which another one may have replaced meanwhile.
-    turn: Option<(LaneUse, Turn)>,
+    turn: Option<(LaneUse, Passer, Turn)>,
     held: Option<Slot>,
+    /// When the wait for a slot began, and how long it took. The wait for a turn is that much shorter.
+    slot_since: Option<Instant>,
+    waited: Duration,
 }
 
 impl Queued {
@@ -53,12 +60,14 @@ impl Queued {
             let handle = Arc::clone(handle);
             Box::pin(async move { handle.slot().await })
         });
+        let since = *self.slot_since.get_or_insert_with(clock::now);
         let slot = wait.await;
         self.slot = None;
+        self.waited = clock::now().duration_since(since);
         slot
     }
 
-    /// Waits for the call's turn, where calls take turns. The slot stays the call's meanwhile.
+    /// Waits until the call may pass. The slot stays the call's meanwhile.
     ///
     /// # Errors
     /// It took too long.
@@ -66,18 +75,24 @@ impl Queued {
         &mut self,
         slot: Slot,
         lane: &LaneUse,
+        (passer, item): (Passer, Option<Item>),
         spec: Arc<Upstream>,
     ) -> Result<(Slot, InTurn), Failure> {
         self.held = Some(slot);
-        self.turn.take_if(|(waits_at, _)| !std::ptr::eq::<Lane>(&**waits_at, &**lane));
-        let (_, wait) = self.turn.get_or_insert_with(|| {
-            let at = lane.clone();
-            (lane.clone(), Box::pin(async move { at.turn(spec).await }))
+        self.turn.take_if(|(waits_at, ..)| !std::ptr::eq::<Lane>(&**waits_at, &**lane));
+        let (.., wait) = self.turn.get_or_insert_with(|| {
+            let (at, waited) = (lane.clone(), self.waited);
+            (lane.clone(), passer, Box::pin(async move { at.turn((passer, item), spec, waited).await }))
         });
         let turn = wait.await;
         self.turn = None;
         let slot = self.held.take().ok_or_else(Failure::down);
         Ok((slot?, turn?))
+    }
+
+    /// How the call passes that waits for its turn.
+    pub(super) fn passer(&self) -> Option<Passer> {
+        self.turn.as_ref().map(|(_, passer, _)| *passer)
     }
 
     /// Whether a slot is waited for or held.

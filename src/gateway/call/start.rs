@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::base::clock;
+use crate::engine::askers::Item;
 use crate::engine::call::{Deadline, Executed, Failure, Reason};
 use crate::engine::question::park::ParkId;
+use crate::engine::turns::Passer;
 use crate::gateway::admission::InFlight;
 use crate::gateway::call::opening::{Opened, Opening};
 use crate::gateway::call::{Call, ClientEvent, Running};
@@ -74,17 +76,23 @@ impl Call {
 
     async fn send(&mut self, opened: Opened) -> Result<(), Failure> {
         let Opened { slot, lane, link, since } = opened;
-        let (slot, turn) = if lane.news.turns.are_taken() {
-            self.queued.turn(slot, &lane, self.handle.spec.load_full()).await?
-        } else {
-            (slot, None)
+        let item = self.waiting.as_ref().and_then(|outgoing| outgoing.party.item.as_ref());
+        // One that waits already keeps its place.
+        let passer = self.queued.passer().or_else(|| lane.news.turns.passer(item));
+        let (slot, turn) = match passer.filter(|_| link.agreed().revision.era() == Era::Legacy) {
+            Some(passer) => {
+                let passer = (passer, item.cloned());
+                self.queued.turn(slot, &lane, passer, self.handle.spec.load_full()).await?
+            }
+            None => (slot, None),
         };
         // Until the call is taken out, a wait that is cancelled changes nothing.
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {
             Box::pin(self.handle.ask_for_logs(&link, &self.permit, level)).await;
         }
         self.pass().await?;
-        let Some(outgoing) = self.waiting.take() else { return Err(Failure::down()) };
+        let Some(mut outgoing) = self.waiting.take() else { return Err(Failure::down()) };
+        outgoing.party.in_turn = turn.is_some();
         let Some((entry, _)) = self.view.item(self.entry) else { return Err(Failure::down()) };
         if outgoing.resumed && link.agreed().revision.era() == Era::Legacy {
             let text = "The server that asked for input was replaced; start the call again.";
@@ -125,9 +133,20 @@ impl Call {
     /// Goes on with a parked call. Broken off, it is begun again: to attach twice does no harm.
     async fn rejoin(&mut self, id: &ParkId, answers: Option<&RawJson>, slot: Slot) -> Result<(), Failure> {
         let caller = Arc::clone(&self.action.caller);
-        // The call runs again, so it takes its turn again.
         let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
-        let (slot, turn) = self.queued.turn(slot, &lane, self.handle.spec.load_full()).await?;
+        // The call runs again, so it takes its turn again; a request that is sent again shares that of the one before.
+        let item = self.view.item(self.entry).map(|(entry, _)| Item::of(entry));
+        let asks = lane.news.turns.passer(item.as_ref()) == Some(Passer::Asker);
+        let (slot, turn) = match self.service.parks.turn(&caller, id) {
+            None if asks => {
+                let passer = (Passer::Returning, item);
+                self.queued.turn(slot, &lane, passer, self.handle.spec.load_full()).await?
+            }
+            shared => (slot, shared),
+        };
+        if let Some(turn) = &turn {
+            self.service.parks.set_turn(&caller, id, turn);
+        }
         Box::pin(self.pass()).await?;
         let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
         let (sent, spec) = (clock::now(), self.handle.spec.load());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::base::clock;
+use crate::engine::askers::Party;
 use crate::engine::call::Outgoing;
 use crate::engine::task_id::TaskName;
 use crate::gateway::answer::{Answer, refused};
@@ -127,6 +128,7 @@ fn about(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Met
         capabilities: meta.input_capabilities(),
         can_be_asked: false,
         log_level: None,
+        party: Party::default(),
         meta,
     }
 }

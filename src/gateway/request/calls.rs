@@ -101,6 +101,7 @@ impl Service {
             arguments: outgoing.body.get("arguments").cloned(),
             ..found.action(client, Kind::of(method), canonical)
         };
+        outgoing.party.caller = Some(Arc::clone(&action.caller));
         if action.kind == Kind::Completion
             && let Some(asks) = self.keeps_completions(&found, &action)
         {

@@ -201,7 +201,8 @@ fn name_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
     }
     let named: HashSet<&UpstreamName> =
         titles.iter().filter(|(_, title)| shared.contains(title)).map(|(upstream, _)| *upstream).collect();
-    let heads: Vec<(&UpstreamName, String)> = named.into_iter().map(|name| (name, skeleton(&format!("{name}: ")))).collect();
+    let heads: Vec<(&UpstreamName, String)> =
+        named.into_iter().map(|name| (name, skeleton(&format!("{name}: ")))).collect();
     for (shown, spec) in shown.iter_mut().zip(order).filter(|(_, spec)| spec.trust != Trust::Trusted) {
         let imitates = |title: &str| {
             let title = skeleton(&title.to_lowercase());

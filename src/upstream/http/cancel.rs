@@ -23,7 +23,7 @@ const BEHIND: Duration = Duration::from_millis(100);
 impl HttpLink {
     /// Cancels a call that was sent.
     pub(super) fn cancel_later(self: &Arc<Self>, id: u64) {
-        self.desk().doubt.cancelled();
+        self.desk().attribution.doubt.cancelled();
         let (link, session) = (Arc::clone(self), self.session.load_full());
         let stop = self.parts.tasks.stop_token().clone();
         self.parts.tasks.spawn("cancellation", async move {
@@ -61,14 +61,14 @@ impl HttpLink {
             if !self.is_in(session) {
                 return;
             }
-            desk.doubt.delivered(self.ids.load(Ordering::Relaxed));
+            desk.attribution.doubt.delivered(self.ids.load(Ordering::Relaxed));
         }
         self.ping(session).await;
     }
 
     /// Asks for an answer that ends the doubt, where no other task does.
     async fn ping(self: &Arc<Self>, session: Option<&HeaderValue>) {
-        while self.desk().doubt.pings(clock::now() + ANSWER_TIME) {
+        while self.desk().attribution.doubt.pings(clock::now() + ANSWER_TIME) {
             let number = self.ids.load(Ordering::Relaxed);
             let answered = tokio::time::timeout(ANSWER_TIME, self.ask_within(Method::Ping, None, false)).await;
             if matches!(answered, Ok(Ok(_))) {
@@ -78,12 +78,12 @@ impl HttpLink {
             if !self.is_in(session) {
                 return;
             }
-            desk.doubt.ping_ended();
+            desk.attribution.doubt.ping_ended();
             if !matches!(answered, Ok(Ok(_))) {
                 // The answer to the next call ends it.
                 return;
             }
-            desk.doubt.answered(number);
+            desk.attribution.doubt.answered(number);
         }
     }
 
@@ -92,7 +92,7 @@ impl HttpLink {
         let link = Arc::clone(self);
         self.parts.tasks.spawn("doubt", async move {
             tokio::time::sleep(BEHIND).await;
-            link.desk().doubt.answered(number);
+            link.desk().attribution.doubt.answered(number);
         });
     }
 }

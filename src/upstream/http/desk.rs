@@ -1,28 +1,53 @@
 //! The calls of one legacy session, and the questions in the middle of them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::engine::ask::{Candidates, OpenRequests};
-use crate::engine::doubt::Doubt;
+use crate::engine::ask::Declared;
+use crate::engine::askers::{Askers, Party};
+use crate::engine::attribution::{Attribution, InFlight};
 use crate::engine::event::ExchangeEvent;
+use crate::engine::turns::Gate;
 use crate::mcp::method::List;
 
+/// A call in the session.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) events: mpsc::Sender<ExchangeEvent>,
+    pub(super) party: Party,
+}
+
 /// What runs in one legacy session. The lock guards one operation at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Desk {
-    pub(super) calls: HashMap<u64, mpsc::Sender<ExchangeEvent>>,
-    pub(super) asked: OpenRequests,
-    /// About the session's own stream.
-    pub(super) doubt: Doubt,
+    pub(super) calls: HashMap<u64, Called>,
+    /// Of what is asked on the session's own stream.
+    pub(super) attribution: Attribution,
+    /// As it was told last.
+    gate: Gate,
+    /// A task looks after the question that is held.
+    pub(super) is_watched: bool,
     /// Lists that the server says have changed.
     pub(super) changed: Vec<List>,
 }
 
 impl Desk {
-    pub(super) fn candidates(&self) -> Candidates {
-        self.asked.candidates(self.calls.keys().copied(), &self.doubt)
+    pub(super) fn new(declared: Declared, askers: Arc<Askers>) -> Self {
+        let attribution = Attribution::new(declared, askers);
+        Self { calls: HashMap::new(), attribution, gate: Gate::default(), is_watched: false, changed: Vec::new() }
+    }
+
+    /// The calls that a question on the session's own stream may belong to.
+    pub(super) fn in_flight(calls: &HashMap<u64, Called>) -> Vec<InFlight> {
+        calls.iter().map(|(call, called)| InFlight { call: *call, party: called.party.clone() }).collect()
+    }
+
+    /// What keeps new calls from passing, where that has changed.
+    pub(super) fn new_gate(&mut self) -> Option<Gate> {
+        let gate = self.attribution.gate();
+        (std::mem::replace(&mut self.gate, gate) != gate).then_some(gate)
     }
 
     /// Takes note of lists that have changed.
@@ -33,6 +58,6 @@ impl Desk {
 
     /// The call that runs or waits in this session, if it is one for certain.
     pub(super) fn only_call(&self) -> Option<u64> {
-        self.calls.keys().copied().next().filter(|_| self.calls.len() == 1 && !self.doubt.is_open())
+        self.calls.keys().copied().next().filter(|_| self.calls.len() == 1 && !self.attribution.doubt.is_open())
     }
 }

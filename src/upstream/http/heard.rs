@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{HttpLink, SIDE};
-use crate::engine::ask::{Candidates, ClientAnswer, ServerRequest, unable};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
-use crate::engine::unasked::{Asked, Stream, Told, asked, told};
+use crate::engine::unasked::{Stream, Told, told};
 use crate::mcp::method::List;
 use crate::wire::id::WireId;
-use crate::wire::message::{self, Message, Notification};
-use crate::wire::raw::RawJson;
+use crate::wire::message::{Message, Notification};
 
 impl HttpLink {
     /// A message on the session's own stream.
@@ -22,13 +20,7 @@ impl HttpLink {
                     self.to_call(call, event);
                 }
             }
-            Message::Request(request) => {
-                let Some((asked, call)) = self.asked(&request, Stream::Shared) else { return };
-                if !self.to_call(call, ExchangeEvent::Ask(asked)) {
-                    self.gauge().metrics.fault(Fault::RefusedRequest);
-                    self.reply(request.id.raw(), &unable(&request.method));
-                }
-            }
+            Message::Request(request) => self.asked_aside(&request),
             // Not where it belongs, but it names the call that it answers.
             Message::Response(response) => {
                 let call = response.id.as_ref().and_then(WireId::from_raw);
@@ -55,7 +47,12 @@ impl HttpLink {
                 None => self.parts.news.tell(notice),
             },
             Told::Withdrawn(id) => {
-                let call = self.desk().asked.take(&id)?;
+                let mut desk = self.desk();
+                if desk.attribution.withdrawn(&id) {
+                    self.tell_gate(&mut desk);
+                    return None;
+                }
+                let call = desk.attribution.open.take(&id)?;
                 return Some((call, ExchangeEvent::Withdrawn(id)));
             }
             Told::Owner(notice) => self.parts.news.tell(notice),
@@ -72,39 +69,8 @@ impl HttpLink {
 
     /// Whether the call took it. Messages that may be missed leave room for those that may not.
     pub(super) fn to_call(&self, call: u64, event: ExchangeEvent) -> bool {
-        let sender = self.desk().calls.get(&call).cloned();
+        let sender = self.desk().calls.get(&call).map(|called| called.events.clone());
         let may_be_missed = matches!(event, ExchangeEvent::Log(_) | ExchangeEvent::Progress(_));
         sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
-    }
-
-    /// Judges a request of the server; whatever is not for a client is answered here.
-    pub(super) fn asked(self: &Arc<Self>, request: &message::Request, stream: Stream) -> Option<(ServerRequest, u64)> {
-        let (judged, candidates) = {
-            let mut desk = self.desk();
-            let candidates = match stream {
-                Stream::Shared => desk.candidates(),
-                Stream::Call(id) | Stream::Listening(id) => Candidates::One(id.0),
-                Stream::Own => Candidates::None,
-            };
-            (asked(request, &self.parts.declared, candidates, &mut desk.asked), candidates)
-        };
-        let (answer, fault) = match judged {
-            Asked::Client(asked, call) => return Some((asked, call)),
-            Asked::Answered(answer, fault) => (answer, fault),
-        };
-        // Turns would not end a doubt, which is about a call that has left.
-        if fault == Some(Fault::AmbiguousRequest) && candidates == Candidates::Several {
-            self.parts.news.turns.begin(&self.parts.upstream);
-        }
-        fault.into_iter().for_each(|fault| self.gauge().metrics.fault(fault));
-        self.tell_later(message::encode_answer(request.id.raw(), &answer));
-        None
-    }
-
-    /// Answers a request of the server that is open.
-    pub(super) fn reply(self: &Arc<Self>, id: &RawJson, answer: &ClientAnswer) {
-        if self.desk().asked.take(id).is_some() {
-            self.tell_later(message::encode_answer(id, answer));
-        }
     }
 }

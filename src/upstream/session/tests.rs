@@ -15,7 +15,7 @@ fn spec() -> Upstream {
 fn lane() -> Lane {
     let name = UpstreamName::parse("x").unwrap();
     let health = Health::new(name.clone(), Metrics::new().unwrap().upstream("x"), false);
-    Lane::main(name, Declared::default(), Arc::new(health))
+    Lane::main(name, Declared::default(), Arc::default(), Arc::new(health))
 }
 
 /// A rest that began after another start.

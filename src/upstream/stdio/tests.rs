@@ -21,7 +21,8 @@ fn options() -> StdioOptions {
     let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(5) };
     let ear = Ear::new("fx", Bounds::CLIENT, |bytes| bytes);
     let (hint, bounds) = (EraHint::Legacy, ListBounds::default());
-    let peer = PeerOptions { ear, hint, times, bounds, declared: Declared::default(), lists: false };
+    let (declared, askers) = (Declared::default(), Arc::default());
+    let peer = PeerOptions { ear, hint, times, bounds, declared, lists: false, askers };
     StdioOptions { peer, intake: Intake::new(Budget::new(1 << 20), &Limits::default()), relist: Arc::default() }
 }
 

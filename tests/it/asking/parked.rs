@@ -57,7 +57,7 @@ fn a_retry_that_is_sent_again_gets_the_same_and_nothing_goes_upstream_twice() {
         let mut superseded = client.open("tools/call", retry.clone());
         let mut last = client.open("tools/call", retry.clone());
         // The server waits for another call to open the gate.
-        client.call("fx__inquire", json!({"open": "door", "tag": "opener"}));
+        client.call("fx__meet", json!({"name": "door"}));
         let responses = [superseded.response(), last.response()];
         assert!(responses.iter().any(|response| response.get("result").is_some()), "{way:?}: {responses:?}");
         for response in responses {

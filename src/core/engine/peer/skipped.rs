@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{CallPort, Peer, Waiting};
+use crate::engine::attribution::End;
 use crate::engine::call::{Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::pending::Lookup;
@@ -20,12 +21,12 @@ impl<P: CallPort> Peer<P> {
             Start::Request(_) | Start::Notifies | Start::Asks => {}
             // It was the answer, so that there is nothing to cancel.
             Start::Answer(id) if let Some(id) = ours(id) => {
-                self.give_up(id, failure, now);
+                self.give_up(id, failure, End::Answered, now);
             }
             Start::Answer(_) | Start::Unknown => {
                 // Those that are asked for again on the way are not given up a second time.
                 for id in self.pending.find_all(|waiting| matches!(waiting, Waiting::Call(_) | Waiting::List(..))) {
-                    if self.give_up(id, failure, now) {
+                    if self.give_up(id, failure, End::GivenUp, now) {
                         self.cancelled(id, "a message of the server was too large to be read", now);
                     }
                 }
@@ -34,13 +35,13 @@ impl<P: CallPort> Peer<P> {
     }
 
     /// Ends a call or the reading of a list without its answer; other requests of our own go on waiting. Whether it was a call.
-    fn give_up(&mut self, id: WireId, failure: &Failure, now: Instant) -> bool {
+    fn give_up(&mut self, id: WireId, failure: &Failure, end: End, now: Instant) -> bool {
         if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
             return false;
         }
         match self.pending.take(id) {
             Lookup::Found(Waiting::Call(port)) => {
-                self.end_call(port, Outcome::Failed(failure.clone()));
+                self.end_call(port, Outcome::Failed(failure.clone()), end, now);
                 return true;
             }
             Lookup::Found(Waiting::List(reading, _)) if failure.reason == Reason::Busy => {

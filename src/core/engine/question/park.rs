@@ -168,6 +168,11 @@ impl<W> ParkTable<W> {
         self.0.get(id).filter(|parked| *parked.caller == *caller).map(|parked| &parked.way)
     }
 
+    /// The same, to be changed.
+    pub fn find_mut(&mut self, caller: &str, id: &ParkId) -> Option<&mut W> {
+        self.0.get_mut(id).filter(|parked| *parked.caller == *caller).map(|parked| &mut parked.way)
+    }
+
     /// The call has its outcome, which waits for a client whose response was lost.
     pub fn ended(&mut self, id: &ParkId, now: Instant) {
         if let Some(parked) = self.0.get_mut(id) {

@@ -1,5 +1,8 @@
 //! Attribution in the simulated world: clients and a server that asks on one shared connection, in any order.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -142,6 +145,8 @@ enum Talk {
     Ask(usize),
     /// The client of a question gets it as the result of its request, and the call waits.
     Park(usize),
+    /// A second passes.
+    Pass,
     Answer(usize),
     Finish(usize),
     Cancel(usize),
@@ -153,6 +158,7 @@ fn talk() -> impl Strategy<Value = Vec<Talk>> {
         3 => Just(Talk::Call),
         4 => any().prop_map(Talk::Ask),
         2 => any().prop_map(Talk::Park),
+        1 => Just(Talk::Pass),
         2 => any().prop_map(Talk::Answer),
         2 => any().prop_map(Talk::Finish),
         1 => any().prop_map(Talk::Cancel),
@@ -164,25 +170,33 @@ fn pick<T: Clone>(from: &[T], at: usize) -> Option<T> {
     (!from.is_empty()).then(|| from[at % from.len()].clone())
 }
 
+/// Whether the server waits for no answer to that question.
+fn is_answered(world: &World, question: Option<&Value>) -> bool {
+    question.is_none_or(|id| world.reply_to(0, id).is_some())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// The names of the questions say whose they are, so that a wrong guess shows.
+    /// The names of the questions say whose they are, so that a wrong guess shows. The server waits for its answers.
     #[test]
     fn a_question_reaches_the_call_that_it_belongs_to_or_nobody(steps in talk()) {
         let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
         let mut calls: Vec<u64> = Vec::new();
         let mut asked = 0_u64;
+        // The last question about each call.
+        let mut last: BTreeMap<u64, Value> = BTreeMap::new();
         for step in steps {
             // Calls whose question is open, by what their client saw.
             let open: Vec<(u64, Value)> = calls.iter().filter_map(|call| Some((*call, world.open_question(*call)?))).collect();
             match step {
                 Talk::Call => calls.push(world.call(["x", "y"][calls.len() % 2], &echo("a__t", world.calls + 1)).unwrap()),
                 Talk::Ask(at) => {
-                    let idle: Vec<u64> = calls.iter().copied().filter(|call| !open.iter().any(|(o, _)| o == call)).collect();
+                    let idle: Vec<u64> = calls.iter().copied().filter(|call| is_answered(&world, last.get(call))).collect();
                     if let Some(call) = pick(&idle, at) {
                         asked += 1;
                         let id = format!("{call}/{asked}");
+                        last.insert(call, json!(id));
                         world.server_says(0, &json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}}));
                     }
                 }
@@ -192,10 +206,14 @@ proptest! {
                 Talk::Answer(at) => if let Some((_, question)) = pick(&open, at) {
                     world.answer_question(0, &question);
                 },
-                Talk::Finish(at) => if let Some(call) = pick(&calls, at) {
-                    world.answer_call(0, call);
-                    calls.retain(|c| *c != call);
-                },
+                Talk::Pass => world.pass(Duration::from_secs(1)),
+                Talk::Finish(at) => {
+                    let done: Vec<u64> = calls.iter().copied().filter(|call| is_answered(&world, last.get(call))).collect();
+                    if let Some(call) = pick(&done, at) {
+                        world.answer_call(0, call);
+                        calls.retain(|c| *c != call);
+                    }
+                }
                 Talk::Cancel(at) => if let Some(call) = pick(&calls, at) {
                     world.cancel(0, call);
                     calls.retain(|c| *c != call);

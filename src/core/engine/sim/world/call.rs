@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::chance::Chance;
 use super::gateway::{Gateway, Who};
-use super::house::{HOUSE, scope};
 use super::link::{Link, Port};
 use crate::catalog::merge::Entry;
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused, unable};
@@ -13,21 +12,22 @@ use crate::engine::call::{Deadline, Executed, Failure, Outcome, Outgoing, Progre
 use crate::engine::event::ExchangeEvent;
 use crate::engine::question::park::{Act, Park, ParkId};
 use crate::engine::question::{Gathered, OnStream, PATIENCE, Question, Round};
-use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
 use crate::engine::task::Following;
+use crate::engine::turns::{Passer, Ticket};
 use crate::mcp::elicitation::Terms;
 use crate::mcp::extension::TASKS;
-use crate::mcp::input::{InputRequest, input_required, pages, passed_on, requests};
+use crate::mcp::input::InputRequest;
 use crate::mcp::method::Method;
 use crate::mcp::project::{self, is_complete};
 use crate::mcp::task::{self, Task};
 use crate::mcp::version::Era;
 use crate::policy::{Action, Permit};
-use crate::wire::code;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::{RawJson, RawObject};
 
+mod asking;
 mod following;
+mod turns;
 
 const IDLE: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(300);
@@ -57,6 +57,10 @@ pub(super) struct Call {
     gathered: Gathered,
     /// The call is, or may become, a task of its server.
     following: Option<Following>,
+    /// It waits until it may pass, since then.
+    waits: Option<(Passer, Instant)>,
+    /// Its place among those that wait, or its turn.
+    pub(super) turn: Option<Ticket>,
 }
 
 impl Call {
@@ -90,13 +94,15 @@ impl Call {
             asking: None,
             gathered: Gathered::default(),
             following: None,
+            waits: None,
+            turn: None,
         }
     }
 
     /// Whether its client waits for that upstream alone.
     pub(super) fn waits_for(&self, link: usize) -> bool {
         let rests = self.following.as_ref().is_some_and(|following| following.due().is_some());
-        self.link == link && self.is_viewed && self.asking.is_none() && !rests
+        self.link == link && self.is_viewed && self.asking.is_none() && self.waits.is_none() && !rests
     }
 
     /// Whether its client is asked by requests.
@@ -104,7 +110,7 @@ impl Call {
         !self.who.is_modern()
     }
 
-    pub(super) fn send(&mut self, gateway: &mut Gateway, links: &mut [Link]) -> bool {
+    fn go(&mut self, gateway: &mut Gateway, links: &mut [Link]) -> bool {
         if links[self.link].era() == Era::Legacy && task::is_required(&self.entry.definition) {
             return self.send_as_task(gateway, links);
         }
@@ -113,7 +119,8 @@ impl Call {
     }
 
     fn hand_over(&self, outgoing: &Outgoing, gateway: &Gateway, links: &mut [Link]) {
-        let port = Port { key: self.key, askable: outgoing.can_be_asked, events: gateway.events.clone() };
+        let party = outgoing.party.clone();
+        let port = Port { key: self.key, party, askable: outgoing.can_be_asked, events: gateway.events.clone() };
         links[self.link].call(&self.permit, outgoing, port);
     }
 
@@ -127,6 +134,7 @@ impl Call {
         if self.is_viewed {
             gateway.answer(&self.who, answer);
         }
+        self.change_turn(None, gateway);
         // Its outcome waits for a client whose response was lost.
         let park = self.park.as_mut().map(|(_, park)| park.leave(gateway.now));
         self.is_viewed = false;
@@ -347,66 +355,6 @@ impl Call {
         }
     }
 
-    fn seal(&self, carried: Carried, gateway: &Gateway, chance: &mut Chance) -> Option<String> {
-        let round = self.round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
-        HOUSE.states.seal(&scope(&self.action), &Opened { round, carried }, gateway.uptime(), chance.bytes())
-    }
-
-    /// A modern client opens the pages that an error wants opened.
-    fn pages(&self, raw: &RawJson, gateway: &Gateway, chance: &mut Chance) -> Option<RawJson> {
-        let error = RawObject::parse(raw).ok()?;
-        let is_it = error.get("code")?.parse::<i64>().ok() == Some(code::URL_ELICITATION_REQUIRED);
-        let pages = pages(&error, &self.terms).ok().filter(|_| is_it && self.who.is_modern())?;
-        let keys = pages.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(" ");
-        let sealed = self.seal(Carried::Pages(keys), gateway, chance)?;
-        Some(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed))
-    }
-
-    /// A modern server asks.
-    fn asks_by_result(
-        &mut self,
-        raw: &RawJson,
-        gateway: &mut Gateway,
-        links: &mut [Link],
-        chance: &mut Chance,
-    ) -> bool {
-        let wrong = |why: &str| Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why);
-        if self.asks_on_stream() {
-            self.round += 1;
-            return match requests(raw, &self.terms) {
-                Ok(wanted) if self.round <= MAX_ROUNDS => {
-                    let round = Round::new(wanted, self.who.revision, || "page".to_owned());
-                    self.talk(round, gateway, links)
-                }
-                _ => self.fail(gateway, &wrong("asked wrongly")),
-            };
-        }
-        let passed = passed_on(raw, &self.terms, |state| {
-            self.seal(state.map_or(Carried::Nothing, Carried::Upstream), gateway, chance)
-        });
-        match passed {
-            Ok(result) => self.end(gateway, &Ok(result)),
-            Err(_) => self.fail(gateway, &wrong("asked wrongly")),
-        }
-    }
-
-    /// A modern client has what has gathered as the result of its request, and the call waits for its next one.
-    fn inquire(&mut self, gateway: &mut Gateway, links: &mut [Link], chance: &mut Chance) -> bool {
-        let Some((id, park)) = &mut self.park else { return true };
-        park.leave(gateway.now);
-        let id = *id;
-        let Some(sealed) = self.seal(Carried::Parked(id), gateway, chance) else {
-            self.fail(gateway, &Failure::malformed());
-            return self.give_up(gateway, links);
-        };
-        let result = self.gathered.result(&sealed);
-        self.gathered = Gathered::default();
-        links[self.link].parked(self.key);
-        gateway.answer(&self.who, &Ok(result));
-        self.is_viewed = false;
-        true
-    }
-
     /// Another request of the client is here, with its answers.
     pub(super) fn attach(
         &mut self,
@@ -439,7 +387,8 @@ impl Call {
         links[self.link].cancel(self.key, gateway.now);
         if let Some(id) = self.following.as_ref().and_then(Following::running) {
             let cancel = self.about_task(Method::TasksCancel, id, None);
-            let port = Port { key: gateway.new_key(), askable: false, events: gateway.events.clone() };
+            let party = cancel.party.clone();
+            let port = Port { key: gateway.new_key(), party, askable: false, events: gateway.events.clone() };
             links[self.link].call(&self.permit, &cancel, port);
         }
         self.close(gateway);
@@ -455,6 +404,7 @@ impl Call {
         self.gathered = Gathered::default();
         if let Some((_, park)) = &mut self.park {
             park.leave(gateway.now);
+            self.change_turn(None, gateway);
         }
         let open: Vec<_> = self.on_stream.close().collect();
         for shown in open {
@@ -468,6 +418,9 @@ impl Call {
     /// Time has passed.
     pub(super) fn pass(&mut self, gateway: &mut Gateway, links: &mut [Link], chance: &mut Chance) -> bool {
         let now = gateway.now;
+        if self.waits.is_some() {
+            return self.pass_waiting(gateway, links);
+        }
         if let Some(errand) = self.following.as_mut().and_then(|following| following.ask_after(now)) {
             self.errand(errand, gateway, links);
         }
@@ -490,6 +443,7 @@ impl Call {
             return !is_late || self.fail(gateway, &failure);
         }
         if self.on_stream.is_empty() && self.gathered.due().is_none() && self.deadline.at() <= now {
+            assert!(!gateway.rests || links[self.link].is_http(), "a call waits for ever, and nothing goes on");
             let failure = Failure::new(Reason::UpstreamTimeout, Executed::Unknown, "no answer in time");
             self.fail(gateway, &failure);
             return self.give_up(gateway, links);

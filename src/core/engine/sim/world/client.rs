@@ -63,6 +63,7 @@ struct Held {
 
 pub(super) struct Client {
     pub(super) number: u64,
+    caller: &'static str,
     pub(super) revision: Revision,
     pub(super) is_http: bool,
     capabilities: &'static str,
@@ -79,11 +80,18 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(number: u64, revision: Revision, is_http: bool, chance: &mut Chance) -> Self {
+    pub(super) fn new(
+        number: u64,
+        caller: &'static str,
+        revision: Revision,
+        is_http: bool,
+        chance: &mut Chance,
+    ) -> Self {
         // Nearly all offer everything, since most of what can go wrong needs questions.
         let capabilities = if chance.one_in(4) { chance.pick(&OFFERS) } else { OFFERS[0] };
         let mut client = Self {
             number,
+            caller,
             revision,
             is_http,
             capabilities,
@@ -170,7 +178,7 @@ impl Client {
             _ => Item::Open,
         };
         let upstream = chance.pick(&["a", "b"]);
-        let n = truth.made(self.number, item, upstream);
+        let n = truth.made((self.number, self.caller), item, upstream);
         self.open(n);
         let params = format!(r#"{{"name":"{upstream}__{}","arguments":{{"n":{n}}}"#, item.original());
         self.request(&params)
@@ -293,7 +301,7 @@ impl Client {
             let asked = asked.into_iter().map(|(key, request)| {
                 let ours = key == "gw.consent";
                 assert!(!ours || about(request, ARGUMENT) == Some(n), "asked to approve another call: {words:?}");
-                let numbers = (!ours).then(|| truth.shown(self.number, request));
+                let numbers = (!ours).then(|| truth.shown((self.number, self.caller), request));
                 let method = member(request, "method").unwrap().trim_matches('"').to_owned();
                 (key.to_owned(), method, numbers)
             });
@@ -333,14 +341,15 @@ impl Client {
         assert!(!self.is_modern(), "a modern client was asked as legacy ones are: {words:?}");
         assert!(self.asked.iter().all(|asked| asked.id != words.id), "a question's id is used again: {words:?}");
         let ours = tag(words.params, "headend asks").is_some();
-        let numbers = (!ours).then(|| truth.shown(self.number, words.params));
+        let numbers = (!ours).then(|| truth.shown((self.number, self.caller), words.params));
         let approves = ours.then(|| about(words.params, ARGUMENT).expect("our question shows the arguments"));
         if let Some(n) = approves {
             assert_eq!(truth.call(n).client, self.number, "asked to approve a call of another client: {words:?}");
         }
         if self.is_http {
             let n = numbers.map_or(approves, |(n, _)| Some(n));
-            let open = self.open.iter().find(|open| open.stream == stream && Some(open.n) == n);
+            let is_stray = numbers.is_some_and(|(n, _)| truth.has_answered(n));
+            let open = self.open.iter().find(|open| open.stream == stream && (is_stray || Some(open.n) == n));
             assert!(open.is_some(), "asked on a stream of another call: {words:?}");
         }
         self.asked.push(Asked { id: words.id.to_owned(), method: words.method.to_owned(), numbers, approves });

@@ -16,6 +16,7 @@ use crate::engine::question::approval;
 use crate::engine::question::park::{ParkId, ParkTable};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
+use crate::engine::turns::{Passer, Ticket};
 use crate::engine::used::Used;
 use crate::mcp::elicitation::Terms;
 use crate::mcp::input::{InputRequest, Kinds, all_accepted, input_required};
@@ -27,6 +28,10 @@ use crate::wire::code;
 use crate::wire::id::ClientId;
 use crate::wire::message::{encode_answer, encode_request, error_object};
 use crate::wire::raw::{RawJson, RawObject};
+
+mod turns;
+
+use self::turns::Returning;
 
 /// Who makes a request, and where its answer goes.
 #[derive(Clone)]
@@ -94,6 +99,11 @@ pub(super) struct Gateway {
     used: Used,
     /// The calls that outlive their requests, by their keys.
     pub(super) parks: ParkTable<u64>,
+    returning: Vec<Returning>,
+    /// Turns that are over, by link.
+    pub(super) over: Vec<(usize, Ticket)>,
+    /// Nothing new is begun, and everything goes on that can.
+    pub(super) rests: bool,
     keys: u64,
     asks: u64,
     start: Instant,
@@ -113,6 +123,9 @@ impl Gateway {
             grants: Grants::new(1 << 40),
             used: Used::default(),
             parks: ParkTable::default(),
+            returning: Vec::new(),
+            over: Vec::new(),
+            rests: false,
             keys: 0,
             asks: 0,
             start: now,
@@ -186,8 +199,10 @@ impl Gateway {
         let Some(at) = self.calls.iter().position(|call| call.key == key) else { return };
         let mut call = self.calls.swap_remove(at);
         if act(self, &mut call) {
-            self.calls.push(call);
-        } else if let Some((id, _)) = call.park {
+            return self.calls.push(call);
+        }
+        call.change_turn(None, self);
+        if let Some((id, _)) = call.park {
             self.parks.remove(&id);
         }
     }
@@ -211,6 +226,7 @@ impl Gateway {
         }
         let offered = Kinds::of(outgoing.capabilities.as_ref());
         outgoing.can_be_asked = offered.any();
+        outgoing.party.caller = Some(Arc::clone(&who.caller));
         let action = Action {
             arguments: outgoing.body.get("arguments").cloned(),
             ..Action::on(entry, Kind::Tool, launch(), Arc::clone(&who.caller), None, who.client)
@@ -383,6 +399,11 @@ impl Gateway {
         let Some(key) = self.parks.find(&who.caller, id).copied() else {
             return self.refuse(&who, Reason::UpstreamProtocol, "the call has ended");
         };
+        if let Some(call) = self.calls.iter().find(|call| call.key == key && call.returns(links)) {
+            let (link, answers, since) = (call.upstream(), answers.cloned(), self.now);
+            let turn = links[link].enters(Passer::Returning, call.party());
+            return self.returning.push(Returning { turn, link, key, who, now, answers, since });
+        }
         self.with_call(key, |gateway, call| call.attach(who, now, answers, gateway, links, chance));
     }
 
@@ -393,6 +414,7 @@ impl Gateway {
             let Some((key, event)) = next else { break };
             self.with_call(key, |gateway, call| call.event(event, gateway, links, chance));
         }
+        self.pass_on(links, chance);
     }
 
     /// A client takes the request of that number back. Its id, where it was open.
@@ -402,6 +424,9 @@ impl Gateway {
             self.close(ask);
             return Some(who.id);
         }
+        if let Some(id) = self.drop_returning(|returning| returning.who.request == request) {
+            return Some(id);
+        }
         let call = self.calls.iter().find(|call| call.is_viewed && call.who.request == request)?;
         let (key, id) = (call.key, call.who.id.clone());
         self.with_call(key, |gateway, call| call.give_up(gateway, links));
@@ -410,6 +435,7 @@ impl Gateway {
 
     /// A client reads no longer what a request of its is answered with. To modern clients that is the cancellation.
     pub(super) fn closed(&mut self, client: u64, stream: u64, links: &mut [Link]) {
+        self.drop_returning(|returning| returning.who.client == client && returning.who.stream == stream);
         let call =
             self.calls.iter().find(|call| call.is_viewed && call.who.client == client && call.who.stream == stream);
         if let Some(key) = call.map(|call| call.key) {
@@ -420,6 +446,7 @@ impl Gateway {
     /// A client is gone. That cancels its calls, or they run on without it.
     pub(super) fn gone(&mut self, client: u64, runs_on: bool, links: &mut [Link]) {
         self.waiting.retain(|waiting| waiting.who.client != client);
+        self.drop_returning(|returning| returning.who.client == client);
         self.desk.session_ended(client);
         self.grants = self.grants.without(|grant| grant.asked().session == Some(client));
         let keys: Vec<u64> = self.calls.iter().filter(|call| call.who.client == client).map(|call| call.key).collect();
@@ -431,6 +458,8 @@ impl Gateway {
 
     /// Time has passed.
     pub(super) fn pass(&mut self, links: &mut [Link], chance: &mut Chance) {
+        self.pass_on(links, chance);
+        self.force_late(links, chance);
         let keys: Vec<u64> = self.calls.iter().map(|call| call.key).collect();
         for key in keys {
             self.with_call(key, |gateway, call| call.pass(gateway, links, chance));
@@ -447,12 +476,13 @@ impl Gateway {
 
     /// What is left in its tables, which is nothing when no call is left.
     pub(super) fn left(&self) -> String {
-        let Self { calls, waiting, open, events, .. } = self;
-        let left = [calls.len(), waiting.len(), open.len(), events.borrow().len(), self.desk.prompts().count()];
+        let Self { calls, waiting, open, events, returning, .. } = self;
+        let prompts = self.desk.prompts().count();
+        let left = [calls.len(), waiting.len(), open.len(), events.borrow().len(), prompts, returning.len()];
         if left.iter().sum::<usize>() == 0 {
             String::new()
         } else {
-            format!("calls, waiting, open, events, prompts: {left:?}")
+            format!("calls, waiting, open, events, prompts, returning: {left:?}")
         }
     }
 }

@@ -2,6 +2,7 @@
 //! may have forgotten the session.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,7 +13,9 @@ use super::chance::{Chance, Pipe};
 use super::link::Port;
 use super::server::Server;
 use super::truth::Truth;
-use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, declined, unable};
+use crate::engine::ask::{Candidates, ClientAnswer, Declared, unable};
+use crate::engine::askers::Askers;
+use crate::engine::attribution::{Attribution, End, InFlight};
 use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
 use crate::engine::handshake::{Carrier, EraHint, Handshake, Next, Reply};
 use crate::engine::lost::{Verdict, is_lost, judge};
@@ -81,7 +84,7 @@ pub(super) struct Http {
     ids: u64,
     numbers: u64,
     calls: Vec<Sent>,
-    asked: OpenRequests,
+    attribution: Attribution,
     own: Own,
     to_server: VecDeque<Post>,
     streams: Vec<Stream>,
@@ -91,8 +94,9 @@ pub(super) struct Http {
 }
 
 impl Http {
-    pub(super) fn open(name: &str, revision: Revision, hint: EraHint) -> Self {
+    pub(super) fn open(name: &str, revision: Revision, hint: EraHint, askers: &Arc<Askers>) -> Self {
         let options = options(name, hint);
+        let attribution = Attribution::new(options.declared.clone(), Arc::clone(askers));
         let mut http = Self {
             revision,
             ear: options.ear,
@@ -104,7 +108,7 @@ impl Http {
             ids: 0,
             numbers: 0,
             calls: Vec::new(),
-            asked: OpenRequests::default(),
+            attribution,
             own: Own::default(),
             to_server: VecDeque::new(),
             streams: Vec::new(),
@@ -145,6 +149,7 @@ impl Http {
 
     pub(super) fn call(&mut self, outgoing: &Outgoing, port: Port) {
         self.ids += 1;
+        self.attribution.carries(self.ids, &port.party);
         let raw = RawJson::trusted(self.ids.to_string());
         let params = outgoing.params(self.revision, &raw, &self.hop);
         let body = encode_request(&raw, outgoing.method.as_str(), Some(&params));
@@ -155,10 +160,10 @@ impl Http {
         self.calls.push(Sent { id, port, body, number, session, renewed, decoder, last, resume_at, renews });
     }
 
-    pub(super) fn cancel(&mut self, key: u64, server: &mut Server) {
+    pub(super) fn cancel(&mut self, key: u64, server: &mut Server, now: Instant) {
         let Some(at) = self.calls.iter().position(|call| call.port.key == key) else { return };
         let call = self.calls.swap_remove(at);
-        self.decline_of(call.id);
+        self.left_by(call.id, &call.port, End::GivenUp, now);
         if self.is_modern() {
             // Closing the response is the cancellation.
             self.to_server.retain(|post| post.number != call.number);
@@ -176,16 +181,8 @@ impl Http {
         }
     }
 
-    /// Nobody answers what was asked in the middle of that call.
-    fn decline_of(&mut self, id: u64) {
-        for request in self.asked.of_call(id) {
-            let session = self.session;
-            self.post(encode_answer(&request.id, &declined(&request.method)), session);
-        }
-    }
-
     pub(super) fn reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
-        if self.asked.take(id).is_some() {
+        if self.attribution.open.take(id).is_some() {
             let session = self.session;
             self.post(encode_answer(id, answer), session);
         }
@@ -193,7 +190,7 @@ impl Http {
 
     pub(super) fn parked(&mut self, key: u64) {
         if let Some(call) = self.calls.iter().find(|call| call.port.key == key) {
-            self.asked.park(call.id);
+            self.attribution.park(call.id);
         }
     }
 
@@ -277,7 +274,7 @@ impl Http {
         }
         let Some(at) = self.calls.iter().position(|call| call.number == number) else { return };
         if judge(status) == Verdict::Lost {
-            return self.lost(at);
+            return self.lost(at, now);
         }
         self.calls[at].decoder.push(piece.clone());
         if judge(status) == Verdict::ByBody {
@@ -285,7 +282,7 @@ impl Http {
             let heard = self.ear.hear(&Frame::from_upstream(event.unwrap().data).unwrap()).unwrap();
             let Message::Response(answer) = heard.message else { return };
             assert!(is_lost(&answer), "no other answer of this server has that status");
-            return self.lost(at);
+            return self.lost(at, now);
         }
         loop {
             let Some(at) = self.calls.iter().position(|call| call.number == number) else { return };
@@ -293,7 +290,7 @@ impl Http {
             let event = event.unwrap();
             let last = event.id.as_deref().and_then(|id| id.split_once('.'));
             self.calls[at].last = last.map(|(number, event)| (number.parse().unwrap(), event.parse().unwrap()));
-            self.message(at, event.data);
+            self.message(at, event.data, now);
         }
         let at = self.calls.iter().position(|call| call.number == number);
         if let Some(at) = at.filter(|_| ended) {
@@ -321,10 +318,10 @@ impl Http {
     }
 
     /// The server knows nothing of the session, so it took nothing.
-    fn lost(&mut self, at: usize) {
+    fn lost(&mut self, at: usize, now: Instant) {
         let call = &mut self.calls[at];
         if call.last.is_some() || call.renewed {
-            return self.fails(at);
+            return self.fails(at, now);
         }
         (call.renewed, call.renews) = (true, true);
         let is_current = call.session == self.session;
@@ -354,37 +351,37 @@ impl Http {
         } else {
             // It may still run.
             let id = self.calls[at].id;
-            self.fails(at);
+            self.fails(at, now);
             if !self.is_modern() {
                 self.tell_cancelled(id);
             }
         }
     }
 
-    fn fails(&mut self, at: usize) {
+    fn fails(&mut self, at: usize, now: Instant) {
         let call = self.calls.swap_remove(at);
-        self.decline_of(call.id);
+        self.left_by(call.id, &call.port, End::GivenUp, now);
         self.leave(call.number);
         let text = "The connection to the server broke during the call.";
         call.port.done(Outcome::Failed(Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)));
     }
 
     /// A message on the stream of a call.
-    fn message(&mut self, at: usize, bytes: Bytes) {
+    fn message(&mut self, at: usize, bytes: Bytes, now: Instant) {
         let heard = self.ear.hear(&Frame::from_upstream(bytes).unwrap()).unwrap();
         let id = self.calls[at].id;
         match heard.message {
             Message::Response(response) => {
                 let call = self.calls.swap_remove(at);
                 assert_eq!(response.id.as_ref().map(|id| id.text().into_owned()), Some(id.to_string()));
-                self.decline_of(id);
+                self.left_by(id, &call.port, End::Answered, now);
                 self.leave(call.number);
-                self.own.answered(id);
+                self.own.answered(id, self.attribution.doubt.is_open());
                 call.port.done(Outcome::of(response, self.revision.era()));
             }
             Message::Notification(notice) => match told(notice, On::Call(WireId(id))) {
                 Told::Progress(_, params) => self.calls[at].port.progress(params),
-                Told::Withdrawn(id) if self.asked.take(&id).is_some() => self.calls[at].port.withdrawn(&id),
+                Told::Withdrawn(id) if self.attribution.open.take(&id).is_some() => self.calls[at].port.withdrawn(&id),
                 Told::Withdrawn(_)
                 | Told::Log(..)
                 | Told::Notice(..)
@@ -395,13 +392,13 @@ impl Http {
                 | Told::Nobody => {}
             },
             Message::Request(request) => {
-                let answer = match asked(&request, &self.declared, Candidates::One(id), &mut self.asked) {
+                let answer = match asked(&request, &self.declared, Candidates::One(id), &mut self.attribution.open) {
                     Asked::Answered(answer, _) => answer,
                     Asked::Client(question, _) => {
                         if self.calls[at].port.ask(question) {
                             return;
                         }
-                        self.asked.take(request.id.raw());
+                        self.attribution.open.take(request.id.raw());
                         unable(&request.method)
                     }
                 };
@@ -424,7 +421,7 @@ impl Http {
         self.streams.retain(|stream| stream.status != 202);
     }
 
-    pub(super) fn server_died(&mut self) {
+    pub(super) fn server_died(&mut self, now: Instant) {
         self.known = None;
         self.streams.clear();
         let mut at = 0;
@@ -434,7 +431,7 @@ impl Http {
             if self.calls[at].renews || self.to_server.iter().any(|post| post.number == number) {
                 at += 1;
             } else {
-                self.fails(at);
+                self.fails(at, now);
             }
         }
         let is_lost = |opening: &Opening| !self.to_server.iter().any(|post| post.number == opening.number);
@@ -463,6 +460,8 @@ impl Http {
     }
 
     pub(super) fn pass(&mut self, now: Instant) {
+        let step = self.attribution.lapse(|| in_flight(&self.calls), now);
+        self.settle(step);
         let due: Vec<usize> =
             (0..self.calls.len()).filter(|at| self.calls[*at].resume_at.is_some_and(|then| then <= now)).collect();
         for at in due {
@@ -475,6 +474,12 @@ impl Http {
     }
 
     pub(super) fn left(&self) -> usize {
-        self.calls.len() + self.asked.left() + usize::from(self.known == self.session && self.own.is_in_doubt())
+        let Attribution { open, doubt, .. } = &self.attribution;
+        let is_held = usize::from(self.attribution.until().is_some());
+        self.calls.len() + open.left() + is_held + usize::from(self.known == self.session && doubt.is_open())
     }
+}
+
+fn in_flight(calls: &[Sent]) -> Vec<InFlight> {
+    calls.iter().map(|call| InFlight { call: call.id, party: call.port.party.clone() }).collect()
 }

@@ -4,20 +4,23 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::chance::{Chance, Pipe};
 use super::http::Http;
-use super::server::Server;
+use super::server::{Manner, Server};
 use super::truth::Truth;
 use crate::engine::ask::{ClientAnswer, ServerRequest};
+use crate::engine::askers::{Askers, Party};
 use crate::engine::call::{Failure, Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::handshake::EraHint;
 use crate::engine::peer::{CallPort, Peer, PeerEvent};
 use crate::engine::sim::options;
+use crate::engine::turns::{Gate, Passer, Ticket, Turns};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Permit;
 use crate::wire::lines::{Line, LineDecoder};
@@ -34,6 +37,7 @@ pub(super) type Events = Rc<RefCell<VecDeque<(u64, ExchangeEvent)>>>;
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) key: u64,
+    pub(super) party: Party,
     pub(super) askable: bool,
     pub(super) events: Events,
 }
@@ -47,6 +51,9 @@ impl Port {
 impl CallPort for Port {
     fn key(&self) -> u64 {
         self.key
+    }
+    fn party(&self) -> &Party {
+        &self.party
     }
     fn progress(&mut self, params: RawJson) {
         self.say(ExchangeEvent::Progress(params));
@@ -74,15 +81,17 @@ pub(super) struct Lines {
     to_server: VecDeque<Bytes>,
     to_gateway: Pipe,
     is_ready: bool,
+    /// What its peer says of new calls.
+    gate: Gate,
     failed: bool,
     /// The handshake took too long, so that it may fail.
     is_late: bool,
 }
 
 impl Lines {
-    fn open(name: &str, hint: EraHint, now: Instant) -> Self {
+    fn open(name: &str, hint: EraHint, askers: &Arc<Askers>, now: Instant) -> Self {
         let mut options = options(name, hint);
-        options.lists = false;
+        (options.lists, options.askers) = (false, Arc::clone(askers));
         let peer = Peer::new(options, now);
         let (to_server, to_gateway) = (VecDeque::new(), Pipe::default());
         Self {
@@ -91,6 +100,7 @@ impl Lines {
             to_server,
             to_gateway,
             is_ready: false,
+            gate: Gate::default(),
             failed: false,
             is_late: false,
         }
@@ -108,10 +118,11 @@ impl Lines {
             match event {
                 PeerEvent::Ready(_) => self.is_ready = true,
                 PeerEvent::Failed { .. } => self.failed = true,
+                PeerEvent::Gate(gate) => self.gate = gate,
                 PeerEvent::Inventory(_)
                 | PeerEvent::List(..)
                 | PeerEvent::Fault(_)
-                | PeerEvent::Ambiguous
+                | PeerEvent::Learned(_)
                 | PeerEvent::Updated(_)
                 | PeerEvent::Unclaimed(_) => {}
             }
@@ -147,13 +158,18 @@ pub(super) struct Link {
     pub(super) name: &'static str,
     pub(super) server: Server,
     way: Way,
+    /// What is known of the server's items, over its lives.
+    pub(super) askers: Arc<Askers>,
+    turns: Turns,
 }
 
 impl Link {
     pub(super) fn open(name: &'static str, revision: Revision, http: bool, chance: &mut Chance, now: Instant) -> Self {
-        let server = Server::new(revision, !http);
-        let way = way(name, &server, http, chance, now);
-        let mut link = Self { name, server, way };
+        let manners = Manner::ALL.into_iter().filter(|manner| !http || *manner != Manner::Serial);
+        let server = Server::new(revision, !http, chance.pick(&manners.collect::<Vec<_>>()));
+        let askers = Arc::default();
+        let way = way(name, &server, http, &askers, chance, now);
+        let mut link = Self { name, server, way, askers, turns: Turns::default() };
         link.drain();
         link
     }
@@ -187,7 +203,7 @@ impl Link {
     pub(super) fn cancel(&mut self, key: u64, now: Instant) {
         match &mut self.way {
             Way::Lines(lines) => lines.peer.handle_cancel(key, now),
-            Way::Http(http) => http.cancel(key, &mut self.server),
+            Way::Http(http) => http.cancel(key, &mut self.server, now),
         }
         self.drain();
     }
@@ -205,6 +221,38 @@ impl Link {
             Way::Lines(lines) => lines.peer.handle_parked(key),
             Way::Http(http) => http.parked(key),
         }
+    }
+
+    /// How a call of that party passes; `None` where nothing keeps it.
+    pub(super) fn passer(&self, party: &Party) -> Option<Passer> {
+        let asks = party.item.as_ref().is_some_and(|item| self.askers.conduct(item).is_some());
+        if asks { Some(Passer::Asker) } else { self.gate().is_held.then_some(Passer::Plain) }
+    }
+
+    fn gate(&self) -> Gate {
+        match &self.way {
+            Way::Lines(lines) => lines.gate,
+            Way::Http(http) => http.gate(),
+        }
+    }
+
+    pub(super) fn enters(&mut self, passer: Passer, party: &Party) -> Ticket {
+        self.turns.enter(passer, party.item.clone())
+    }
+
+    pub(super) fn leaves(&mut self, ticket: Ticket) {
+        self.turns.leave(ticket);
+    }
+
+    pub(super) fn forces(&mut self, ticket: Ticket) {
+        self.turns.force(ticket);
+    }
+
+    /// The next call that may pass, and how.
+    pub(super) fn passes(&mut self) -> Option<(Ticket, Passer)> {
+        let gate = self.gate();
+        self.turns.set(gate);
+        self.turns.pass(&self.askers)
     }
 
     /// Whether bytes are on their way.
@@ -253,11 +301,11 @@ impl Link {
                 // What it said before may have been cut.
                 lines.to_gateway.clear();
                 self.server.restart();
-                self.way = way(self.name, &self.server, false, chance, now);
+                self.way = way(self.name, &self.server, false, &self.askers, chance, now);
             }
             Way::Http(http) => {
                 self.server.restart();
-                http.server_died();
+                http.server_died(now);
             }
         }
         self.drain();
@@ -287,18 +335,20 @@ impl Link {
 
     /// What is left in its tables, which is nothing when no call is left.
     pub(super) fn left(&mut self) -> usize {
-        match &mut self.way {
-            Way::Lines(lines) => lines.peer.left(),
-            Way::Http(http) => http.left(),
-        }
+        let waiting = self.turns.left_over();
+        waiting
+            + match &mut self.way {
+                Way::Lines(lines) => lines.peer.left(),
+                Way::Http(http) => http.left(),
+            }
     }
 }
 
-fn way(name: &str, server: &Server, http: bool, chance: &mut Chance, now: Instant) -> Way {
+fn way(name: &str, server: &Server, http: bool, askers: &Arc<Askers>, chance: &mut Chance, now: Instant) -> Way {
     let known = if server.is_modern() { EraHint::Modern } else { EraHint::Legacy };
     let hint = if chance.one_in(3) { EraHint::Probe } else { known };
     if http {
-        return Way::Http(Box::new(Http::open(name, server.revision, hint)));
+        return Way::Http(Box::new(Http::open(name, server.revision, hint, askers)));
     }
-    Way::Lines(Box::new(Lines::open(name, hint, now)))
+    Way::Lines(Box::new(Lines::open(name, hint, askers, now)))
 }

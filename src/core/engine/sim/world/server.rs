@@ -38,10 +38,35 @@ struct Work {
     aside: Option<u64>,
 }
 
+/// How a legacy server asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It waits for its answers.
+    Polite,
+    /// It answers a call whether or not the call's question is answered.
+    Hasty,
+    /// It works on one call at a time, the oldest.
+    Serial,
+    /// It asks two questions at once.
+    Twice,
+    /// It asks about calls that it has answered.
+    Late,
+}
+
+impl Manner {
+    pub(super) const ALL: [Self; 5] = [Self::Polite, Self::Hasty, Self::Serial, Self::Twice, Self::Late];
+
+    fn waits(self) -> bool {
+        matches!(self, Self::Polite | Self::Serial | Self::Twice)
+    }
+}
+
 pub(super) struct Server {
     pub(super) revision: Revision,
-    /// Whether one call at a time may ask, because nothing says whose question it is.
     lines: bool,
+    manner: Manner,
+    /// A call that it answered, and what could be asked of its client.
+    over: Option<(u64, String)>,
     work: Vec<Work>,
     pub(super) tasks: Vec<Task>,
     pub(super) out: Vec<Said>,
@@ -58,10 +83,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(revision: Revision, lines: bool) -> Self {
+    pub(super) fn new(revision: Revision, lines: bool, manner: Manner) -> Self {
         Self {
             revision,
             lines,
+            manner,
+            over: None,
             work: Vec::new(),
             tasks: Vec::new(),
             out: Vec::new(),
@@ -79,7 +106,7 @@ impl Server {
 
     /// Forgets everything that a process or a session forgets.
     pub(super) fn restart(&mut self) {
-        *self = Self { asked: self.asked, ..Self::new(self.revision, self.lines) };
+        *self = Self { asked: self.asked, ..Self::new(self.revision, self.lines, self.manner) };
     }
 
     pub(super) fn say(&mut self, on: Option<u64>, text: String, last: bool) {
@@ -197,9 +224,12 @@ impl Server {
             return true;
         }
         if self.work.is_empty() {
-            return false;
+            return self.manner == Manner::Late && chance.one_in(8) && self.ask_late(chance, truth);
         }
-        let at = chance.below(self.work.len());
+        if self.manner == Manner::Late && chance.one_in(4) && self.ask_late(chance, truth) {
+            return true;
+        }
+        let at = if self.manner == Manner::Serial { 0 } else { chance.below(self.work.len()) };
         let steps = self.work[at].steps;
         self.work[at].steps += 1;
         match chance.below(if steps > 4 { 4 } else { 10 }) {
@@ -214,21 +244,42 @@ impl Server {
         true
     }
 
-    /// Answers its oldest call, whatever is open.
+    /// Answers its oldest call that it can answer.
     pub(super) fn end_one(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
-        let at = self.work.iter().position(|work| work.aside.is_none());
+        let can_end = |work: &Work| work.aside.is_none() && (work.open.is_none() || !self.waits());
+        let at = self.work.iter().position(can_end).filter(|at| *at == 0 || self.manner != Manner::Serial);
         if let Some(at) = at {
             self.finish(at, chance, truth);
         }
         at.is_some() || self.works(true, chance, truth)
     }
 
+    /// Whether it waits for the answers to its questions.
+    fn waits(&self) -> bool {
+        !self.is_modern() && self.manner.waits()
+    }
+
+    /// Asks about a call that it has answered. Whether there is one.
+    fn ask_late(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+        let Some((n, capabilities)) = self.over.clone().filter(|_| !self.is_modern()) else { return false };
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(&capabilities)).collect();
+        if kinds.is_empty() || (!self.lines && self.own.is_none()) {
+            return false;
+        }
+        let (k, kind) = (self.new_question(n, truth), chance.pick(&kinds));
+        self.say(self.own, words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k)), false);
+        true
+    }
+
     fn finish(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
-        if self.work[at].aside.is_some() {
+        let work = &self.work[at];
+        if work.aside.is_some() || (work.open.is_some() && self.waits()) {
             // The answer might overtake the question, which then is about no call in flight.
             return self.progress(at);
         }
-        let Work { id, on, n, .. } = self.work.swap_remove(at);
+        // The calls stay in their order.
+        let Work { id, on, n, capabilities, .. } = self.work.remove(at);
+        self.over = Some((n, capabilities));
         truth.answered(n);
         let text = match chance.below(if self.lines { 24 } else { 20 }) {
             // Neither of these can be read.
@@ -250,7 +301,7 @@ impl Server {
         if work.steps > 1 || work.open.is_some() || truth.call(work.n).refused > 0 {
             return self.finish(at, chance, truth);
         }
-        let Work { id, on, n, .. } = self.work.swap_remove(at);
+        let Work { id, on, n, .. } = self.work.remove(at);
         let k = self.new_question(n, truth);
         truth.refused(n);
         // The error names the question; its answer never comes here, only the call once more.
@@ -292,10 +343,14 @@ impl Server {
         let n = work.n;
         if !self.is_modern() {
             let aside = self.own.filter(|_| chance.one_in(3));
-            let (on, k, kind) = (aside.or(work.on), self.new_question(n, truth), chance.pick(&kinds));
-            (self.work[at].open, self.work[at].aside) = (Some(k), aside);
-            let text = words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k));
-            return self.say(on, text, false);
+            let on = aside.or(work.on);
+            for _ in 0..if self.manner == Manner::Twice { 2 } else { 1 } {
+                let (k, kind) = (self.new_question(n, truth), chance.pick(&kinds));
+                (self.work[at].open, self.work[at].aside) = (Some(k), aside);
+                let text = words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k));
+                self.say(on, text, false);
+            }
+            return;
         }
         let Work { id, on, .. } = self.work.swap_remove(at);
         let mut requests = String::new();

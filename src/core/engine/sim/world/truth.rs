@@ -33,6 +33,7 @@ impl Item {
 #[derive(Debug)]
 pub(super) struct CallTruth {
     pub(super) client: u64,
+    caller: &'static str,
     pub(super) item: Item,
     pub(super) upstream: &'static str,
     /// How often a server began to work on it.
@@ -83,10 +84,22 @@ impl Truth {
     }
 
     /// A client makes a call; its number.
-    pub(super) fn made(&mut self, client: u64, item: Item, upstream: &'static str) -> u64 {
+    pub(super) fn made(&mut self, (client, caller): (u64, &'static str), item: Item, upstream: &'static str) -> u64 {
         let (executed, refused, ended) = (0, 0, 0);
         let (answered, given_up, agreed, repeated) = (false, false, false, false);
-        let call = CallTruth { client, item, upstream, executed, refused, answered, ended, given_up, agreed, repeated };
+        let call = CallTruth {
+            client,
+            caller,
+            item,
+            upstream,
+            executed,
+            refused,
+            answered,
+            ended,
+            given_up,
+            agreed,
+            repeated,
+        };
         self.calls.push(call);
         self.calls.len() as u64
     }
@@ -141,11 +154,19 @@ impl Truth {
         self.questions.get_mut(&(n, k)).unwrap().closed = 1;
     }
 
-    /// A client is shown a question. Which one.
-    pub(super) fn shown(&mut self, client: u64, text: &str) -> (u64, u64) {
+    /// Whether its server has said what came of that call.
+    pub(super) fn has_answered(&mut self, n: u64) -> bool {
+        self.call(n).answered
+    }
+
+    /// A client is shown a question. Which one. A server that asks and does not wait for the answer may reach another client of the
+    /// same caller, after its call has ended.
+    pub(super) fn shown(&mut self, (client, caller): (u64, &'static str), text: &str) -> (u64, u64) {
         let (n, k) = numbers(text, "q=").unwrap_or_else(|| panic!("client {client} was asked nothing: {text}"));
-        let CallTruth { client: owner, repeated, .. } = *self.call(n);
-        assert_eq!(owner, client, "client {client} was asked about a call of client {owner}: {text}");
+        let CallTruth { client: owner, caller: of, repeated, answered, .. } = *self.call(n);
+        let is_stray = answered && of == caller;
+        assert!(owner == client || is_stray, "client {client} was asked about a call of client {owner}: {text}");
+        assert_eq!(of, caller, "client {client} was asked about a call of another caller: {text}");
         let question = self.questions.get_mut(&(n, k)).unwrap_or_else(|| panic!("nobody asked this: {text}"));
         question.shown += 1;
         assert!(question.shown == 1 || repeated, "client {client} was asked again: {text}");

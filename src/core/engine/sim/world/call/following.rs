@@ -18,7 +18,10 @@ impl Call {
     pub(super) fn send_as_task(&mut self, gateway: &mut Gateway, links: &mut [Link]) -> bool {
         let (era, name) = (links[self.link].era(), self.entry.upstream_name.to_string());
         match era {
-            Era::Legacy => self.outgoing.body.set("task", RawJson::trusted(r#"{"ttl":300000}"#)),
+            Era::Legacy => {
+                self.outgoing.body.set("task", RawJson::trusted(r#"{"ttl":300000}"#));
+                self.outgoing.party.is_task = true;
+            }
             Era::Modern => self.outgoing.capabilities = Some(TASKS.added_to(self.outgoing.capabilities.as_ref())),
         }
         self.following = Some(Following::new(era, name, self.terms.clone(), self.outgoing.wants_progress));

@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{Http, Post};
-use crate::engine::ask::unable;
-use crate::engine::doubt::Doubt;
+use super::{Http, Post, in_flight};
+use crate::engine::ask::{declined, unable};
+use crate::engine::attribution::{End, Settled, Step};
 use crate::engine::peer::CallPort as _;
-use crate::engine::unasked::{Asked, Stream as On, Told, asked, told};
+use crate::engine::sim::world::link::Port;
+use crate::engine::turns::Gate;
+use crate::engine::unasked::{Asked, Stream as On, Told, told};
 use crate::mcp::method::Method;
 use crate::wire::frame::Frame;
 use crate::wire::message::{Message, encode_answer, encode_notification, encode_request};
@@ -21,7 +23,6 @@ const PING_TIME: Duration = Duration::from_secs(10);
 pub(super) struct Own {
     /// The request that reads it.
     stream: Option<(u64, SseDecoder)>,
-    doubt: Doubt,
     /// Cancellations on their way.
     cancels: Vec<u64>,
     /// The ping that is under way: its id and its request.
@@ -35,14 +36,10 @@ impl Own {
         self.cancels.contains(&number)
     }
 
-    pub(super) fn answered(&mut self, id: u64) {
-        if self.doubt.is_open() {
+    pub(super) fn answered(&mut self, id: u64, in_doubt: bool) {
+        if in_doubt {
             self.answered.push(id);
         }
-    }
-
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubt.is_open()
     }
 }
 
@@ -52,6 +49,7 @@ impl Http {
         self.numbers += 1;
         let (number, body) = (self.numbers, Bytes::new());
         self.to_server.push_back(Post { number, session, body, after: None, listens: true });
+        self.attribution.forget();
         self.own = Own { stream: Some((number, SseDecoder::new(1 << 16))), ..Own::default() };
     }
 
@@ -59,7 +57,7 @@ impl Http {
         let params = RawJson::trusted(format!(r#"{{"requestId":{id}}}"#));
         let session = self.session;
         let number = self.post(encode_notification("notifications/cancelled", Some(&params)), session);
-        self.own.doubt.cancelled();
+        self.attribution.doubt.cancelled();
         self.own.cancels.push(number);
     }
 
@@ -68,13 +66,13 @@ impl Http {
         let before = self.own.cancels.len();
         self.own.cancels.retain(|cancels| *cancels != number);
         if self.own.cancels.len() < before {
-            self.own.doubt.delivered(self.ids + 1);
+            self.attribution.doubt.delivered(self.ids + 1);
             self.ping(now);
         }
     }
 
     fn ping(&mut self, now: Instant) {
-        if self.own.doubt.pings(now + PING_TIME) {
+        if self.attribution.doubt.pings(now + PING_TIME) {
             self.ids += 1;
             let (id, session) = (self.ids, self.session);
             let body = encode_request(&RawJson::trusted(id.to_string()), Method::Ping.as_str(), None);
@@ -92,7 +90,7 @@ impl Http {
             return;
         }
         for id in std::mem::take(&mut self.own.answered) {
-            self.own.doubt.answered(id);
+            self.attribution.doubt.answered(id);
         }
         self.ping(now);
     }
@@ -101,9 +99,9 @@ impl Http {
     pub(super) fn reads_own(&mut self, number: u64, status: u16, piece: &Bytes, now: Instant) -> bool {
         if let Some((id, _)) = self.own.ping.filter(|(_, ping)| *ping == number) {
             self.own.ping = None;
-            self.own.doubt.ping_ended();
+            self.attribution.doubt.ping_ended();
             if status == 200 {
-                self.own.answered(id);
+                self.own.answered(id, self.attribution.doubt.is_open());
             }
             self.clears(now);
             return true;
@@ -111,34 +109,57 @@ impl Http {
         let Some((_, decoder)) = self.own.stream.as_mut().filter(|(own, _)| *own == number) else { return false };
         decoder.push(piece.clone());
         while let Some(event) = self.own.stream.as_mut().and_then(|(_, decoder)| decoder.next_event()) {
-            self.heard_aside(event.unwrap().data);
+            self.heard_aside(event.unwrap().data, now);
         }
         true
     }
 
-    fn heard_aside(&mut self, message: Bytes) {
+    /// A call has left. Nobody answers what was asked in the middle of it, and what waited for that may go on.
+    pub(super) fn left_by(&mut self, id: u64, port: &Port, end: End, now: Instant) {
+        let step = self.attribution.ended((id, &port.party), end, || in_flight(&self.calls), now);
+        for request in self.attribution.open.of_call(id) {
+            let session = self.session;
+            self.post(encode_answer(&request.id, &declined(&request.method)), session);
+        }
+        self.settle(step);
+    }
+
+    /// Asks clients, and answers what is not for one.
+    pub(super) fn settle(&mut self, step: Step) {
+        for Settled { request, asked } in step.settled {
+            let answer = match asked {
+                Asked::Answered(answer, _) => answer,
+                Asked::Client(question, id) => {
+                    let call = self.calls.iter_mut().find(|call| call.id == id);
+                    if call.is_some_and(|call| call.port.ask(question)) {
+                        continue;
+                    }
+                    self.attribution.open.take(request.id.raw());
+                    unable(&request.method)
+                }
+            };
+            let session = self.session;
+            self.post(encode_answer(request.id.raw(), &answer), session);
+        }
+    }
+
+    pub(in crate::engine::sim::world) fn gate(&self) -> Gate {
+        self.attribution.gate()
+    }
+
+    fn heard_aside(&mut self, message: Bytes, now: Instant) {
         let heard = self.ear.hear(&Frame::from_upstream(message).unwrap()).unwrap();
         match heard.message {
             Message::Request(request) => {
-                let calls: Vec<u64> = self.calls.iter().map(|call| call.id).collect();
-                let candidates = self.asked.candidates(calls.into_iter(), &self.own.doubt);
-                let answer = match asked(&request, &self.declared, candidates, &mut self.asked) {
-                    Asked::Answered(answer, _) => answer,
-                    Asked::Client(question, id) => {
-                        let call = self.calls.iter_mut().find(|call| call.id == id).expect("it is in flight");
-                        if call.port.ask(question) {
-                            return;
-                        }
-                        self.asked.take(request.id.raw());
-                        unable(&request.method)
-                    }
-                };
-                let session = self.session;
-                self.post(encode_answer(request.id.raw(), &answer), session);
+                let step = self.attribution.heard(&request, &in_flight(&self.calls), now);
+                self.settle(step);
             }
             Message::Notification(notice) => {
                 let Told::Withdrawn(id) = told(notice, On::Shared) else { return };
-                let Some(call) = self.asked.take(&id) else { return };
+                if self.attribution.withdrawn(&id) {
+                    return;
+                }
+                let Some(call) = self.attribution.open.take(&id) else { return };
                 if let Some(call) = self.calls.iter_mut().find(|sent| sent.id == call) {
                     call.port.withdrawn(&id);
                 }

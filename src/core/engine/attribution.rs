@@ -1,0 +1,321 @@
+//! Attribution on a stream that several calls share, a pipe or a session's own stream: which call a legacy server's question
+//! belongs to where nothing in it says so.
+//!
+//! | when the question comes | it is |
+//! |---|---|
+//! | one call runs, and none was cancelled just now | the question of that call |
+//! | several calls of one caller run | held; new calls wait meanwhile ([`super::turns`]), those that run may end |
+//! | none runs, or calls of two callers were on this connection | refused |
+//!
+//! A server does not answer a call before its question is answered. So a question that is held belongs to the one call that is left
+//! of those that ran when it came, as soon as the others were answered. It is refused when that takes longer than
+//! `attribution-timeout`, when one of them is cancelled, and together with a second question that comes meanwhile.
+//!
+//! A server that asks and does not wait for the answer can so reach another client of the same caller, never of another caller. An
+//! item that was seen to ask after its call had its answer gets no question through any more: nothing is tied while such a call is in
+//! flight, or was within `attribution-timeout`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::engine::ask::{Candidates, Declared, OpenRequests, Verdict, judge};
+use crate::engine::askers::{Askers, Conduct, Item, Lesson, Party};
+use crate::engine::doubt::Doubt;
+use crate::engine::turns::Gate;
+use crate::engine::unasked::{Asked, asked};
+use crate::wire::message::Request;
+use crate::wire::raw::RawJson;
+
+/// A call in flight.
+#[derive(Clone, Debug)]
+pub struct InFlight {
+    pub call: u64,
+    pub party: Party,
+}
+
+/// How a call leaves its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The server has answered it.
+    Answered,
+    /// It was cancelled or failed, so it may still run.
+    GivenUp,
+}
+
+/// The callers of all calls that a connection carried.
+#[derive(Debug, Default)]
+enum Callers {
+    #[default]
+    None,
+    One(Arc<str>),
+    Several,
+}
+
+/// A question whose call is not certain yet.
+#[derive(Debug)]
+struct Held {
+    request: Request,
+    /// Calls that ran when it came and have not ended.
+    left: Vec<InFlight>,
+    until: Instant,
+}
+
+/// A question, and what becomes of it.
+#[derive(Debug)]
+pub struct Settled {
+    pub request: Request,
+    pub asked: Asked,
+}
+
+/// What follows from an input.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub settled: Vec<Settled>,
+    pub learned: Vec<Lesson>,
+}
+
+/// The questions of a server on one connection.
+#[derive(Debug)]
+pub struct Attribution {
+    declared: Declared,
+    pub open: OpenRequests,
+    pub doubt: Doubt,
+    askers: Arc<Askers>,
+    callers: Callers,
+    held: Option<Held>,
+    /// Calls of items that ask, sent before that was known.
+    without_turn: Vec<u64>,
+    /// The item of the call that was answered last.
+    last: Option<Item>,
+    /// Until when a question may be a late one.
+    late_until: Option<Instant>,
+}
+
+impl Attribution {
+    /// For a server that was told of these capabilities.
+    pub fn new(declared: Declared, askers: Arc<Askers>) -> Self {
+        Self {
+            declared,
+            open: OpenRequests::default(),
+            doubt: Doubt::default(),
+            askers,
+            callers: Callers::None,
+            held: None,
+            without_turn: Vec::new(),
+            last: None,
+            late_until: None,
+        }
+    }
+
+    /// A call of that party is sent.
+    pub fn carries(&mut self, call: u64, party: &Party) {
+        // It was on its way when its item was seen to ask.
+        if !party.in_turn && self.asks(party) {
+            self.without_turn.push(call);
+        }
+        let Some(caller) = &party.caller else { return };
+        match &self.callers {
+            Callers::One(known) if known != caller => self.callers = Callers::Several,
+            Callers::None => self.callers = Callers::One(Arc::clone(caller)),
+            Callers::One(_) | Callers::Several => {}
+        }
+    }
+
+    /// A request on the stream that these calls share.
+    pub fn heard(&mut self, request: &Request, calls: &[InFlight], now: Instant) -> Step {
+        let candidates = self.open.candidates(calls.iter().map(|flight| flight.call), &self.doubt);
+        // Everything else has its answer whatever runs.
+        let is_question = matches!(judge(request, &self.declared, Candidates::Several), Verdict::Ambiguous(_));
+        let mut step = Step::default();
+        if !is_question {
+            self.settle(request.clone(), candidates, &mut step);
+        } else if let Some(held) = self.held.take() {
+            let more = self.running(calls).filter(|flight| held.left.iter().all(|left| left.call != flight.call));
+            let running: Vec<InFlight> = held.left.iter().chain(more).cloned().collect();
+            self.suspect(2, &running, &mut step);
+            self.settle(held.request, Candidates::Several, &mut step);
+            self.settle(request.clone(), Candidates::Several, &mut step);
+        } else {
+            self.question(request, calls, candidates, now, &mut step);
+        }
+        if !step.learned.is_empty() {
+            self.recount(calls);
+        }
+        step
+    }
+
+    fn question(
+        &mut self,
+        request: &Request,
+        calls: &[InFlight],
+        candidates: Candidates,
+        now: Instant,
+        step: &mut Step,
+    ) {
+        let any_runs = candidates != Candidates::None;
+        match candidates {
+            _ if any_runs && matches!(self.callers, Callers::Several) => {
+                self.settle(request.clone(), Candidates::Foreign, step);
+            }
+            _ if any_runs && self.is_late(calls, now) => self.settle(request.clone(), Candidates::Late, step),
+            Candidates::None => {
+                self.settle(request.clone(), candidates, step);
+                // Roots without a call have an answer too.
+                let is_refused = step.settled.iter().any(|settled| matches!(settled.asked, Asked::Answered(Err(_), _)));
+                if is_refused && !self.doubt.is_open() {
+                    self.late_until = Some(now + self.askers.patience());
+                    step.learned.extend(self.last.as_ref().and_then(|item| self.askers.late(item)));
+                }
+            }
+            Candidates::One(call) => {
+                if let Some(flight) = calls.iter().find(|flight| flight.call == call) {
+                    self.learn(&flight.party, step);
+                }
+                self.settle(request.clone(), candidates, step);
+            }
+            Candidates::Several if self.doubt.is_open() || self.askers.patience().is_zero() => {
+                let running: Vec<InFlight> = self.running(calls).cloned().collect();
+                self.suspect(1, &running, step);
+                self.settle(request.clone(), candidates, step);
+            }
+            Candidates::Several => {
+                let left = self.running(calls).cloned().collect();
+                self.held = Some(Held { request: request.clone(), left, until: now + self.askers.patience() });
+            }
+            Candidates::Doubtful | Candidates::Foreign | Candidates::Late => {
+                self.settle(request.clone(), candidates, step);
+            }
+        }
+    }
+
+    /// The calls that may ask: those that wait for their clients only where no other runs.
+    fn running<'c>(&self, calls: &'c [InFlight]) -> impl Iterator<Item = &'c InFlight> + use<'c> {
+        let parked: Vec<bool> = calls.iter().map(|flight| self.open.is_parked(flight.call)).collect();
+        let all = parked.iter().all(|parked| *parked);
+        calls.iter().zip(parked).filter(move |(_, parked)| all || !parked).map(|(flight, _)| flight)
+    }
+
+    /// A call has left the connection; `calls` are those that are in flight still.
+    pub fn ended(
+        &mut self,
+        (call, party): (u64, &Party),
+        end: End,
+        calls: impl FnOnce() -> Vec<InFlight>,
+        now: Instant,
+    ) -> Step {
+        self.without_turn.retain(|without| *without != call);
+        if let (End::Answered, Some(item), false) = (end, &party.item, party.is_task) {
+            if self.askers.any_late() && self.askers.conduct(item) == Some(Conduct::Late) {
+                self.late_until = Some(now + self.askers.patience());
+            }
+            self.last = Some(item.clone());
+        }
+        let mut step = Step::default();
+        let Some(mut held) = self.held.take() else { return step };
+        let Some(at) = held.left.iter().position(|flight| flight.call == call) else {
+            self.held = Some(held);
+            return step;
+        };
+        let gone = held.left.swap_remove(at);
+        match held.left.as_slice() {
+            _ if end == End::GivenUp => {
+                // The question may be about that one.
+                held.left.push(gone);
+                self.suspect(1, &held.left, &mut step);
+                self.settle(held.request, Candidates::Several, &mut step);
+            }
+            [] => self.settle(held.request, Candidates::None, &mut step),
+            [only] => {
+                self.learn(&only.party, &mut step);
+                self.settle(held.request, Candidates::One(only.call), &mut step);
+            }
+            [_, _, ..] => self.held = Some(held),
+        }
+        if !step.learned.is_empty() {
+            self.recount(&calls());
+        }
+        step
+    }
+
+    /// When [`Self::lapse`] wants to be called.
+    pub fn until(&self) -> Option<Instant> {
+        self.held.as_ref().map(|held| held.until)
+    }
+
+    /// Refuses the question that has waited too long.
+    pub fn lapse(&mut self, calls: impl FnOnce() -> Vec<InFlight>, now: Instant) -> Step {
+        let mut step = Step::default();
+        let Some(held) = self.held.take_if(|held| held.until <= now) else { return step };
+        self.suspect(1, &held.left, &mut step);
+        self.settle(held.request, Candidates::Several, &mut step);
+        if !step.learned.is_empty() {
+            self.recount(&calls());
+        }
+        step
+    }
+
+    /// The server wants no answer to that question any more. Whether it was one that is held.
+    pub fn withdrawn(&mut self, id: &RawJson) -> bool {
+        self.held.take_if(|held| held.request.id.raw() == id).is_some()
+    }
+
+    /// The client of a call has its questions before it, and the call waits.
+    pub fn park(&mut self, call: u64) {
+        self.open.park(call);
+        if self.open.is_parked(call) {
+            self.without_turn.retain(|without| *without != call);
+        }
+    }
+
+    /// What keeps new calls from passing.
+    pub fn gate(&self) -> Gate {
+        Gate { is_held: self.held.is_some(), is_taken: !self.without_turn.is_empty() }
+    }
+
+    /// The server is gone, or has another session, and knows nothing of what it asked.
+    pub fn forget(&mut self) {
+        (self.held, self.last, self.late_until) = (None, None, None);
+        self.without_turn.clear();
+        self.doubt = Doubt::default();
+    }
+
+    fn settle(&mut self, request: Request, candidates: Candidates, step: &mut Step) {
+        let asked = asked(&request, &self.declared, candidates, &mut self.open);
+        step.settled.push(Settled { request, asked });
+    }
+
+    /// A question is tied to a call of that party.
+    fn learn(&self, party: &Party, step: &mut Step) {
+        step.learned.extend(party.item.as_ref().and_then(|item| self.askers.asked(item)));
+    }
+
+    /// So many questions belong to any of these calls. One that waits for an answer already explains none of them.
+    fn suspect(&self, questions: usize, calls: &[InFlight], step: &mut Step) {
+        let waits = |flight: &&InFlight| self.open.has_open(flight.call);
+        let is_known = |item: &&Item| self.askers.conduct(item).is_some();
+        let waiting = calls.iter().filter(waits).filter_map(|flight| flight.party.item.as_ref());
+        let others = calls.iter().filter(|flight| !waits(flight)).filter_map(|flight| flight.party.item.as_ref());
+        // Looked up before: the book is locked meanwhile.
+        let suspects: Vec<&Item> = others.chain(waiting.filter(|item| !is_known(item))).collect();
+        step.learned.extend(self.askers.suspect(questions, suspects.into_iter()));
+    }
+
+    /// Finds the calls of items that ask which have no turn.
+    fn recount(&mut self, calls: &[InFlight]) {
+        let without = calls.iter().filter(|flight| !flight.party.in_turn && self.asks(&flight.party));
+        self.without_turn = without.map(|flight| flight.call).filter(|call| !self.open.is_parked(*call)).collect();
+    }
+
+    /// Whether calls of that party's item take turns.
+    fn asks(&self, party: &Party) -> bool {
+        party.item.as_ref().is_some_and(|item| self.askers.conduct(item).is_some())
+    }
+
+    /// Whether a question may be of a call that has ended.
+    fn is_late(&self, calls: &[InFlight], now: Instant) -> bool {
+        let is_late = |item: &Item| self.askers.conduct(item) == Some(Conduct::Late);
+        self.askers.any_late()
+            && (self.late_until.is_some_and(|until| now < until)
+                || calls.iter().filter_map(|flight| flight.party.item.as_ref()).any(is_late))
+    }
+}

@@ -1,0 +1,135 @@
+//! What a legacy server asks in its session: on the stream of a call, or on the session's own, where it may be about any call.
+
+use std::sync::Arc;
+
+use super::HttpLink;
+use super::desk::Desk;
+use crate::base::clock;
+use crate::engine::ask::{Candidates, ClientAnswer, ServerRequest, unable};
+use crate::engine::attribution::{End, Settled, Step};
+use crate::engine::event::ExchangeEvent;
+use crate::engine::fault::Fault;
+use crate::engine::unasked::{Asked, Stream, asked};
+use crate::wire::message::{self, Request};
+use crate::wire::raw::RawJson;
+
+impl HttpLink {
+    /// Judges a request on the stream of a request of ours; whatever is not for a client is answered here.
+    pub(super) fn asked(self: &Arc<Self>, request: &Request, stream: Stream) -> Option<ServerRequest> {
+        let candidates = match stream {
+            Stream::Call(id) | Stream::Listening(id) => Candidates::One(id.0),
+            Stream::Own | Stream::Shared => Candidates::None,
+        };
+        let judged = {
+            let mut desk = self.desk();
+            asked(request, &self.parts.declared, candidates, &mut desk.attribution.open)
+        };
+        match judged {
+            Asked::Client(asked, _) => Some(asked),
+            Asked::Answered(answer, fault) => {
+                self.answer(request, &answer, fault);
+                None
+            }
+        }
+    }
+
+    /// A request on the session's own stream.
+    pub(super) fn asked_aside(self: &Arc<Self>, request: &Request) {
+        let step = {
+            let mut desk = self.desk();
+            let calls = Desk::in_flight(&desk.calls);
+            desk.attribution.heard(request, &calls, clock::now())
+        };
+        self.settle(step);
+        let is_new = {
+            let mut desk = self.desk();
+            let is_held = desk.attribution.until().is_some();
+            is_held && !std::mem::replace(&mut desk.is_watched, is_held)
+        };
+        if is_new {
+            let link = Arc::clone(self);
+            self.parts.tasks.spawn("question", async move { link.watch().await });
+        }
+    }
+
+    /// Refuses questions that are held for too long, until none is.
+    async fn watch(self: Arc<Self>) {
+        let stop = self.parts.tasks.stop_token().clone();
+        loop {
+            let until = {
+                let mut desk = self.desk();
+                desk.is_watched = desk.attribution.until().is_some();
+                desk.attribution.until()
+            };
+            let Some(until) = until else { return };
+            tokio::select! {
+                () = clock::sleep_until(Some(until)) => {}
+                () = stop.cancelled() => return,
+            }
+            let step = {
+                let Desk { calls, attribution, .. } = &mut *self.desk();
+                attribution.lapse(|| Desk::in_flight(calls), clock::now())
+            };
+            self.settle(step);
+        }
+    }
+
+    /// A call leaves the session with what was asked in the middle of it, which may tell whose another question is. What is left
+    /// open, and whether there is a doubt.
+    pub(super) fn call_ended(self: &Arc<Self>, id: u64, end: End) -> (Vec<ServerRequest>, bool) {
+        let (step, open, in_doubt) = {
+            let Desk { calls, attribution, .. } = &mut *self.desk();
+            let step = calls
+                .remove(&id)
+                .map(|called| attribution.ended((id, &called.party), end, || Desk::in_flight(calls), clock::now()));
+            (step, attribution.open.of_call(id), attribution.doubt.is_open())
+        };
+        self.settle(step.unwrap_or_default());
+        (open, in_doubt)
+    }
+
+    /// The client of a call has its questions before it.
+    pub(super) fn call_parked(&self, id: u64) {
+        let mut desk = self.desk();
+        desk.attribution.park(id);
+        self.tell_gate(&mut desk);
+    }
+
+    /// Asks clients, and answers what is not for one.
+    fn settle(self: &Arc<Self>, step: Step) {
+        self.tell_gate(&mut self.desk());
+        for lesson in &step.learned {
+            self.parts.news.turns.learned(&self.parts.upstream, lesson);
+        }
+        for Settled { request, asked } in step.settled {
+            match asked {
+                Asked::Answered(answer, fault) => self.answer(&request, &answer, fault),
+                Asked::Client(asked, call) => {
+                    if !self.to_call(call, ExchangeEvent::Ask(asked)) {
+                        self.gauge().metrics.fault(Fault::RefusedRequest);
+                        self.reply(request.id.raw(), &unable(&request.method));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells new calls whether they may pass. The lock is held, so that the last word is told last.
+    pub(super) fn tell_gate(&self, desk: &mut Desk) {
+        if let Some(gate) = desk.new_gate() {
+            self.parts.news.turns.set(gate);
+        }
+    }
+
+    fn answer(self: &Arc<Self>, request: &Request, answer: &ClientAnswer, fault: Option<Fault>) {
+        fault.into_iter().for_each(|fault| self.gauge().metrics.fault(fault));
+        self.tell_later(message::encode_answer(request.id.raw(), answer));
+    }
+
+    /// Answers a request of the server that is open.
+    pub(super) fn reply(self: &Arc<Self>, id: &RawJson, answer: &ClientAnswer) {
+        if self.desk().attribution.open.take(id).is_some() {
+            self.tell_later(message::encode_answer(id, answer));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Questions of a process or session that several clients of one caller share: what happens to them, and to calls meanwhile.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::{Stage, Way, accept, answered, asked, converse, everything, form, going_on, inquire, question};
+use crate::mcp::{Era, Mcp, Open};
+use crate::process::eventually;
+
+/// Where nothing says which call a question belongs to.
+const SHARED: [Way; 3] = [Way::Stdio, Way::Session, Way::Sse];
+
+/// A server whose clients share a process or a session.
+fn shared(way: Way, upstream: &str) -> Stage {
+    let instance = if way == Way::Stdio { "" } else { "instance = \"per-caller\"\n" };
+    Stage::new(way, &format!("{instance}{upstream}"))
+}
+
+fn open(client: &mut Mcp, tool: &str, arguments: &Value) -> Open {
+    client.open("tools/call", json!({"name": format!("fx__{tool}"), "arguments": arguments}))
+}
+
+/// Makes a call that asks, and answers as that client; what the server says it was answered.
+fn converses(client: &mut Mcp, era: Era, arguments: &Value, name: &str) -> Vec<Value> {
+    if era != Era::Modern {
+        let mut call = inquire(client, arguments);
+        return answered(&converse(client, &mut call, |_| accept(name)).1);
+    }
+    let mut answer = client.call("fx__inquire", arguments.clone());
+    while answer.result()["resultType"] == "input_required" {
+        let (requests, state) = asked(&answer);
+        let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), accept(name))).collect();
+        answer = client.request("tools/call", going_on(arguments, responses.into(), &state));
+    }
+    answered(&answer.message)
+}
+
+#[test]
+fn a_question_waits_for_the_other_calls_and_new_calls_wait_for_it() {
+    for way in SHARED {
+        for era in Era::BOTH {
+            let stage = shared(way, "");
+            let [mut asker, mut other, mut third] = [era, Era::LEGACY, era].map(|era| stage.client(era, everything()));
+            let mut busy = open(&mut other, "linger", &json!({"ms": 1000, "tag": "busy"}));
+            eventually("it runs", || stage.calls("busy") == 1);
+            let arguments = way.asks("t", json!([[form("Which?")]]));
+            let label = format!("{way:?} {era:?}");
+            thread::scope(|scope| {
+                let asks = scope.spawn(|| converses(&mut asker, era, &arguments, "me"));
+                eventually("it runs", || stage.calls("t") == 1);
+                thread::sleep(Duration::from_millis(150));
+                let new =
+                    scope.spawn(|| third.call("fx__echo", json!({"text": "new", "tag": "new"})).text().to_owned());
+                thread::sleep(Duration::from_millis(150));
+                assert_eq!(stage.calls("new"), 0, "{label}: a new call waits");
+                assert!(stage.answers("t/1").is_empty(), "{label}: two calls run");
+                let answers = asks.join().unwrap();
+                assert_eq!(answers[0]["result"], accept("me"), "{label}: {answers:?}");
+                assert_eq!(new.join().unwrap(), "new", "{label}");
+            });
+            assert!(busy.response().get("result").is_some(), "{label}");
+            let status = stage.gateway.run(&["status", "--json"]);
+            let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+            assert_eq!(status["upstreams"][0]["one-at-a-time"], json!(["inquire"]), "{label}: {status}");
+        }
+    }
+}
+
+#[test]
+fn a_question_that_is_not_clear_in_time_is_refused_and_calls_go_on() {
+    for way in SHARED {
+        let stage = shared(way, "attribution-timeout = \"300ms\"");
+        let [mut asker, mut other, mut third] = [(); 3].map(|()| stage.client(Era::LEGACY, everything()));
+        let mut busy = open(&mut other, "linger", &json!({"ms": 3000, "tag": "busy"}));
+        eventually("it runs", || stage.calls("busy") == 1);
+        let mut call = inquire(&mut asker, &way.asks("t", json!([[form("Which?")]])));
+        eventually("it runs", || stage.calls("t") == 1);
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(third.call("fx__echo", json!({"text": "new"})).text(), "new", "{way:?}");
+        let (asked, response) = converse(&mut asker, &mut call, |_| accept("me"));
+        assert!(asked.is_empty(), "{way:?}: {asked:?}");
+        assert_eq!(answered(&response)[0]["error"]["code"], -32602, "{way:?}: {response}");
+        assert!(busy.response().get("result").is_some(), "{way:?}");
+    }
+}
+
+#[test]
+fn after_an_item_has_asked_once_its_questions_reach_their_clients_whatever_else_runs() {
+    const CLIENTS: usize = 6;
+    const ROUNDS: usize = 6;
+    for way in SHARED {
+        let stage = shared(way, "");
+        thread::scope(|scope| {
+            for n in 0..CLIENTS {
+                let stage = &stage;
+                scope.spawn(move || {
+                    let era = Era::BOTH[n % 2];
+                    let (mut client, name) = (stage.client(era, everything()), format!("c{n}"));
+                    for round in 0..ROUNDS {
+                        let tag = format!("{name}-{round}");
+                        let arguments = way.asks(&tag, json!([[form(&tag)], [form(&tag)]]));
+                        if n % 3 == 2 {
+                            client.call("fx__linger", json!({"ms": 20 * n}));
+                        }
+                        let answers = converses(&mut client, era, &arguments, &name);
+                        assert_eq!(answers.len(), 2, "{way:?} {tag}");
+                        let mine = answers.iter().all(|answer| answer["result"] == accept(&name));
+                        // Who asks is not known at first.
+                        assert!(mine || round == 0, "{way:?} {tag}: {answers:?}");
+                        client.call("fx__echo", json!({"text": tag}));
+                    }
+                });
+            }
+        });
+        for answer in stage.got(&["\"action\":\"accept\""]).iter().filter(|message| message.get("method").is_none()) {
+            let (id, who) = (answer["id"].as_str().unwrap(), answer["result"]["content"]["who"].as_str().unwrap());
+            assert!(id.starts_with(&format!("{who}-")), "{way:?}: {who} answered {id}");
+        }
+    }
+}
+
+#[test]
+fn an_item_that_asks_after_its_call_has_ended_is_seen_and_gets_nothing_through() {
+    for way in SHARED {
+        let stage = shared(way, "");
+        let [mut one, mut two] = [(); 2].map(|()| stage.client(Era::LEGACY, everything()));
+        let via = way.asks("x", json!([]))["via"].clone();
+        let late = json!({"ms": 100, "id": "late", "via": via, "question": form("Late?")});
+        one.call("fx__afterthought", late);
+        eventually("it is refused", || stage.answers("late").len() == 1);
+        let answers = stage.answers("late");
+        assert_eq!(answers[0]["error"]["code"], -32601, "{way:?}: {answers:?}");
+        eventually("the operator is told", || stage.gateway.story().contains("its questions are refused from now on"));
+        // It could be another late one.
+        let answers = converses(&mut two, Era::LEGACY, &way.asks("t", json!([[form("Mine?")]])), "two");
+        assert_eq!(answers[0]["error"]["code"], -32602, "{way:?}: {answers:?}");
+    }
+}
+
+#[test]
+fn a_call_that_goes_on_with_its_answer_does_not_wait_for_the_person_of_another_call() {
+    let stage = shared(Way::Stdio, "attribution-timeout = \"300ms\"");
+    let mut parked = stage.client(Era::Modern, everything());
+    let mut slow = stage.client(Era::LEGACY, everything());
+    let arguments = Way::Stdio.asks("parked", json!([[form("Which?")]]));
+    let (requests, state) = asked(&parked.call("fx__inquire", arguments.clone()));
+    let mut call = inquire(&mut slow, &Way::Stdio.asks("slow", json!([[form("Well?")]])));
+    let open_question = question(&mut call);
+    let begun = Instant::now();
+    let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), accept("me"))).collect();
+    let answer = parked.request("tools/call", going_on(&arguments, responses.into(), &state));
+    assert_eq!(answered(&answer.message)[0]["result"], accept("me"), "{}", answer.raw);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    slow.respond(&open_question["id"], accept("slow"));
+    assert_eq!(answered(&call.response())[0]["result"], accept("slow"));
+}
