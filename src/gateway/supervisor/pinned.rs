@@ -181,7 +181,7 @@ fn kept_back(spec: &Upstream, why: String) -> Shown {
     Shown { withheld: vec![withheld], waiting: 1, ..Shown::default() }
 }
 
-/// Puts the upstream's name in front of titles that look like those of another upstream, and of those that imitate such a name.
+/// Puts the upstream's name in front of titles that look like those of another upstream or begin with its name.
 /// Trusted upstreams keep theirs.
 fn name_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
     if shown.iter().filter(|shown| !shown.inventory.is_empty()).count() < 2 {
@@ -196,13 +196,8 @@ fn name_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
         })
         .collect();
     let shared = shared_titles(titles.iter().map(|(upstream, title)| (*upstream, title.as_str())));
-    if shared.is_empty() {
-        return;
-    }
-    let named: HashSet<&UpstreamName> =
-        titles.iter().filter(|(_, title)| shared.contains(title)).map(|(upstream, _)| *upstream).collect();
     let heads: Vec<(&UpstreamName, String)> =
-        named.into_iter().map(|name| (name, skeleton(&format!("{name}: ")))).collect();
+        order.iter().map(|spec| (&spec.name, skeleton(&format!("{}: ", spec.name)))).collect();
     for (shown, spec) in shown.iter_mut().zip(order).filter(|(_, spec)| spec.trust != Trust::Trusted) {
         let imitates = |title: &str| {
             let title = skeleton(&title.to_lowercase());
