@@ -10,17 +10,20 @@
 //! | `resource_link` content | keep | keep | text | text |
 //! | `audio` content | keep | keep | keep | embedded blob |
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
+//! | `io.modelcontextprotocol/serverInfo` in the `_meta` of a result | strip | strip | strip | strip |
 //!
 //! A modern client gets a modern result unchanged, with `resultType` added if it is absent.
 //!
 //! `execution` is dropped for all: headend does not offer the tasks of 2025-11-25 to clients.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use bytes::{BufMut, BytesMut};
 use memchr::memmem::Finder;
 
+use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::{Era, Features, Revision, Structured};
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -34,6 +37,7 @@ const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
 /// Searchers for the names of those members. Preparing a search costs as much as searching most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
 static RESULT_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resultType"));
+static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("serverInfo"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
 /// One definition for a client of `revision`, under its exposed key.
@@ -196,7 +200,7 @@ fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
 }
 
 fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
-    let raw = if from == Era::Modern { without_modern_members(raw)? } else { raw };
+    let raw = if from == Era::Modern { without_modern_members(without_server_info(raw))? } else { raw };
     let features = to.features();
     Some(if method == Method::ToolsCall {
         tool_result(raw, features)
@@ -229,6 +233,65 @@ fn without_modern_members(raw: RawJson) -> Option<RawJson> {
     let mut object = RawObject::parse(&raw).ok()?;
     let removed = MODERN_RESULT_MEMBERS.iter().filter(|name| object.remove(name).is_some()).count();
     Some(if removed > 0 { object.encode() } else { raw })
+}
+
+/// Cuts the name of the server out of `_meta`, and a `_meta` that has nothing else. Every other byte stays.
+fn without_server_info(raw: RawJson) -> RawJson {
+    let text = raw.bytes();
+    if INFO.find(text).is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+        return raw;
+    }
+    let cut = || {
+        let meta = member(text, "_meta")?;
+        let info = member(text.get(meta.value.clone())?, SERVER_INFO)?;
+        let at = meta.value.start;
+        Some(if info.is_alone { meta.whole } else { info.whole.start + at..info.whole.end + at })
+    };
+    let Some(cut) = cut() else { return raw };
+    let [before, after] = [text.get(..cut.start), text.get(cut.end..)].map(Option::unwrap_or_default);
+    let mut out = BytesMut::with_capacity(before.len() + after.len());
+    out.put_slice(before);
+    out.put_slice(after);
+    RawJson::trusted(out.freeze())
+}
+
+/// A member in the text of an object.
+struct Member {
+    /// With the comma that goes with it.
+    whole: Range<usize>,
+    value: Range<usize>,
+    is_alone: bool,
+}
+
+fn member(text: &[u8], name: &str) -> Option<Member> {
+    let mut tokens = Tokens::of(text);
+    let mut comma = None;
+    loop {
+        let token = tokens.next()?;
+        if tokens.depth() != 1 {
+            continue;
+        }
+        match token.kind {
+            Kind::Comma => comma = Some(token.start),
+            Kind::Key if tokens.unquoted(token).is_some_and(|key| key == name.as_bytes()) => {
+                let first = tokens.next()?;
+                let mut value = first.start..first.end;
+                while tokens.depth() > 1 {
+                    value.end = tokens.next()?.end;
+                }
+                let next = tokens.next()?;
+                let is_last = next.kind != Kind::Comma;
+                let whole = match comma {
+                    _ if !is_last => token.start..next.end,
+                    Some(comma) => comma..value.end,
+                    None => token.start..value.end,
+                };
+                return Some(Member { whole, value, is_alone: is_last && comma.is_none() });
+            }
+            Kind::Key | Kind::Object | Kind::Array | Kind::ObjectEnd | Kind::ArrayEnd | Kind::String | Kind::Scalar => {
+            }
+        }
+    }
 }
 
 fn tool_result(raw: RawJson, to: &Features) -> RawJson {

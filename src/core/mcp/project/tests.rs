@@ -174,3 +174,34 @@ fn content_blocks_that_a_revision_does_not_know_become_ones_it_knows() {
     assert_eq!(call(audio, Era::Legacy, Revision::V2025_03_26), audio);
     assert!(call(audio, Era::Legacy, Revision::V2024_11_05).contains(r#""blob":"AA==""#));
 }
+
+#[test]
+fn legacy_clients_get_no_name_of_the_server_and_every_other_byte() {
+    const INFO: &str = r#""io.modelcontextprotocol/serverInfo": {"name":"s","icons":[{}]}"#;
+    let odd = r#""io.modelcontextprotocol\/server\u0049nfo":{"name":"s"}"#;
+    let rows = [
+        (
+            format!(r#"{{"resultType":"complete","content":[ 1.0, "}}" ],"_meta":{{{INFO}}}}}"#),
+            r#"{"content":[ 1.0, "}" ]}"#,
+        ),
+        (format!(r#"{{"resultType":"complete","_meta":{{{INFO}}},"content" : []}}"#), r#"{"content" : []}"#),
+        (format!(r#"{{"_meta":{{{INFO}}}}}"#), "{}"),
+        (format!(r#"{{"_meta":{{"a":1,{INFO}}},"x":1e2}}"#), r#"{"_meta":{"a":1},"x":1e2}"#),
+        (format!(r#"{{"x":1e2,"_meta": {{{INFO},"a" :{{}}}}}}"#), r#"{"x":1e2,"_meta": {"a" :{}}}"#),
+        (format!(r#"{{"_meta":{{"a":{{{INFO}}}}},"b":{{"_meta":{{{INFO}}}}}}}"#), ""),
+        (format!(r#"{{"x":"{}"}}"#, INFO.replace('"', "\\\"")), ""),
+        (format!(r#"{{"x":[],"_meta":{{{odd}}}}}"#), r#"{"x":[]}"#),
+        (r#"{"_meta":"serverInfo"}"#.to_owned(), ""),
+    ];
+    for (text, want) in rows {
+        let want = if want.is_empty() { &text } else { want };
+        let raw = RawJson::checked(text.clone()).unwrap();
+        for to in [Revision::V2024_11_05, Revision::V2025_11_25] {
+            let got = result(Method::ResourcesRead, raw.clone(), Era::Modern, to).unwrap();
+            assert_eq!(got.text(), want, "{to}: {text}");
+            assert!(RawJson::checked(got.into_bytes()).is_ok());
+        }
+        let same = result(Method::ResourcesRead, raw, Era::Modern, Revision::V2026_07_28).unwrap();
+        assert!(same.text().ends_with(&text[1..]), "modern clients get it: {}", same.text());
+    }
+}
