@@ -6,6 +6,7 @@
 
 pub(crate) mod actor;
 pub(crate) mod answer;
+mod askers;
 #[cfg(target_os = "linux")]
 mod cgroup;
 pub(crate) mod client;

@@ -98,9 +98,8 @@ impl ClientContext {
     }
 
     pub(crate) fn viewer(&self) -> Viewer<'_> {
-        let Kinds { form, url, sampling, .. } = self.offered;
         let kind = self.access.credential().kind();
-        Viewer { caller: &self.caller, kind, revision: self.revision, can_be_asked: form || url || sampling }
+        Viewer { caller: &self.caller, kind, revision: self.revision, offered: self.offered }
     }
 }
 

@@ -13,12 +13,13 @@ use parking_lot::Mutex;
 
 use crate::catalog::listed::{Names, Pages, Shown};
 use crate::gateway::client::ClientContext;
+use crate::mcp::input::Kinds;
 
 /// Views of callers without a session that are remembered. The one that was listed longest ago gives way.
 const MAX_VIEWS: usize = 1024;
 
-/// Caller, profile, and whether the client can be asked for input.
-type ViewOf = (Arc<str>, Option<Arc<str>>, bool);
+/// Caller, profile, and the input that the client offers.
+type ViewOf = (Arc<str>, Option<Arc<str>>, Kinds);
 
 /// The tools that the lists of all clients have shown.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ impl Listed {
 }
 
 fn view_of(client: &ClientContext) -> ViewOf {
-    (Arc::clone(&client.caller), client.profile.clone(), client.viewer().can_be_asked)
+    (Arc::clone(&client.caller), client.profile.clone(), client.offered)
 }
 
 #[cfg(test)]
@@ -66,7 +67,6 @@ mod tests {
     use super::*;
     use crate::base::access::Access;
     use crate::catalog::listed::LIFE;
-    use crate::mcp::input::Kinds;
     use crate::mcp::version::{Era, Revision};
     use crate::upstream::session_news::ClientTag;
 

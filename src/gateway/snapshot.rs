@@ -13,6 +13,7 @@ use crate::catalog::merge::{Catalog, Dropped, Entry};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
+use crate::mcp::input::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::{ItemRules, Kind, Limiter, Policy};
@@ -73,8 +74,8 @@ impl InputRules {
     }
 }
 
-/// Whose list, which, for which revision, and whether the client can be asked for input. Cursors in it are for one kind of caller.
-type Place = (Arc<str>, &'static str, List, Revision, bool);
+/// Whose list, which, for which revision, and the input that the client offers where that matters. Cursors in it are for one kind of caller.
+type Place = (Arc<str>, &'static str, List, Revision, Kinds);
 
 /// Who looks at a view.
 #[derive(Clone, Copy, Debug)]
@@ -83,15 +84,15 @@ pub(crate) struct Viewer<'a> {
     /// How the caller showed who it is.
     pub(crate) kind: &'static str,
     pub(crate) revision: Revision,
-    /// The client can be asked for input.
-    pub(crate) can_be_asked: bool,
+    /// The input that the client can give.
+    pub(crate) offered: Kinds,
 }
 
 impl Viewer<'_> {
     /// The scope of cursors of a list in that view.
     pub(crate) fn scope<'a>(&'a self, list: List, view: &'a View) -> CursorScope<'a> {
-        let Self { caller, kind, revision, can_be_asked } = *self;
-        let capabilities = u8::from(can_be_asked);
+        let Self { caller, kind, revision, offered } = *self;
+        let capabilities = u8::from(offered.form || offered.url || offered.sampling);
         CursorScope { list, holder: Holder { caller, kind, profile: &view.name, revision, capabilities } }
     }
 }
@@ -101,6 +102,8 @@ pub(crate) struct View {
     /// Profile, or empty.
     pub(crate) name: String,
     pub(crate) catalog: Catalog,
+    /// No item is for some kinds of clients alone.
+    is_for_all: bool,
     /// By place in the catalog.
     rules: Vec<ItemRules>,
     /// With the time since 1970 at which each was made.
@@ -122,7 +125,8 @@ impl View {
             .iter()
             .map(|e| policy.item_rules(e.list.into(), e.upstream_name.as_str(), &e.canonical))
             .collect();
-        Self { name: name.to_owned(), catalog, rules, rendered: Mutex::default(), open: ArcSwap::default() }
+        let is_for_all = catalog.entries().iter().all(|entry| entry.audience.is_all());
+        Self { name: name.to_owned(), catalog, is_for_all, rules, rendered: Mutex::default(), open: ArcSwap::default() }
     }
 
     /// An item and the rules that can match it.
@@ -137,7 +141,7 @@ impl View {
             Some(open) => open.get(at).copied().unwrap_or_default(),
             None => self.ask_rules(policy, at, viewer.caller),
         };
-        is_open && (viewer.can_be_asked || self.catalog.entry(at).is_some_and(|entry| !entry.needs_input))
+        is_open && self.catalog.entry(at).is_some_and(|entry| entry.audience.has(viewer.offered))
     }
 
     /// Asks the rules about every item at a caller's first request; about this one alone where too many callers are kept.
@@ -176,8 +180,9 @@ impl Snapshot {
         key: &CursorKey,
         now: Duration,
     ) -> Arc<Rendered> {
-        let Viewer { caller, kind, revision, can_be_asked } = viewer;
-        let place = (Arc::clone(caller), kind, list, revision, can_be_asked);
+        let Viewer { caller, kind, revision, offered } = viewer;
+        let offered = if view.is_for_all { Kinds::default() } else { offered };
+        let place = (Arc::clone(caller), kind, list, revision, offered);
         let lock = || view.rendered.lock();
         let is_fresh = |(made, ready): &&(Duration, Arc<Rendered>)| {
             ready.content.is_none() || now.saturating_sub(*made) < LIFE / 2

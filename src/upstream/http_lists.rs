@@ -9,23 +9,25 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 
 use crate::base::clock;
-use crate::catalog::inventory::{Gap, Inventory, ListBounds, Reading};
+use crate::catalog::inventory::{Inventory, ListBounds, Reading};
 use crate::config::Instance;
 use crate::engine::ask::Declared;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::EraHint;
 use crate::engine::lists::{Lists, PATIENCE, Page};
 use crate::mcp::input::{Kinds, Roots};
-use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::mcp::version::Era;
 use crate::upstream::answer::HttpError;
+use crate::upstream::askers::{self, ForAskers, Seen, for_askers, seen, unseen};
 use crate::upstream::context::Context;
 use crate::upstream::http::HttpLink;
 use crate::wire::raw::RawJson;
 
 /// How long the session that reads the lists for clients which can be asked may take to open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
+/// Sessions that read them at once.
+const SESSIONS: usize = 4;
 const LATE: &str = "not answered within `start-timeout`";
 
 /// What is to be done after a step.
@@ -48,9 +50,6 @@ struct Asked {
     until: Option<Instant>,
     answer: BoxFuture<'static, (Reading, Answer)>,
 }
-
-/// What clients see besides that can be asked for input, or why that is not known.
-type ForAskers = Vec<(List, Result<Vec<Definition>, Option<String>>)>;
 
 /// What was read.
 enum Read {
@@ -106,7 +105,7 @@ impl<'a> HttpLists<'a> {
                 && self.for_askers.is_none()
                 && let Some(news) = self.lists.news(now)
             {
-                match self.askers() {
+                match self.askers(&news) {
                     Some(reading) => self.for_askers = Some((news, reading)),
                     None => return self.tell(news),
                 }
@@ -216,43 +215,39 @@ impl<'a> HttpLists<'a> {
         Step::News(news)
     }
 
-    /// Reads the lists once more as a client that can be asked for input: many legacy servers hide tools from those that cannot.
-    /// The session is the gateway's own and carries no call, so whatever its server asks on it is refused.
-    fn askers(&self) -> Option<BoxFuture<'static, ForAskers>> {
+    /// Reads the lists once more as clients that can be asked for input.
+    fn askers(&self, plain: &Inventory) -> Option<BoxFuture<'static, ForAskers>> {
         let is_shared = self.context.handle.spec.load().instance == Instance::Shared;
         let is_wanted = self.is_main && !is_shared && self.link.agreed.revision.era() == Era::Legacy;
-        is_wanted.then(|| Box::pin(for_askers(self.context.clone(), Arc::clone(&self.link))) as BoxFuture<'static, _>)
+        let (context, link, plain) = (self.context.clone(), Arc::clone(&self.link), plain.clone());
+        is_wanted.then(|| {
+            let reading = async move {
+                for_askers(&plain, &Roots::Hidden, SESSIONS, |kinds| seen_with(&context, &link, kinds)).await
+            };
+            Box::pin(reading) as BoxFuture<'static, _>
+        })
     }
 
     /// Adds what clients see that can be asked. Where that is not known, what was known of it stays.
     fn tell_with(&mut self, mut news: Inventory, shown: ForAskers) -> Step {
         let (now, most) = (clock::now(), self.context.handle.spec.load().max_inventory);
         let mut is_whole = true;
-        for (list, items) in shown {
-            match items {
-                Ok(items) => news.add_needing_input(list, items, most),
-                Err(why) => {
-                    news.set_gap(list, news.gap(list).or(Some(Gap::Askers)));
-                    let Some(why) = why else { continue };
-                    is_whole = false;
-                    self.lists.failed_for_askers(list, &format!("as a client that can be asked: {why}"), now);
-                }
-            }
+        for (list, why) in askers::add(&mut news, shown, most) {
+            let Some(why) = why else { continue };
+            is_whole = false;
+            self.lists.failed_for_askers(list, &format!("as a client that can be asked: {why}"), now);
         }
         self.lists.read_for_askers(is_whole);
         self.tell(news)
     }
 }
 
-/// The items of each list as a client sees them that can be asked for input, or why they are not known: `None` where the list takes
-/// long, or the server opens no such session, which some never do.
-async fn for_askers(context: Context, link: Arc<HttpLink>) -> ForAskers {
-    let nothing = |why: Option<&str>| List::ALL.map(|list| (list, Err(why.map(str::to_owned)))).into();
-    let kinds = Kinds { form: true, url: true, sampling: true, ..Kinds::default() };
+/// The lists as a client with these capabilities sees them.
+async fn seen_with(context: &Context, link: &HttpLink, kinds: Kinds) -> Seen {
     let parts = link.parts_with(Declared::new(kinds, &Roots::Hidden));
     let opened = tokio::time::timeout(OPEN_TIME, HttpLink::open(&parts, EraHint::Legacy)).await;
-    let Ok(Ok(other)) = opened else { return nothing(None) };
-    let mut lists = HttpLists::new(&context, &other, false);
+    let Ok(Ok(other)) = opened else { return unseen(None) };
+    let mut lists = HttpLists::new(context, &other, false);
     // Each list that is not answered holds up the next one for a while.
     let limit = context.handle.spec.load().start_timeout + PATIENCE * 4;
     let read = tokio::time::timeout(limit, async {
@@ -271,16 +266,10 @@ async fn for_askers(context: Context, link: Arc<HttpLink>) -> ForAskers {
                 whys.extend(trouble.map(|trouble| (list, trouble.why)));
             }
             let why = |list: List| whys.iter().find(|(of, _)| *of == list).map(|(_, why)| why.clone());
-            let items = |list: List| match news.gap(list) {
-                None => Ok(news.items(list).to_vec()),
-                // It takes long, as it does for everyone: this part of it follows with the rest.
-                Some(Gap::Awaited) => Err(None),
-                Some(Gap::Unread | Gap::Askers) => Err(Some(why(list).unwrap_or_else(|| LATE.to_owned()))),
-            };
-            List::ALL.map(|list| (list, items(list))).into()
+            seen(&news, |list| why(list).unwrap_or_else(|| LATE.to_owned()))
         }
-        Ok(Err(why)) => nothing(Some(&why)),
-        Err(_) => nothing(Some(LATE)),
+        Ok(Err(why)) => unseen(Some(&why)),
+        Err(_) => unseen(Some(LATE)),
     };
     drop(lists);
     other.close().await;

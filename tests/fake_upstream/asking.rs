@@ -32,6 +32,19 @@ pub(crate) fn definitions() -> Vec<Value> {
     ]
 }
 
+/// The tools that a server shows only to clients with these capabilities. The definition of `moody` depends on them.
+pub(crate) fn of_capabilities(capabilities: &Value) -> Vec<Value> {
+    let elicitation = &capabilities["elicitation"];
+    let tools = [
+        ("browse", elicitation["url"].is_object(), "Opens pages.".to_owned()),
+        ("sample", capabilities["sampling"].is_object(), "Asks the model.".to_owned()),
+        ("moody", elicitation.is_object(), format!("For {capabilities}.")),
+    ];
+    let shown = tools.into_iter().filter(|(_, is_shown, _)| *is_shown);
+    let schema = json!({"type": "object"});
+    shown.map(|(name, _, text)| json!({"name": name, "description": text, "inputSchema": schema})).collect()
+}
+
 impl Asking {
     /// A message of the client without a method: the answer to one of our questions.
     pub(crate) fn answered(&self, session: &str, message: &Value) {
@@ -66,6 +79,7 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Resu
     Some(match request.params["name"].as_str()? {
         "inquire" => inquire(server, request, arguments).await,
         "gate" => gate(server, arguments),
+        "browse" | "sample" | "moody" => text("done"),
         "pid" => text(&std::process::id().to_string()),
         "meet" => {
             server.asking.meet(arguments["name"].as_str()?, arguments["of"].as_u64().unwrap_or(2)).await;

@@ -65,7 +65,7 @@ pub(crate) enum Behaviour {
     Tasks,
     /// Offers tools that ask their client something.
     Asks,
-    /// Lists these, over HTTP, only in sessions of clients that can be asked.
+    /// Lists these only for clients that can be asked, and some for those that can be asked one kind of thing.
     Coy,
 }
 

@@ -164,8 +164,8 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
         return StatusCode::ACCEPTED.into_response();
     }
     let session = (request.method == "initialize").then(|| web.open());
-    if let Some(session) = session.as_ref().filter(|_| request.params["capabilities"]["elicitation"].is_object()) {
-        server.askable.lock().unwrap().insert(session.clone());
+    if let Some(session) = &session {
+        server.learn(session, &request.params);
     }
     let mut response = web.respond(request, outbox).await;
     if let Some(session) = session.filter(|_| response.status() == StatusCode::OK) {

@@ -1,6 +1,6 @@
 //! The server behind both transports: state, and the answer to each request.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -129,8 +129,8 @@ pub(crate) struct Server {
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
     pub(crate) jobs: Jobs,
     pub(crate) asking: Asking,
-    /// Sessions over HTTP whose client can be asked.
-    pub(crate) askable: Mutex<HashSet<String>>,
+    /// What the clients of the sessions can be asked.
+    pub(crate) capabilities: Mutex<HashMap<String, Value>>,
 }
 
 impl Server {
@@ -154,7 +154,7 @@ impl Server {
             running: Mutex::default(),
             jobs: Jobs::default(),
             asking: Asking::default(),
-            askable: Mutex::default(),
+            capabilities: Mutex::default(),
         }
     }
 
@@ -162,7 +162,7 @@ impl Server {
         self.args.behaviours.contains(&behaviour)
     }
 
-    fn capabilities(&self) -> Value {
+    fn offers(&self) -> Value {
         let changes = json!({"listChanged": !self.does(Behaviour::NoChanges)});
         json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}})
     }
@@ -268,6 +268,7 @@ impl Server {
             return self.discover();
         }
         if method == "initialize" {
+            self.learn(&request.session, params);
             return self.initialize(params);
         }
         let modern = request.is_modern();
@@ -348,7 +349,7 @@ impl Server {
         let info = json!({"name": self.args.name, "version": "1.0.0"});
         Ok(Reply::of(json!({
             "supportedVersions": [MODERN],
-            "capabilities": self.capabilities(),
+            "capabilities": self.offers(),
             "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
             "_meta": {"io.modelcontextprotocol/serverInfo": info},
         })))
@@ -364,7 +365,7 @@ impl Server {
         let revision = self.args.revision.as_deref().unwrap_or(known);
         self.initialized.store(true, Ordering::SeqCst);
         after_handshake(self);
-        let mut capabilities = self.capabilities();
+        let mut capabilities = self.offers();
         if self.does(Behaviour::Tasks) {
             capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
         }
@@ -374,6 +375,11 @@ impl Server {
             "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
             "serverInfo": {"name": self.args.name, "version": "1.0.0"},
         })))
+    }
+
+    /// A client says what it can be asked.
+    pub(crate) fn learn(&self, session: &str, params: &Value) {
+        self.capabilities.lock().unwrap().insert(session.to_owned(), params["capabilities"].clone());
     }
 
     fn listen(&self, request: &Request) {
@@ -388,9 +394,13 @@ impl Server {
         let named = |name: String| json!({"name": name, "inputSchema": {"type": "object"}});
         let mut tools = tools::definitions();
         tools.extend(self.does(Behaviour::Tasks).then(jobs::definition));
-        let is_coy = self.does(Behaviour::Coy) && !self.askable.lock().unwrap().contains(session);
-        if self.does(Behaviour::Asks) && !is_coy {
+        let known = self.capabilities.lock().unwrap().get(session).cloned().unwrap_or_default();
+        let is_coy = self.does(Behaviour::Coy);
+        if self.does(Behaviour::Asks) && (!is_coy || known["elicitation"].is_object()) {
             tools.extend(asking::definitions());
+        }
+        if is_coy {
+            tools.extend(asking::of_capabilities(&known));
         }
         tools.extend((0..self.args.tools).map(|n| named(format!("extra_{n:04}"))));
         tools.extend((0..self.grown.load(Ordering::SeqCst)).map(|n| named(format!("grown_{n}"))));

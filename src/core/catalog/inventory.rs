@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use crate::mcp::input::Audience;
 use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
@@ -72,7 +73,7 @@ pub enum Gap {
     Awaited,
     /// It could not be read, or not to its end.
     Unread,
-    /// The items are missing that only clients see which can be asked for input.
+    /// The items are missing that only clients see which offer some input.
     Askers,
 }
 
@@ -156,7 +157,7 @@ impl Inventory {
             }
             let fresh: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
             let is_missing =
-                |item: &&Definition| (gap != Gap::Askers || item.needs_input) && !fresh.contains(&item.key);
+                |item: &&Definition| (gap != Gap::Askers || !item.audience.is_all()) && !fresh.contains(&item.key);
             place.extend(known.items(list).iter().filter(is_missing).cloned());
             excess.items = excess.items.max(place.len().saturating_sub(most));
             place.truncate(most);
@@ -181,15 +182,25 @@ impl Inventory {
         self.lists.iter().all(Vec::is_empty)
     }
 
-    /// Adds the items of a second listing, which only clients that can be asked for input see; no more than `most` are in the list
-    /// then.
-    pub fn add_needing_input(&mut self, list: List, items: Vec<Definition>, most: usize) {
+    /// Adds the items of another listing, which the server made for these clients. The definition that is there already stays, so
+    /// the order of listings decides and not that of answers. No more than `most` items are in the list then.
+    pub fn add_for(&mut self, audience: Audience, list: List, items: Vec<Definition>, most: usize) {
         let (Some(place), Some(excess)) = (self.lists.get_mut(at(list)), self.excess.get_mut(at(list))) else { return };
-        let known: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
-        let more = items.into_iter().filter(|item| !known.contains(&item.key));
-        place.extend(more.map(|item| Definition { needs_input: true, ..item }));
+        let known: HashMap<String, usize> = place.iter().enumerate().map(|(at, item)| (item.key.clone(), at)).collect();
+        for item in items {
+            match known.get(&item.key).and_then(|at| place.get_mut(*at)) {
+                Some(known) => known.audience = known.audience.or(audience),
+                None => place.push(Definition { audience, ..item }),
+            }
+        }
         excess.items = excess.items.max(place.len().saturating_sub(most));
         place.truncate(most);
+    }
+
+    /// Whether another listing has items that this one lacks.
+    pub fn lacks(&self, list: List, other: &[Definition]) -> bool {
+        let known: HashSet<&str> = self.items(list).iter().map(|item| item.key.as_str()).collect();
+        other.iter().any(|item| !known.contains(item.key.as_str()))
     }
 
     /// The repairs of each item, and the items that no client may see with the reason: kind, name and a line.
@@ -210,10 +221,13 @@ impl Inventory {
         out.set("tasks", RawJson::boolean(self.tasks));
         for list in List::ALL {
             out.set(list.member(), RawJson::list(self.items(list).iter().map(|item| item.raw.encode())));
-            let mut needing = self.items(list).iter().filter(|item| item.needs_input).peekable();
-            if needing.peek().is_some() {
-                let member = format!("{}-needing-input", list.member());
-                out.set(&member, RawJson::list(needing.map(|item| RawJson::string(&item.key))));
+            let few: Vec<&Definition> = self.items(list).iter().filter(|item| !item.audience.is_all()).collect();
+            if !few.is_empty() {
+                // 0.1.0 knows the names alone, and that these items are not for everyone.
+                let names = few.iter().map(|item| RawJson::string(&item.key));
+                out.set(&format!("{}-needing-input", list.member()), RawJson::list(names));
+                let audiences = few.iter().map(|item| RawJson::trusted(item.audience.bits().to_string()));
+                out.set(&format!("{}-audiences", list.member()), RawJson::list(audiences));
             }
             let repaired = |item: &Definition| {
                 let lines = [&item.key].into_iter().chain(&item.repairs);
@@ -247,8 +261,15 @@ impl Inventory {
             let raw = object.list(list.member())?;
             let mut items = raw.iter().map(|raw| Definition::read(list, raw)).collect::<Result<Vec<_>, _>>().ok()?;
             if let Some(needing) = object.get(&format!("{}-needing-input", list.member())) {
-                let needing = needing.parse::<HashSet<String>>().ok()?;
-                items.iter_mut().for_each(|item| item.needs_input = needing.contains(&item.key));
+                let names = needing.parse::<Vec<String>>().ok()?;
+                let audiences = match object.get(&format!("{}-audiences", list.member())) {
+                    Some(audiences) => audiences.parse::<Vec<u32>>().ok().filter(|all| all.len() == names.len())?,
+                    None => vec![Audience::askable().bits(); names.len()],
+                };
+                let few: HashMap<String, u32> = names.into_iter().zip(audiences).collect();
+                for item in &mut items {
+                    item.audience = few.get(&item.key).map_or(Audience::ALL, |bits| Audience::of_bits(*bits));
+                }
             }
             if let Some(repaired) = object.get(&format!("{}-repaired", list.member())) {
                 let repaired = repaired.parse::<Vec<Vec<String>>>().ok()?;

@@ -10,6 +10,7 @@ use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
 use crate::catalog::template::Template;
 use crate::mcp::annotations::{self, Annotations, Hints, Said};
+use crate::mcp::input::Audience;
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::wire::digest::Digest;
@@ -101,8 +102,8 @@ pub struct Entry {
     /// Digest of the upstream's own definition.
     pub definition_digest: Digest,
     pub headers: ParamHeaders,
-    /// Visible only to clients that can be asked for input.
-    pub needs_input: bool,
+    /// The clients that its server shows it to.
+    pub audience: Audience,
     template: Option<Template>,
 }
 
@@ -197,7 +198,7 @@ impl Catalog {
                     && a.upstream == b.upstream
                     && a.exposed == b.exposed
                     && a.canonical == b.canonical
-                    && a.needs_input == b.needs_input
+                    && a.audience == b.audience
                     && a.definition == b.definition
                     && a.definition_digest == b.definition_digest
                     && (a.annotations, a.said) == (b.annotations, b.said)
@@ -287,7 +288,7 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         said: annotated.said,
         definition_digest: item.digest,
         headers: item.headers.clone(),
-        needs_input: item.needs_input,
+        audience: item.audience,
         template,
     }))
 }

@@ -11,7 +11,7 @@ pub(in crate::mcp) mod error;
 pub(in crate::mcp) mod kinds;
 
 pub use self::error::InputError;
-pub use self::kinds::{Kinds, about_input, without};
+pub use self::kinds::{Audience, Kinds, about_input, without};
 
 /// Whether and how a server learns of roots. Real servers let their client's roots widen what they touch, so it is the
 /// operator who decides.

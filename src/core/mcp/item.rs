@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::mcp::input::Audience;
 use crate::mcp::method::List;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
@@ -32,8 +33,8 @@ pub struct Definition {
     pub exact: Digest,
     /// The arguments that an HTTP request of 2026-07-28 repeats in headers; tools only.
     pub headers: ParamHeaders,
-    /// Its server shows it only to clients that can be asked for input.
-    pub needs_input: bool,
+    /// The clients that its server shows it to.
+    pub audience: Audience,
     /// The header annotations break the rules; an HTTP upstream's tool must then be dropped.
     pub(crate) bad_headers: bool,
     /// Some string that is neither title nor description has hidden characters in it, so it cannot be cleaned: it would mean
@@ -120,7 +121,7 @@ impl Definition {
             digest,
             exact,
             headers: headers.unwrap_or_default(),
-            needs_input: false,
+            audience: Audience::ALL,
             bad_headers,
             hides,
             repairs,

@@ -26,7 +26,7 @@ fn a_server_has_a_session_for_each_legacy_client_and_each_kind_of_modern_caller(
         // The sessions that read the lists: for clients with and without input.
         let mut want = vec![json!({})];
         if way != Way::Sse {
-            want.push(json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}}));
+            want.push(json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}));
         }
         eventually("the lists are read", || stage.declared() == want);
         let tools = json!({"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}});

@@ -248,6 +248,10 @@ fn what_each_kind_of_client_sees_is_listed() {
         ("all", true, json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})),
     ] {
         let seen = listed(&["--as", kind]);
+        assert!(
+            has(&seen, "fx__browse") == (kind == "all") && has(&seen, "fx__sample") == (kind == "all"),
+            "{kind}: {seen:?}"
+        );
         assert!(has(&seen, "fx__inquire") == asks && has(&seen, "fx__echo") && !has(&seen, "fx__env"), "{kind}");
         for era in Era::BOTH {
             let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities.clone());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::mcp::input::Kinds;
 
 fn page(names: &[&str], next: Option<&str>) -> RawJson {
     let items: Vec<String> = names.iter().map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();
@@ -72,7 +73,7 @@ fn an_inventory_from_disk_is_bounded_and_says_whether_there_was_more() {
     let (mut back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
     assert_eq!((back.items(List::Tools).len(), back.excess()[0]), (2, Excess { items: 1, or_more: false }));
     assert!(!back.bound(3), "a reading would find the third");
-    back.add_needing_input(List::Tools, tools.to_vec(), 2);
+    back.add_for(Audience::askable(), List::Tools, tools.to_vec(), 2);
     assert_eq!((back.items(List::Tools).len(), back.excess()[0].items), (2, 1));
 }
 
@@ -84,7 +85,7 @@ fn a_gap_is_filled_with_what_was_known_and_comes_back_from_disk() {
     };
     let mut known = Inventory::default();
     known.replace(List::Tools, vec![tool("a", "old"), tool("b", "old")]);
-    known.add_needing_input(List::Tools, vec![tool("ask", "old")], 10);
+    known.add_for(Audience::askable(), List::Tools, vec![tool("ask", "old")], 10);
     for (gap, items, most, want) in [
         (None, vec![tool("c", "new")], 10, "c"),
         (Some(Gap::Awaited), vec![], 10, "a b ask"),
@@ -103,6 +104,42 @@ fn a_gap_is_filled_with_what_was_known_and_comes_back_from_disk() {
         let is_unread = matches!(gap, Some(Gap::Awaited | Gap::Unread));
         assert_eq!(back.has_gap(Gap::Unread), is_unread, "{gap:?}");
     }
+}
+
+#[test]
+fn an_item_is_for_the_clients_that_were_shown_it() {
+    let tool = |name: &str, title: &str| {
+        let text = format!(r#"{{"name":"{name}","title":"{title}"}}"#);
+        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    };
+    let tools = |names: &[&str], title: &str| names.iter().map(|name| tool(name, title)).collect::<Vec<_>>();
+    let none = Kinds::default();
+    let (form, sampling) = (Kinds { form: true, ..none }, Kinds { sampling: true, ..none });
+    let mut inventory = Inventory::default();
+    inventory.replace(List::Tools, tools(&["plain"], "all"));
+    assert!(inventory.lacks(List::Tools, &tools(&["plain", "asks"], "")));
+    assert!(!inventory.lacks(List::Tools, &tools(&["plain"], "another")));
+    for (kinds, names, title) in [
+        (form.and(sampling), &["plain", "both", "asks", "either"][..], "both"),
+        (form, &["plain", "asks", "either"], "form"),
+        (sampling, &["plain", "either"], "sampling"),
+    ] {
+        inventory.add_for(Audience::with(kinds), List::Tools, tools(names, title), 10);
+    }
+    let (inventory, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
+    let seen = |offered: Kinds| {
+        let items = inventory.items(List::Tools).iter().filter(|item| item.audience.has(offered));
+        items.map(|item| format!("{} {}", item.key, item.raw.string("title").unwrap())).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(seen(none), "plain all");
+    assert_eq!(seen(Kinds { roots: true, ..none }), "plain all");
+    assert_eq!(seen(form), "plain all, asks both, either both");
+    assert_eq!(seen(sampling), "plain all, either both");
+    assert_eq!(seen(form.and(sampling)), "plain all, both both, asks both, either both");
+    let old = inventory.to_json(Revision::V2025_06_18).text().replace("tools-audiences", "unknown");
+    let (old, _) = Inventory::from_json(&RawJson::trusted(old)).unwrap();
+    let audiences = old.items(List::Tools).iter().map(|item| item.audience);
+    assert_eq!(audiences.collect::<Vec<_>>()[..2], [Audience::ALL, Audience::askable()]);
 }
 
 #[test]

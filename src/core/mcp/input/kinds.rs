@@ -65,6 +65,17 @@ impl Kinds {
         all.into_iter().rev().fold(0, |bits, has| (bits << 1) | u8::from(has))
     }
 
+    /// All of both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            form: self.form || other.form,
+            url: self.url || other.url,
+            sampling: self.sampling || other.sampling,
+            sampling_tools: self.sampling_tools || other.sampling_tools,
+            roots: self.roots || other.roots,
+        }
+    }
+
     /// Whether there is anything to be asked for.
     pub fn any(self) -> bool {
         self != Self::default()
@@ -87,5 +98,65 @@ impl Kinds {
         let roots = self.roots.then_some(r#""roots":{}"#);
         let members: Vec<&str> = [elicitation, sampling, roots].into_iter().flatten().collect();
         RawJson::trusted(format!("{{{}}}", members.join(",")))
+    }
+}
+
+/// The clients that an item is for: servers hide items from clients that do not offer the input that these need.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Audience(
+    /// One bit for each set of kinds, at the place of its [`Kinds::bits`].
+    u32,
+);
+
+impl Audience {
+    pub const ALL: Self = Self(u32::MAX);
+    const NONE: Self = Self(0);
+
+    /// The clients that offer these kinds, and perhaps others.
+    pub fn with(needed: Kinds) -> Self {
+        let needed = u32::from(needed.bits());
+        (0..u32::BITS)
+            .filter(|offered| offered & needed == needed)
+            .fold(Self::NONE, |all, offered| Self(all.0 | 1 << offered))
+    }
+
+    /// The clients that can be asked for anything but roots.
+    pub fn askable() -> Self {
+        let none = Kinds::default();
+        let kinds = [Kinds { form: true, ..none }, Kinds { url: true, ..none }, Kinds { sampling: true, ..none }];
+        kinds.into_iter().fold(Self::NONE, |all, kinds| all.or(Self::with(kinds)))
+    }
+
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn has(self, offered: Kinds) -> bool {
+        self.0 >> offered.bits() & 1 == 1
+    }
+
+    pub fn is_all(self) -> bool {
+        self == Self::ALL
+    }
+
+    /// One bit for each set of kinds, as inventories on disk have them.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub const fn of_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+impl Default for Audience {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl std::fmt::Debug for Audience {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Audience({:#010x})", self.0)
     }
 }
