@@ -24,7 +24,7 @@ use crate::upstream::launch::Launch;
 use crate::upstream::link::LinkState;
 use crate::upstream::remote::Remote;
 use crate::upstream::retry::{Woken, forget, pause};
-use crate::upstream::session::Lane;
+use crate::upstream::session::{Lane, ListsTo};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
 
@@ -35,7 +35,7 @@ const KEEPS_FAILING: u32 = 5;
 /// How soon a lazy upstream that could not rest is looked at again.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Opens a lane of an owner's own.
+/// Opens a lane of an owner's own, or one that reads the lists.
 pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
     let context = Context {
         handle: Arc::clone(handle),
@@ -46,7 +46,10 @@ pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
         is_known: false,
         lists_first: false,
     };
-    spawner.tasks.spawn("lane", run_owned(context));
+    match lane.lists_to().cloned() {
+        Some(to) => spawner.tasks.spawn("listing", run_listing(context, to)),
+        None => spawner.tasks.spawn("lane", run_owned(context)),
+    }
 }
 
 /// Serves one life of the upstream.
@@ -144,6 +147,35 @@ async fn run_owned(context: Context) {
         }
     }
     context.handle.main.used_like(lane);
+}
+
+/// Runs a session that reads the lists, once: until it fails, or nothing waits for them any more. A program has a place among those
+/// that start, like the first one of its upstream.
+async fn run_listing(context: Context, to: ListsTo) {
+    let (lane, stop) = (&context.lane, context.spawner.stop.clone());
+    let is_program = matches!(context.handle.spec.load().target, Target::Stdio { .. });
+    let mut place = None;
+    if is_program {
+        tokio::select! {
+            taken = context.spawner.starts.take() => place = Some(taken),
+            () = to.closed() => return,
+            () = stop.cancelled() => return,
+        }
+    }
+    let started = async {
+        lane.started(SLOW).await;
+        drop(place);
+        std::future::pending::<()>().await;
+    };
+    let mut serving = Box::pin(serve(&context, EraHint::Legacy));
+    tokio::select! {
+        run = &mut serving => drop(to.send(Err(run.why)).await),
+        () = started => {}
+        () = to.closed() => {
+            stop.cancel();
+            serving.await;
+        }
+    }
 }
 
 /// Waits at rest until a call or subscription needs the upstream, or it is lazy no more; `false` where it is stopped instead.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::catalog::inventory::{Gap, Inventory};
+use crate::catalog::inventory::Inventory;
 use crate::catalog::name::UpstreamName;
 use crate::config::EraChoice;
 use crate::engine::handshake::{Agreed, EraHint};
@@ -56,10 +56,14 @@ impl Context {
         self.send(news, None).await;
     }
 
-    /// Reports what was read. What is returned is told once clients see it.
-    pub(crate) async fn report_lists(&self, inventory: Inventory, agreed: Agreed) -> oneshot::Receiver<()> {
+    /// Reports what was read, and whether that is all that is to be read for now. What is returned is told once clients see it.
+    pub(crate) async fn report_lists(
+        &self,
+        inventory: Inventory,
+        agreed: Agreed,
+        is_whole: bool,
+    ) -> oneshot::Receiver<()> {
         let (told, shown) = oneshot::channel();
-        let is_whole = !inventory.has_gap(Gap::Awaited);
         self.send(News::Inventory(inventory, agreed), Some(told)).await;
         self.lane.listed.store(is_whole, Ordering::Relaxed);
         shown

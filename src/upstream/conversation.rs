@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::stop;
-use crate::catalog::inventory::{Gap, ListBounds};
+use crate::catalog::inventory::{Gap, Inventory, ListBounds};
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::upstream::context::{Context, Run, open, ready};
 use crate::upstream::last_words::LastWords;
 use crate::upstream::launch::Launch;
 use crate::upstream::link::{Link, LinkState};
+use crate::upstream::listing::Listing;
 use crate::upstream::process::{Process, drain_stderr};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
@@ -115,7 +116,7 @@ pub(crate) async fn converse(
         times: PeerTimes { probe: PROBE_TIME, start: start.1 },
         bounds: ListBounds::of(handle.spec.load().max_inventory),
         declared: lane.declared.clone(),
-        lists: lane.is_main(),
+        lists: lane.is_main() || lane.lists_to().is_some(),
         askers: Arc::clone(lane.news.turns.askers()),
     };
     let relist = if lane.is_main() { Arc::clone(&handle.unread.now) } else { Arc::default() };
@@ -123,7 +124,11 @@ pub(crate) async fn converse(
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
         StdioNews::Fault(fault) => handle.metrics.fault(fault),
-        StdioNews::List(list, trouble) => handle.unread.told(list, trouble, &handle.health),
+        StdioNews::List(list, trouble) => {
+            if lane.is_main() {
+                handle.unread.told(list, trouble, &handle.health);
+            }
+        }
         StdioNews::Unclaimed(notice) => lane.news.tell(notice),
         StdioNews::Updated(uri) => lane.news.updates.updated(&uri),
         StdioNews::Gate(gate) => lane.news.turns.set(gate),
@@ -137,6 +142,7 @@ pub(crate) async fn converse(
         tokio::pin!(connection);
         let mut agreed: Option<Agreed> = None;
         let (mut held, mut shown): (Option<Link>, Option<oneshot::Receiver<()>>) = (None, None);
+        let mut listing = Listing::new(handle);
         loop {
             tokio::select! {
                 biased;
@@ -152,10 +158,12 @@ pub(crate) async fn converse(
                             open(context, link).await;
                         }
                     }
-                    StdioNews::Inventory(inventory) => if let Some(agreed) = agreed {
-                        let is_awaited = inventory.has_gap(Gap::Awaited);
-                        let told = context.report_lists(inventory, agreed).await;
-                        shown = (!is_awaited).then_some(told);
+                    StdioNews::Inventory(inventory) => if let Some(to) = lane.lists_to() {
+                        // With lists that nothing has taken yet there are enough.
+                        drop(to.try_send(Ok(inventory)));
+                    } else if let Some(agreed) = agreed {
+                        let inventory = listing.listed(inventory, agreed);
+                        shown = report(context, inventory, agreed, listing.is_awaited()).await;
                     },
                     StdioNews::List(..)
                     | StdioNews::Fault(_)
@@ -163,6 +171,9 @@ pub(crate) async fn converse(
                     | StdioNews::Learned(_)
                     | StdioNews::Updated(_)
                     | StdioNews::Unclaimed(_) => {}
+                },
+                inventory = listing.next() => if let Some(agreed) = agreed {
+                    shown = report(context, inventory, agreed, listing.is_awaited()).await;
                 },
                 () = told(&mut shown), if held.is_some() => if let Some(link) = held.take() {
                     open(context, link).await;
@@ -177,6 +188,18 @@ pub(crate) async fn converse(
         lane.set_state(LinkState::Starting);
     }
     (ended, served)
+}
+
+/// Reports lists. If they are all that is to be read for now, what is returned is told once clients see them.
+async fn report(
+    context: &Context,
+    inventory: Inventory,
+    agreed: Agreed,
+    awaits_more: bool,
+) -> Option<oneshot::Receiver<()>> {
+    let is_whole = !inventory.has_gap(Gap::Awaited) && !awaits_more;
+    let told = context.report_lists(inventory, agreed, is_whole).await;
+    is_whole.then_some(told)
 }
 
 /// Waits until clients see the lists that were read last.

@@ -171,6 +171,7 @@ impl Handle {
     /// meanwhile.
     pub(crate) fn relist(&self) {
         self.unread.now.notify_one();
+        self.unread.now_for_askers.notify_one();
         if self.spec.load().start == Start::Lazy && !self.unread.all().is_empty() {
             self.main.order();
         }
@@ -263,12 +264,17 @@ impl Handle {
             Choice::Main => return Ok((used, main)),
             Choice::Owned(lane) => lane,
             Choice::New(lane, used) => {
-                (self.opener)(self, &self.spawner, &lane);
+                self.open(&lane);
                 used
             }
         };
         let link = lane.link(&spec).await?;
         Ok((lane, link))
+    }
+
+    /// Starts a lane besides the main one.
+    pub(super) fn open(self: &Arc<Self>, lane: &Arc<Lane>) {
+        (self.opener)(self, &self.spawner, lane);
     }
 
     /// [`Self::lane`], to be waited for in parts.

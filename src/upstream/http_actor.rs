@@ -168,7 +168,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
             step = next(&mut lists) => match step {
                 Step::News(news) => {
                     let is_awaited = news.has_gap(Gap::Awaited);
-                    let shown = context.report_lists(news, link.agreed).await;
+                    let shown = context.report_lists(news, link.agreed, !is_awaited).await;
                     if context.lists_first && !is_awaited {
                         let _supervisor_is_gone = shown.await;
                         listed.notify_one();

@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::base::clock;
+use crate::catalog::inventory::Inventory;
 use crate::catalog::name::UpstreamName;
 use crate::config::{Instance, Start, Target, Upstream};
 use crate::engine::ask::Declared;
@@ -47,7 +48,12 @@ const LOOK: Duration = Duration::from_secs(2);
 enum Owner {
     Caller(Arc<str>),
     Client(u64),
+    /// The gateway, which reads the lists as clients with some capabilities see them.
+    Gateway,
 }
+
+/// Where the lists go that a lane reads, or why it ended.
+pub(super) type ListsTo = mpsc::Sender<Result<Inventory, String>>;
 
 /// The client of a call that needs a session.
 #[derive(Clone, Debug)]
@@ -78,6 +84,8 @@ pub(crate) struct Lane {
     owner: Option<Owned>,
     /// Set for the main lane, whose state is the upstream's.
     health: Option<Arc<Health>>,
+    /// For lanes that read the lists besides the main one.
+    lists_to: Option<ListsTo>,
     state: ArcSwap<LinkState>,
     changed: Notify,
     /// A call wants the upstream started: a lazy one, or one that rests.
@@ -150,6 +158,7 @@ impl Lane {
             declared,
             owner,
             health,
+            lists_to: None,
             state: ArcSwap::from_pointee(LinkState::Idle),
             changed: Notify::new(),
             wanted: Notify::new(),
@@ -164,12 +173,24 @@ impl Lane {
         }
     }
 
+    /// A lane of the gateway's own that reads the lists and carries no call.
+    pub(super) fn listing(upstream: UpstreamName, declared: Declared, to: ListsTo) -> Arc<Self> {
+        let owner = Owned { key: (Owner::Gateway, declared.kinds), client: None };
+        let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Some(owner), None) };
+        lane.set_state(LinkState::Starting);
+        Arc::new(lane)
+    }
+
+    pub(super) fn lists_to(&self) -> Option<&ListsTo> {
+        self.lists_to.as_ref()
+    }
+
     /// Keeps the lane open.
     pub(crate) fn take(self: &Arc<Self>) -> LaneUse {
         LaneUse::new(self)
     }
 
-    /// Whether this is the lane that reads the lists.
+    /// Whether this is the lane whose lists are for everyone.
     pub(crate) fn is_main(&self) -> bool {
         self.owner.is_none()
     }
@@ -386,6 +407,11 @@ fn sharing(spec: &Upstream, agreed: Agreed) -> Sharing {
         (Instance::Auto, Target::Http { .. }) | (Instance::PerSession, _) => Sharing::Client,
         (Instance::PerCaller, _) => Sharing::Caller,
     }
+}
+
+/// Whether clients of such an upstream have lanes of their own, which show them what their capabilities are enough for.
+pub(super) fn are_owned(spec: &Upstream, agreed: Agreed) -> bool {
+    sharing(spec, agreed) != Sharing::Everybody
 }
 
 /// The place of this client's lane; `None` for the main lane.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::base::clock;
-use crate::catalog::inventory::Inventory;
+use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::name::UpstreamName;
 use crate::engine::lists::Trouble;
 use crate::mcp::method::List;
@@ -42,6 +42,8 @@ pub(crate) struct UnreadLists {
     state: Mutex<State>,
     /// The operator wants them read now.
     pub(crate) now: Arc<Notify>,
+    /// The same for those of programs as clients see them that can be asked.
+    pub(crate) now_for_askers: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +58,7 @@ struct State {
 impl UnreadLists {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
         metrics.unread_lists(0);
-        Self { upstream, metrics, state: Mutex::default(), now: Arc::default() }
+        Self { upstream, metrics, state: Mutex::default(), now: Arc::default(), now_for_askers: Notify::new() }
     }
 
     /// The lists that could not be read, in the order of their first failures.
@@ -98,7 +100,8 @@ impl UnreadLists {
 
     /// What is known of the lists now.
     pub(crate) fn known(&self, inventory: &Inventory) {
-        let is_unknown = |list: &List| inventory.gap(*list).is_some() && inventory.items(*list).is_empty();
+        let is_unread = |list: List| matches!(inventory.gap(list), Some(Gap::Awaited | Gap::Unread));
+        let is_unknown = |list: &List| is_unread(*list) && inventory.items(*list).is_empty();
         let mut state = self.state.lock();
         state.unknown = List::ALL.into_iter().filter(is_unknown).collect();
         state.is_empty = inventory.is_empty();
@@ -116,7 +119,6 @@ impl UnreadLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::inventory::Gap;
     use crate::mcp::item::Definition;
     use crate::telemetry::metrics::Metrics;
     use crate::wire::raw::RawJson;
@@ -134,6 +136,9 @@ mod tests {
         let mut inventory = Inventory::default();
         unread.known(&inventory);
         assert!(unread.may_rest(), "a server may have nothing");
+        inventory.set_gap(List::Prompts, Some(Gap::Askers));
+        unread.known(&inventory);
+        assert!(unread.may_rest(), "the list that is for everyone was read");
         inventory.set_gap(List::Prompts, Some(Gap::Unread));
         unread.known(&inventory);
         unread.told(List::Prompts, trouble(ENOUGH), &health);

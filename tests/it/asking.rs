@@ -15,6 +15,7 @@ mod lanes;
 mod pages;
 mod parked;
 mod reference;
+mod shown;
 mod turns;
 
 /// A second caller besides the local one.

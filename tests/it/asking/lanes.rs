@@ -24,10 +24,7 @@ fn a_server_has_a_session_for_each_legacy_client_and_each_kind_of_modern_caller(
     for way in [Way::Post, Way::Session, Way::Sse] {
         let stage = Stage::of_two_callers(way, "roots = \"client\"");
         // The sessions that read the lists: for clients with and without input.
-        let mut want = vec![json!({})];
-        if way != Way::Sse {
-            want.push(json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}));
-        }
+        let mut want = vec![json!({}), json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}})];
         eventually("the lists are read", || stage.declared() == want);
         let tools = json!({"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}});
         for (label, era, second, capabilities, declared) in [
@@ -80,7 +77,9 @@ fn a_process_for_each_client_ends_with_it() {
     let (one, other) = (pid(&mut first), pid(&mut second));
     assert_ne!(one, other);
     assert_eq!(pid(&mut first), one);
-    assert_eq!(sorted(stage.declared()), sorted(vec![json!({}), everything(), json!({"sampling": {}})]));
+    let listing = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}});
+    let want = sorted(vec![json!({}), listing, everything(), json!({"sampling": {}})]);
+    eventually("one more process has read the lists", || sorted(stage.declared()) == want);
     let mut call = inquire(&mut first, &Way::Stdio.asks("t", json!([[form("Which?")]])));
     assert_eq!(converse(&mut first, &mut call, usual).0.len(), 1);
     first.end_session();

@@ -1,0 +1,184 @@
+//! Tools that a legacy server shows only to clients which it can ask: which clients see them, and what is known of them.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::Way;
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Era, Mcp};
+use crate::pins::Patch;
+use crate::process::{eventually, said};
+use crate::stdio::Pipe;
+use crate::upstream::{Fake, Listening, Log};
+
+/// A gateway before a server that hides tools, which is called `fx`.
+struct Hidden {
+    gateway: Gateway,
+    log: Log,
+    _server: Option<Listening>,
+}
+
+impl Hidden {
+    fn new(setup: Setup, fake: Fake, upstream: &str) -> Self {
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let fake = fake.behaving("coy").logging(&log);
+        let is_stdio = fake.command().contains("\"stdio\"");
+        let (place, server) = if is_stdio {
+            (format!("command = {}", fake.command()), None)
+        } else {
+            let server = fake.spawn();
+            (format!("url = \"{}\"", server.url), Some(server))
+        };
+        let gateway = setup.toml(&format!("[upstreams.fx]\n{place}\n{upstream}")).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        Self { gateway, log, _server: server }
+    }
+
+    /// The daemon starts again.
+    fn restart(&mut self) {
+        self.gateway.signal(Signal::TERM);
+        assert!(self.gateway.wait(Duration::from_secs(60)).is_some(), "{}", self.gateway.story());
+        let (world, config) = (self.gateway.world.clone(), self.gateway.config.clone());
+        self.gateway = Gateway::start(world, Some(config), &["serve"], &[]);
+    }
+
+    fn tools(&self, era: Era, capabilities: &Value) -> Vec<String> {
+        Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities.clone()).tool_names()
+    }
+
+    /// How often a handshake took place.
+    fn greetings(&self) -> usize {
+        self.log.count("initialize")
+    }
+}
+
+/// Kinds of clients, and which of the hidden tools each is shown.
+fn kinds() -> [(Value, &'static [&'static str]); 5] {
+    [
+        (json!({}), &[]),
+        (json!({"roots": {}}), &[]),
+        (json!({"elicitation": {}}), &["gate", "inquire", "moody"]),
+        (json!({"sampling": {}}), &["sample"]),
+        (
+            json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}}),
+            &["browse", "gate", "inquire", "moody", "sample"],
+        ),
+    ]
+}
+
+fn hidden(names: &[String]) -> Vec<&str> {
+    let all = ["browse", "gate", "inquire", "moody", "sample"];
+    let mut names: Vec<&str> =
+        names.iter().filter_map(|name| name.strip_prefix("fx__")).filter(|name| all.contains(name)).collect();
+    names.sort_unstable();
+    names
+}
+
+const WAYS: [(Way, &str); 4] = [
+    (Way::Stdio, "instance = \"per-session\""),
+    (Way::Stdio, "instance = \"per-caller\""),
+    (Way::Session, ""),
+    (Way::Sse, ""),
+];
+
+#[test]
+fn each_kind_of_client_sees_the_tools_that_its_capabilities_are_enough_for() {
+    for (way, upstream) in WAYS {
+        let stage = Hidden::new(Setup::new(), way.fake(), upstream);
+        let all = &kinds()[4];
+        eventually("all tools are known", || hidden(&stage.tools(Era::Modern, &all.0)) == all.1);
+        for era in Era::BOTH {
+            for (capabilities, want) in kinds() {
+                let mut client =
+                    Mcp::http_at(stage.gateway.address, stage.gateway.token(), era, "/mcp", capabilities.clone());
+                let seen = client.tool_names();
+                assert_eq!(hidden(&seen), want, "{way:?} {upstream} {era:?} {capabilities}");
+                assert!(seen.iter().any(|name| name == "fx__echo"), "{way:?}: {seen:?}");
+                for name in ["browse", "sample"] {
+                    let answer = client.call(&format!("fx__{name}"), json!({}));
+                    if want.contains(&name) {
+                        assert_eq!(answer.text(), "done", "{way:?} {era:?} {capabilities}");
+                    } else {
+                        assert_eq!(answer.code(), Some(-32602), "{way:?} {era:?} {capabilities}: {}", answer.raw);
+                    }
+                }
+            }
+        }
+        let by_kind = |kind: &str| {
+            let output = stage.gateway.run(&["tools", "--json", "--as", kind]);
+            let tools: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
+            crate::mcp::names(tools["tools"].as_array().unwrap())
+        };
+        for (kind, at) in [("none", 0), ("forms", 2), ("all", 4)] {
+            assert_eq!(hidden(&by_kind(kind)), kinds()[at].1, "{way:?}: {kind}");
+        }
+    }
+}
+
+#[test]
+fn what_some_clients_see_is_kept_and_its_definition_does_not_change_with_the_process() {
+    for (way, upstream) in WAYS {
+        let mut stage = Hidden::new(Setup::new(), way.fake(), upstream);
+        let (all, want) = kinds()[4].clone();
+        eventually("all tools are known", || hidden(&stage.tools(Era::Modern, &all)) == want);
+        let moody = |stage: &Hidden, capabilities: &Value| {
+            let gateway = &stage.gateway;
+            let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities.clone());
+            let tools = client.list("tools/list", "tools");
+            tools.iter().find(|tool| tool["name"] == "fx__moody").map(|tool| tool["description"].clone())
+        };
+        let first = moody(&stage, &all);
+        assert!(first.is_some());
+        for _ in 0..2 {
+            let before = stage.greetings();
+            stage.restart();
+            assert_eq!(hidden(&stage.tools(Era::Modern, &all)), want, "{way:?}: known from before");
+            assert_eq!(hidden(&stage.tools(Era::Modern, &json!({}))), [] as [&str; 0], "{way:?}: for those alone");
+            eventually("the lists are read again", || stage.greetings() >= before + 5);
+            for (capabilities, want) in [(&all, 5), (&kinds()[2].0, 3)] {
+                assert_eq!(hidden(&stage.tools(Era::LEGACY, capabilities)).len(), want, "{way:?}");
+                assert_eq!(moody(&stage, capabilities), first, "{way:?}: one definition");
+            }
+        }
+        let output = stage.gateway.run(&["pins", "--waiting"]);
+        assert!(!said(&output).contains("moody"), "{way:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_tool_that_only_some_clients_see_is_withheld_after_a_change_like_any_other() {
+    for (way, upstream) in WAYS {
+        let setup = Setup::new();
+        let patch = Patch::new(&setup);
+        let mut stage = Hidden::new(setup, patch.of(way.fake()), upstream);
+        let (all, want) = kinds()[4].clone();
+        eventually("all tools are known", || hidden(&stage.tools(Era::Modern, &all)) == want);
+        let pins = said(&stage.gateway.run(&["pins"]));
+        assert!(want.iter().all(|name| pins.contains(&format!("fx__{name}"))), "{way:?}: {pins}");
+        patch.write(&json!({"inquire": {"description": "Now it does something else."}}));
+        stage.restart();
+        let rest = ["browse", "gate", "moody", "sample"];
+        eventually("the changed tool is withheld", || hidden(&stage.tools(Era::Modern, &all)) == rest);
+        let waiting = said(&stage.gateway.run(&["pins", "--waiting"]));
+        assert!(waiting.contains("fx__inquire") && !waiting.contains("moody"), "{way:?}: {waiting}");
+        let approved = stage.gateway.run(&["pins", "approve", "fx__inquire"]);
+        assert!(approved.status.success(), "{way:?}: {}", said(&approved));
+        eventually("it is back", || hidden(&stage.tools(Era::Modern, &all)) == want);
+        assert_eq!(hidden(&stage.tools(Era::LEGACY, &json!({}))), [] as [&str; 0], "{way:?}: for those alone");
+    }
+}
+
+#[test]
+fn a_client_of_headend_stdio_sees_what_its_capabilities_are_enough_for() {
+    let fake = Way::Stdio.fake().behaving("coy");
+    let (world, config) =
+        Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}\ninstance = \"per-session\"", fake.command())).write();
+    for era in Era::BOTH {
+        for (capabilities, want) in kinds() {
+            let mut client = Mcp::stdio_with(Pipe::start(&world, &config, &[]), era, capabilities.clone());
+            eventually("its tools are listed", || hidden(&client.tool_names()) == want);
+        }
+    }
+}
