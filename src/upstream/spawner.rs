@@ -90,7 +90,7 @@ impl Spawner {
     /// The client capabilities of the main session. A shared process may only ask if there can be only one caller.
     pub(crate) fn declared(&self, spec: &Upstream) -> Declared {
         if spec.is_shared_process() && !self.many_callers {
-            Declared::new(Kinds { form: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)
+            Declared::new(Kinds { form: true, url: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)
         } else {
             Declared::default()
         }

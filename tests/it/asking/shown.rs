@@ -182,3 +182,23 @@ fn a_client_of_headend_stdio_sees_what_its_capabilities_are_enough_for() {
         }
     }
 }
+
+#[test]
+fn a_process_that_all_clients_share_may_ask_for_pages() {
+    let stage = Hidden::new(Setup::new(), Way::Stdio.fake(), "");
+    let pages = json!({"elicitation": {"url": {}}});
+    let page = json!({"mode": "url", "message": "Go", "url": "https://x.example/", "elicitationId": "e1"});
+    let asks = Way::Stdio.asks("t", json!([[{"method": "elicitation/create", "params": page}]]));
+    for (capabilities, want) in [(&pages, "accept"), (&json!({"elicitation": {}}), "cancel")] {
+        for era in Era::BOTH {
+            // One process has one list.
+            assert_eq!(hidden(&stage.tools(era, capabilities)), kinds()[4].1, "{era:?}");
+        }
+        let (gateway, asks) = (&stage.gateway, asks.clone());
+        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", capabilities.clone());
+        let mut call = super::inquire(&mut client, &asks);
+        let (asked, answer) = super::converse(&mut client, &mut call, |_| json!({"action": "accept"}));
+        assert_eq!(asked.len(), usize::from(want == "accept"), "{capabilities}: {answer}");
+        assert_eq!(super::answered(&answer)[0]["result"]["action"], want, "{capabilities}: {answer}");
+    }
+}
