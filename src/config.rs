@@ -41,7 +41,7 @@ pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::consent::Consent;
 #[cfg(target_os = "linux")]
 pub(crate) use self::container::ContainerRun;
-pub(crate) use self::doubts::doubts;
+pub(crate) use self::doubts::{doubts, unasked};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::model::{
     Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server,

@@ -111,7 +111,8 @@ fn time(seconds: u64) -> String {
 /// Everything about one upstream: a line for each member, then what its program said last.
 fn about(upstream: &RawObject) -> String {
     let shown = |name: &&str| upstream.get(name).is_some();
-    let names = ["advice", "repairs", "start", "incarnation", "sessions", "one-at-a-time", "resource-templates"];
+    let names =
+        ["advice", "repairs", "start", "incarnation", "sessions", "one-at-a-time", "input", "resource-templates"];
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(names).filter(shown);
     let mut rows: Vec<Vec<String>> = Vec::new();
     for name in names {

@@ -348,6 +348,7 @@ fn status(gateway: &Gateway) -> RawJson {
         out.set("prompts", items(List::Prompts));
         out.set("resources", items(List::Resources));
         out.set("resource-templates", items(List::Templates));
+        upstream::add_input(&mut out, &snapshot, handle);
         upstream::add_excess(&mut out, handle);
         upstream::add_flaws(&mut out, handle);
         upstream::add_unread(&mut out, handle);

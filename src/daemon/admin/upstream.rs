@@ -6,6 +6,7 @@ use crate::base::clock;
 use crate::catalog::merge::Dropped;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::List;
+use crate::mcp::version::Era;
 use crate::store::pins::PinKind;
 use crate::upstream::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
@@ -50,6 +51,17 @@ pub(super) fn add_turns(out: &mut RawObject, handle: &Handle) {
     let names = handle.main.news.turns.askers().names();
     if !names.is_empty() {
         out.set("one-at-a-time", RawJson::list(names.iter().map(|name| RawJson::string(name))));
+    }
+}
+
+/// Adds why the server is told that it can ask its clients nothing, where that follows from the callers that there can be.
+pub(super) fn add_input(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
+    let link = handle.main.open_link();
+    let is_legacy = link.is_some_and(|link| link.agreed().revision.era() == Era::Legacy);
+    if is_legacy && handle.spec.load().is_shared_process() && snapshot.config.has_many_callers() {
+        let why = "the server can ask no client anything, and may hide tools for that: several callers share its process; \
+                   `instance = \"per-caller\"` gives each caller a process of its own";
+        out.set("input", RawJson::string(why));
     }
 }
 

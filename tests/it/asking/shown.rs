@@ -202,3 +202,23 @@ fn a_process_that_all_clients_share_may_ask_for_pages() {
         assert_eq!(super::answered(&answer)[0]["result"]["action"], want, "{capabilities}: {answer}");
     }
 }
+
+#[test]
+fn an_operator_is_told_that_a_process_of_several_callers_can_ask_nothing() {
+    for (callers, instance, status, check) in [
+        (1, "", false, false),
+        (2, "", true, true),
+        (2, "instance = \"shared\"", true, false),
+        (2, "instance = \"per-caller\"", false, false),
+    ] {
+        let setup = if callers == 1 { Setup::new() } else { Setup::new().second_caller(super::TOKEN) };
+        let stage = Hidden::new(setup, Way::Stdio.fake(), instance);
+        let shown = || said(&stage.gateway.run(&["status", "fx"]));
+        assert_eq!(shown().contains("`instance = \"per-caller\"`"), status, "{callers} {instance}: {}", shown());
+        let config = stage.gateway.config.to_str().unwrap();
+        let mut command = stage.gateway.world.command(crate::harness::headend());
+        let output = command.args(["check", "--config", config]).env("SECOND_TOKEN", super::TOKEN).output().unwrap();
+        let told = said(&output).contains("several callers share the programs of `fx`");
+        assert_eq!(told, check, "{callers} {instance}: {}", said(&output));
+    }
+}
