@@ -97,6 +97,10 @@ impl Gateway {
             // Last: a disk that hangs must not keep a withdrawn token valid.
             self.service.audit.change(&config.audit).await;
         }
+        if !gone.is_empty() {
+            // A token that comes back later finds none of the sessions that have ended now.
+            self.sessions.settled().await;
+        }
     }
 
     /// Gives each listener its part of the limits, and the hosts and origins that it serves.

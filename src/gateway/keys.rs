@@ -24,10 +24,13 @@ impl Keys {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) fn open(db: Option<&Db>) -> Result<Option<Self>, DbError> {
-        let secrets = |purpose| db.and_then(|db| db.secrets(purpose)).unwrap_or_else(|| Secrets::new(clock::random()));
+        let secrets = |purpose| {
+            let kept = db.map(|db| db.secrets(purpose)).transpose()?.flatten();
+            Ok::<Secrets, DbError>(kept.unwrap_or_else(|| Secrets::new(clock::random())))
+        };
         let used = UsedStates::open(db.cloned())?;
-        let cursors = CursorKey::new(&secrets("cursors 1"));
-        let keys = StateKey::new(&secrets("states 1")).zip(TaskKey::new(&clock::random()));
+        let cursors = CursorKey::new(&secrets("cursors 1")?);
+        let keys = StateKey::new(&secrets("states 1")?).zip(TaskKey::new(&clock::random()));
         Ok(keys.map(|(states, task_ids)| Self { cursors, states, task_ids, used }))
     }
 }

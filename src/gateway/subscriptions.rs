@@ -1,5 +1,6 @@
 //! Resource subscriptions of clients: the upstream session that notifies them, and the URI.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,23 @@ use crate::upstream::subscriptions::{Target, Unwatched, Watching};
 use crate::upstream::updates::{Updates, Watcher};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
+
+/// Why a resource is not watched.
+#[derive(Debug)]
+enum NotWatched {
+    /// It is not there, or its server does not watch it.
+    NotThere(Answer),
+    /// The policy does not allow it.
+    Refused(Answer),
+}
+
+impl NotWatched {
+    fn answer(self) -> Answer {
+        match self {
+            Self::NotThere(answer) | Self::Refused(answer) => answer,
+        }
+    }
+}
 
 type Found = (Arc<Handle>, Target, Option<Gate>, u64);
 
@@ -69,7 +87,7 @@ impl Service {
                 forget(client.kept.as_ref(), &uri, before).await;
                 Answer::ok(RawJson::EMPTY_OBJECT)
             }
-            Err(answer) => answer,
+            Err(why) => why.answer(),
         }
     }
 
@@ -88,24 +106,33 @@ impl Service {
         }))
     }
 
-    /// Watches the resources of a revived session again, for a while as long as they are not there, until `ended`.
+    /// Watches the resources of a revived session again, for a while as long as they are not there, until `ended`. One that the
+    /// policy refuses is not asked for again: each time is a decision and a record of it.
     pub(crate) async fn watch_again(self: Arc<Self>, client: ClientContext, ended: CancellationToken) {
         let Some(subscriptions) = &client.watched else { return };
         let watching = async {
             self.settled().await;
             let mut generation = self.generation.clone();
+            let mut refused = HashSet::new();
             for _ in 0..AGAIN {
                 generation.mark_unchanged();
-                for uri in subscriptions.missing() {
+                let mut missing = subscriptions.missing();
+                missing.retain(|uri| !refused.contains(uri));
+                if missing.is_empty() {
+                    return;
+                }
+                for uri in missing {
                     let mut params = RawObject::default();
                     params.set("uri", RawJson::string(&uri));
                     match self.watch(&client, &params, &subscriptions.watcher).await {
                         Ok(watching) => subscriptions.found(&uri, watching),
-                        Err(why) => tracing::debug!(?why, "a resource of a revived session is not watched yet"),
+                        Err(why) => {
+                            tracing::debug!(?why, "a resource of a revived session is not watched yet");
+                            if matches!(why, NotWatched::Refused(_)) {
+                                refused.insert(uri);
+                            }
+                        }
                     }
-                }
-                if subscriptions.missing().is_empty() {
-                    return;
                 }
                 tokio::time::sleep(PAUSE).await;
                 if generation.changed().await.is_err() {
@@ -145,43 +172,48 @@ impl Service {
         client: &ClientContext,
         params: &RawObject,
         watcher: &Arc<Watcher>,
-    ) -> Result<Watching, Answer> {
+    ) -> Result<Watching, NotWatched> {
         let (handle, mut target, gate, call) = self.find_watched(client, params)?;
         let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
-        let refused = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+        let refused =
+            |failure: Failure| NotWatched::NotThere(Answer { outcome: Err(failure.error_object(call)), status: None });
         if let Some(mut gate) = gate {
             gate.pass().await.map_err(refused)?;
         }
         // A watch is no call under way.
         target.permit.leave();
-        let (lane, link) = handle.lane(&wants).await.map_err(|failure| internal(&failure.detail))?;
-        Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await.map_err(|why| match why {
-            Unwatched::NotOffered => {
-                Answer::error(code::INVALID_PARAMS, "The server of this resource offers no subscriptions.", None)
-            }
-            // Pages to open are for calls; here nothing would judge them.
-            Unwatched::Refused(error) => {
-                translate(Method::ResourcesSubscribe, &error, client.revision, &Err(InputError::NotOffered))
-            }
-            Unwatched::Silent => internal("The server of this resource did not answer in time."),
+        let (lane, link) =
+            handle.lane(&wants).await.map_err(|failure| NotWatched::NotThere(internal(&failure.detail)))?;
+        let watched = Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await;
+        watched.map_err(|why| {
+            NotWatched::NotThere(match why {
+                Unwatched::NotOffered => {
+                    Answer::error(code::INVALID_PARAMS, "The server of this resource offers no subscriptions.", None)
+                }
+                // Pages to open are for calls; here nothing would judge them.
+                Unwatched::Refused(error) => {
+                    translate(Method::ResourcesSubscribe, &error, client.revision, &Err(InputError::NotOffered))
+                }
+                Unwatched::Silent => internal("The server of this resource did not answer in time."),
+            })
         })
     }
 
     /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
-    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, Answer> {
+    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, NotWatched> {
         let snapshot = self.snapshots.load_full();
         let method = Method::ResourcesSubscribe;
         let (found, Routed { canonical, outgoing, .. }) =
-            self.find(&snapshot, client, method, params, Meta::default())?;
+            self.find(&snapshot, client, method, params, Meta::default()).map_err(NotWatched::NotThere)?;
         let action = found.action(client, Kind::Subscription, canonical);
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let exposed = params.string("uri").unwrap_or_default();
         let (permit, gate) = self.decide(&found, &action, &GoingOn::Anew, call).map_err(|refusal| {
             let unknown = || unroutable(&found.unknown(params), params, client.revision);
             let told = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
-            refusal.failure().map_or_else(unknown, told)
+            NotWatched::Refused(refusal.failure().map_or_else(unknown, told))
         })?;
         let original = outgoing.body.string("uri").unwrap_or_default();
         Ok((Arc::clone(found.handle), Target { original, exposed, permit }, gate, call))

@@ -126,6 +126,8 @@ pub(crate) struct SessionLimits {
 pub(crate) struct Sessions {
     table: Mutex<HashMap<String, Arc<Session>>>,
     limits: Mutex<SessionLimits>,
+    /// When this process began; no session of before has been used since.
+    began: Duration,
     /// Bytes that are kept for clients that resume.
     kept: Arc<replay::Kept>,
     /// Told of each end: what was granted for the session is over.
@@ -141,7 +143,8 @@ impl Sessions {
         approvals: Option<Arc<Approvals>>,
         store: Option<SessionStore>,
     ) -> Self {
-        Self { table: Mutex::default(), limits: Mutex::new(limits), kept: replay::Kept::new(budget), approvals, store }
+        let (table, limits, began) = (Mutex::default(), Mutex::new(limits), clock::uptime());
+        Self { table, limits, began, kept: replay::Kept::new(budget), approvals, store }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -229,7 +232,16 @@ impl Sessions {
         let store = self.store.as_ref().ok_or(Missing::Unknown)?;
         let (session, terms) = store.find(&owner(&client), id).ok_or(Missing::Unknown)?;
         let opened = Duration::from_secs(terms.opened);
-        if clock::since_1970().saturating_sub(opened) > self.limits.lock().max {
+        let limits = *self.limits.lock();
+        // It would have ended without the restart too.
+        if clock::since_1970().saturating_sub(opened) > limits.max
+            || clock::uptime().saturating_sub(self.began) > limits.idle
+        {
+            session.end();
+        }
+        if session.has_ended() {
+            // Before its client is told so: it must not go on later, whenever this process ends.
+            store.settled().await;
             return Err(Missing::Unknown);
         }
         let kept = session.look().await.map_err(|error| {

@@ -110,9 +110,13 @@ impl Db {
         self.seals.has_lost()
     }
 
-    /// Secrets for that purpose, made of the keys of the store.
-    pub(crate) fn secrets(&self, purpose: &str) -> Option<Secrets> {
-        self.seals.secrets(purpose)
+    /// Secrets for that purpose, made of the keys of the store and of its installation; `None` where there is no key. Blocks.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn secrets(&self, purpose: &str) -> Result<Option<Secrets>, DbError> {
+        let installation = self.installation_key().run_now()?;
+        Ok(self.seals.secrets(purpose, &installation))
     }
 
     /// Waits for all operations begun before this one: their writes are on disk.

@@ -10,7 +10,8 @@
 //! are digests. Commands without a daemon make no key.
 //!
 //! Other keys are derived from the same ones ([`Seals::secrets`]): those of session ids, states of calls and cursors, which
-//! clients carry over a restart.
+//! clients carry over a restart. They are those of one store, which knows the sessions that ended and the states that were used:
+//! no other one takes them, whether it has the same `[secrets] key` or was made anew beside the same `secrets.key`.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -140,9 +141,9 @@ impl Seals {
         }
     }
 
-    /// Secrets for another purpose, made of the same keys in their order; `None` where there is no key.
-    pub(crate) fn secrets(&self, purpose: &str) -> Option<Secrets> {
-        let mut secrets = self.0.keys.iter().filter_map(|key| key.secret(purpose));
+    /// Secrets for another purpose of one installation, made of the same keys in their order; `None` where there is no key.
+    pub(crate) fn secrets(&self, purpose: &str, installation: &[u8; 32]) -> Option<Secrets> {
+        let mut secrets = self.0.keys.iter().filter_map(|key| key.secret(purpose, installation));
         Some(Secrets { current: secrets.next()?, earlier: secrets.collect() })
     }
 
@@ -178,9 +179,10 @@ impl Key {
         Some(Self { id: *id.first_chunk()?, aead: LessSafeKey::new(key), derived })
     }
 
-    fn secret(&self, purpose: &str) -> Option<[u8; 32]> {
+    fn secret(&self, purpose: &str, installation: &[u8; 32]) -> Option<[u8; 32]> {
         let mut secret = [0; 32];
-        self.derived.expand(&[purpose.as_bytes()], HKDF_SHA256).and_then(|okm| okm.fill(&mut secret)).ok()?;
+        let info = [purpose.as_bytes(), installation];
+        self.derived.expand(&info, HKDF_SHA256).and_then(|okm| okm.fill(&mut secret)).ok()?;
         Some(secret)
     }
 }
@@ -284,7 +286,8 @@ mod tests {
     #[test]
     fn secrets_for_other_purposes_follow_the_keys() {
         let all = |keys: &[&str], purpose| {
-            seals(keys).secrets(purpose).map(|secrets| secrets.all().copied().collect::<Vec<_>>()).unwrap_or_default()
+            let secrets = seals(keys).secrets(purpose, &[1; 32]);
+            secrets.map(|secrets| secrets.all().copied().collect::<Vec<_>>()).unwrap_or_default()
         };
         let both = all(&["two", "one"], "cursors");
         assert_eq!(both, [all(&["two"], "cursors"), all(&["one"], "cursors")].concat());

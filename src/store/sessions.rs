@@ -7,12 +7,13 @@
 //! takes no writes no session is revived. An end that finds it so is written as soon as it takes writes again; if the process ends
 //! before that, the id opens once more, for its own caller.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::base::clock;
-use crate::engine::ended::{Ended, EndedSession};
+use crate::engine::ended::{Ended, EndedSession, Floor};
 use crate::engine::session_id::{SessionKey, SessionName, SessionOwner, SessionTerms};
 use crate::mcp::log::LogLevel;
 use crate::store::db::{Db, DbError, Kept};
@@ -31,8 +32,28 @@ struct Inner {
     db: Db,
     key: SessionKey,
     ended: Mutex<Ended>,
-    /// Ends that are not on disk yet.
-    unnoted: Mutex<Vec<EndedSession>>,
+    unnoted: Mutex<Unnoted>,
+}
+
+/// Ends that are not on disk yet.
+#[derive(Debug, Default)]
+struct Unnoted {
+    ends: Vec<EndedSession>,
+    /// For those that found no room, the latest of each caller.
+    floors: HashMap<Arc<str>, Floor>,
+}
+
+impl Unnoted {
+    /// No session of the caller that was opened then or before goes on after a restart: that frees none that has ended.
+    fn add(&mut self, floor: Floor) {
+        let of_caller = self.floors.entry(Arc::clone(&floor.caller)).or_insert_with(|| floor.clone());
+        of_caller.opened = of_caller.opened.max(floor.opened);
+        of_caller.until = of_caller.until.max(floor.until);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ends.is_empty() && self.floors.is_empty()
+    }
 }
 
 /// A session that a restart does not end.
@@ -57,7 +78,7 @@ impl SessionStore {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(db: Db) -> Result<Option<Self>, DbError> {
-        let Some(key) = db.secrets("session ids 1").and_then(|secrets| SessionKey::new(&secrets)) else {
+        let Some(key) = db.secrets("session ids 1")?.and_then(|secrets| SessionKey::new(&secrets)) else {
             return Ok(None);
         };
         let ended = Mutex::new(db.ended_sessions(clock::since_1970().as_secs())?);
@@ -74,11 +95,10 @@ impl SessionStore {
         Some((id, self.kept(owner, terms, name)))
     }
 
-    /// The session that an id names, if it may go on.
+    /// The session that an id of this owner names. It goes on only where it has not ended.
     pub(crate) fn find(&self, owner: &SessionOwner<'_>, id: &str) -> Option<(KeptSession, SessionTerms)> {
         let (name, terms) = self.0.key.open(owner, id, clock::since_1970())?;
-        let session = self.kept(owner, &terms, name);
-        (self.is_writable() && !session.has_ended()).then_some((session, terms))
+        self.is_writable().then(|| (self.kept(owner, &terms, name), terms))
     }
 
     fn kept(&self, owner: &SessionOwner<'_>, terms: &SessionTerms, name: SessionName) -> KeptSession {
@@ -93,7 +113,14 @@ impl SessionStore {
 
     /// Notes an end, now in memory and soon on disk.
     fn note(&self, end: EndedSession) {
-        if end.until <= clock::since_1970().as_secs() {
+        let now = clock::since_1970().as_secs();
+        if end.until <= now {
+            // Its id stays expired, wherever the clock is set.
+            self.0.db.see(now).then(|outcome| {
+                if let Err(error) = outcome {
+                    tracing::debug!(error = %error, "the time is not in the store yet");
+                }
+            });
             return;
         }
         let floor = self.0.ended.lock().note(&end);
@@ -118,7 +145,15 @@ impl SessionStore {
             return;
         }
         let unnoted = std::mem::take(&mut *self.0.unnoted.lock());
-        unnoted.into_iter().for_each(|end| self.note(end));
+        for floor in unnoted.floors.into_values() {
+            let inner = Arc::clone(&self.0);
+            self.0.db.end_sessions_below(floor.clone()).then(move |outcome| {
+                if outcome.is_err() {
+                    inner.unnoted.lock().add(floor);
+                }
+            });
+        }
+        unnoted.ends.into_iter().for_each(|end| self.note(end));
         self.0.db.sweep_sessions(now).then(|outcome| {
             if let Err(error) = outcome {
                 tracing::debug!(error = %error, "expired sessions are still in the store");
@@ -133,9 +168,15 @@ impl Inner {
         if unnoted.is_empty() {
             tracing::warn!(error = %error, "the end of a session is not in the store yet; after a restart its caller could go on with it");
         }
-        if unnoted.len() < MAX_UNNOTED {
-            unnoted.push(end);
+        if unnoted.ends.len() < MAX_UNNOTED {
+            unnoted.ends.push(end);
+            return;
         }
+        let EndedSession { caller, opened, until, .. } = end;
+        let floor = Floor { caller, opened, until };
+        unnoted.add(floor.clone());
+        drop(unnoted);
+        self.ended.lock().raise(floor);
     }
 }
 
@@ -170,7 +211,7 @@ impl KeptSession {
             watched.bytes += uri.len();
             (watched.next, watched.bytes <= MAX_KEPT)
         };
-        let keep = self.store.0.db.keep_resource(self.end.name, self.end.until, (slot, uri.to_owned()));
+        let keep = self.store.0.db.keep_resource(self.end.clone(), (slot, uri.to_owned()));
         if !has_room || keep.run().await.is_err() {
             self.end();
         }
@@ -190,7 +231,7 @@ impl KeptSession {
 
     /// Keeps its log level.
     pub(crate) async fn keep_level(&self, level: LogLevel) {
-        if self.store.0.db.keep_level(self.end.name, self.end.until, level.into_str()).run().await.is_err() {
+        if self.store.0.db.keep_level(self.end.clone(), level.into_str()).run().await.is_err() {
             self.end();
         }
     }

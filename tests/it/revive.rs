@@ -30,6 +30,22 @@ fn again(mut gateway: Gateway, by: Signal, config: Option<&str>) -> Gateway {
     Gateway::start(world, Some(path), &["serve"], &environment)
 }
 
+/// The same daemon once more with a new store, beside the key of the one before.
+fn anew(mut gateway: Gateway) -> Gateway {
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
+    let state = gateway.world.path("state/headend");
+    assert!(state.join("secrets.key").exists());
+    for file in ["headend.db", "headend.db-wal", "headend.db-shm"] {
+        let _not_there = fs::remove_file(state.join(file));
+    }
+    fs::remove_dir_all(state.join("audit")).unwrap_or_default();
+    let (world, path) = (gateway.world.clone(), gateway.config.clone());
+    drop(gateway);
+    let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
+    Gateway::start(world, Some(path), &["serve"], &environment)
+}
+
 /// What the second page of the tools is, by a fresh client.
 fn page(gateway: &Gateway, token: Option<String>, era: Era, path: &str, cursor: &Value) -> Answer {
     let mut client = Mcp::http_at(gateway.address, token, era, path, json!({}));

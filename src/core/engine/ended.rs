@@ -65,9 +65,11 @@ impl Ended {
         of_caller.notes.insert((session.opened, session.name), session.until);
     }
 
-    /// Takes over a floor of an earlier process.
+    /// Takes over a floor: of an earlier process, or for sessions that cannot be noted one by one.
     pub fn raise(&mut self, floor: Floor) {
-        self.0.entry(floor.caller).or_default().floor = Some((floor.opened, floor.until));
+        let of_caller = self.0.entry(floor.caller).or_default();
+        let (opened, until) = of_caller.floor.unwrap_or_default();
+        of_caller.floor = Some((opened.max(floor.opened), until.max(floor.until)));
     }
 
     pub fn has(&self, caller: &str, opened: u64, name: &SessionName) -> bool {

@@ -8,6 +8,11 @@ use super::number::LATEST_TIME;
 use super::{Db, Operation, Work};
 
 impl Db {
+    /// Remembers a time that was seen, in seconds since 1970.
+    pub(crate) fn see(&self, now: u64) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| saw(connection, now))
+    }
+
     /// The latest time that any process has seen, since 1970.
     pub(crate) fn latest_time(&self) -> Operation<'_, impl Work<Out = Duration>> {
         self.read(|connection| number(connection, LATEST_TIME).map(Duration::from_secs))

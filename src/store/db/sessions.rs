@@ -30,13 +30,13 @@ impl Db {
             let sql = "INSERT OR REPLACE INTO ended_sessions (caller, opened, name, until) VALUES (?1, ?2, ?3, ?4)";
             let values = params![&*caller, signed(opened), &name[..], signed(until)];
             connection.prepare_cached(sql)?.execute(values)?;
-            let Some(Floor { caller, opened, until }) = floor else { return Ok(()) };
-            let sql = "INSERT INTO ended_floors (caller, opened, until) VALUES (?1, ?2, ?3) ON CONFLICT (caller) DO UPDATE \
-                       SET opened = max(opened, excluded.opened), until = max(until, excluded.until)";
-            connection.execute(sql, params![&*caller, signed(opened), signed(until)])?;
-            let sql = "DELETE FROM ended_sessions WHERE caller = ?1 AND opened <= ?2";
-            connection.execute(sql, params![&*caller, signed(opened)]).map(drop)
+            floor.map_or(Ok(()), |floor| raise(connection, &floor))
         })
+    }
+
+    /// Notes that sessions of a caller have ended which there are too many of. A floor replaces the notes below it.
+    pub(crate) fn end_sessions_below(&self, floor: Floor) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| raise(connection, &floor))
     }
 
     /// The ended sessions whose ids have not expired. Rows of others are removed where the store takes writes. Blocks.
@@ -89,31 +89,31 @@ impl Db {
         })
     }
 
-    /// Keeps the log level of a session.
-    pub(crate) fn keep_level(
-        &self,
-        name: SessionName,
-        until: u64,
-        level: &'static str,
-    ) -> Operation<'_, impl Work<Out = ()>> {
+    /// Keeps the log level of a session, unless that has ended meanwhile.
+    pub(crate) fn keep_level(&self, session: EndedSession, level: &'static str) -> Operation<'_, impl Work<Out = ()>> {
         self.write(move |connection| {
+            if is_over(connection, &session)? {
+                return Ok(());
+            }
             let sql = "INSERT OR REPLACE INTO session_levels (name, level, until) VALUES (?1, ?2, ?3)";
-            connection.prepare_cached(sql)?.execute(params![&name[..], level, signed(until)]).map(drop)
+            connection.prepare_cached(sql)?.execute(params![&session.name[..], level, signed(session.until)]).map(drop)
         })
     }
 
-    /// Keeps a resource that a session watches.
+    /// Keeps a resource that a session watches, unless that has ended meanwhile.
     pub(crate) fn keep_resource(
         &self,
-        name: SessionName,
-        until: u64,
+        session: EndedSession,
         (slot, uri): (u64, String),
     ) -> Operation<'_, impl Work<Out = ()>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
-            let uri = seals.seal(&as_strs(&place(&name, slot)), &uri).ok_or_else(no_key)?;
+            if is_over(connection, &session)? {
+                return Ok(());
+            }
+            let uri = seals.seal(&as_strs(&place(&session.name, slot)), &uri).ok_or_else(no_key)?;
             let sql = "INSERT OR REPLACE INTO session_resources (name, slot, uri, until) VALUES (?1, ?2, ?3, ?4)";
-            let values = params![&name[..], signed(slot), uri, signed(until)];
+            let values = params![&session.name[..], signed(slot), uri, signed(session.until)];
             connection.prepare_cached(sql)?.execute(values).map(drop)
         })
     }
@@ -156,6 +156,23 @@ fn place(name: &SessionName, slot: u64) -> [String; 4] {
 
 fn as_strs(place: &[String; 4]) -> [&str; 4] {
     place.each_ref().map(String::as_str)
+}
+
+/// Whether the end of a session is noted, so that nothing of it may be kept any more.
+fn is_over(connection: &Connection, session: &EndedSession) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM ended_sessions WHERE caller = ?1 AND opened = ?2 AND name = ?3) \
+               OR EXISTS (SELECT 1 FROM ended_floors WHERE caller = ?1 AND opened >= ?2)";
+    let values = params![&*session.caller, signed(session.opened), &session.name[..]];
+    connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))
+}
+
+fn raise(connection: &Connection, floor: &Floor) -> rusqlite::Result<()> {
+    let Floor { caller, opened, until } = floor;
+    let sql = "INSERT INTO ended_floors (caller, opened, until) VALUES (?1, ?2, ?3) ON CONFLICT (caller) DO UPDATE \
+               SET opened = max(opened, excluded.opened), until = max(until, excluded.until)";
+    connection.execute(sql, params![&**caller, signed(*opened), signed(*until)])?;
+    let sql = "DELETE FROM ended_sessions WHERE caller = ?1 AND opened <= ?2";
+    connection.execute(sql, params![&**caller, signed(*opened)]).map(drop)
 }
 
 fn forget(connection: &Connection, name: &SessionName) -> rusqlite::Result<()> {

@@ -9,6 +9,10 @@ fn open(dir: &tempfile::TempDir) -> (Db, SessionStore) {
     (db.clone(), SessionStore::open(db).unwrap().unwrap())
 }
 
+fn goes_on(store: &SessionStore, id: &str) -> bool {
+    store.find(&OWNER, id).is_some_and(|(session, _)| !session.has_ended())
+}
+
 fn terms() -> SessionTerms {
     let opened = clock::since_1970().as_secs();
     let revision = Revision::V2025_06_18;
@@ -38,12 +42,12 @@ async fn a_session_is_found_after_a_restart_until_it_has_ended() {
     assert!(!raw.windows(8).any(|bytes| bytes == b"fx://doc"), "what is watched lies sealed");
     session.end();
     assert!(store.settled().await);
-    assert!(store.find(&OWNER, &id).is_none());
+    assert!(!goes_on(&store, &id));
     assert_eq!(session.look().await.unwrap(), Some(Kept::default()), "nothing is kept of an ended session");
     drop((store, session));
 
     let (_, store) = open(&dir);
-    assert!(store.find(&OWNER, &id).is_none() && store.find(&OWNER, &other).is_some());
+    assert!(!goes_on(&store, &id) && goes_on(&store, &other));
 }
 
 #[tokio::test]
@@ -70,7 +74,7 @@ async fn a_session_that_cannot_be_kept_as_a_whole_is_not_revived() {
     assert!(store.settled().await);
     drop((db, store, session, other));
     let (_, store) = open(&dir);
-    assert!([many, unwritten, ended].iter().all(|id| store.find(&OWNER, id).is_none()));
+    assert!([many, unwritten, ended].iter().all(|id| !goes_on(&store, id)));
 }
 
 #[tokio::test]
@@ -94,5 +98,74 @@ async fn ended_sessions_are_bounded_on_disk_and_none_of_them_comes_back() {
     assert!(count(&db) <= MAX_NOTES, "{}", count(&db));
     drop((db, store));
     let (_, store) = open(&dir);
-    assert!(ids.iter().all(|id| store.find(&OWNER, id).is_none()));
+    assert!(ids.iter().all(|id| !goes_on(&store, id)));
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_session_that_ended_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_db, store) = open(&dir);
+    let (_, session) = store.begin(&OWNER, &terms()).unwrap();
+    // A server takes its time for a subscription, and the client ends its session meanwhile.
+    session.end();
+    session.keep_resource("fx://doc/1").await;
+    session.keep_level(LogLevel::Debug).await;
+    assert_eq!(session.look().await.unwrap(), Some(Kept::default()));
+}
+
+#[tokio::test]
+async fn a_session_that_ended_by_a_clock_ahead_stays_ended_when_that_is_set_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, store) = open(&dir);
+    let terms = terms();
+    let (_, session) = store.begin(&OWNER, &SessionTerms { until: terms.opened, ..terms }).unwrap();
+    assert!(db.latest_time().run_now().unwrap().as_secs() < terms.opened);
+    session.end();
+    assert!(store.settled().await);
+    assert!(db.latest_time().run_now().unwrap().as_secs() >= terms.opened, "the next process begins no earlier");
+}
+
+#[test]
+fn an_id_is_unknown_to_every_other_store_whatever_its_key() {
+    let given = crate::config::secret::Secret::new("one key for all".repeat(4));
+    let key = crate::store::seal::KeySource { given: Some(given), make: false };
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [one, other] = dirs.each_ref().map(|dir| {
+        let db = Db::open_with(dir.path(), &key).unwrap();
+        assert!(db.secrets("x").unwrap().is_some());
+        SessionStore::open(db).unwrap().unwrap()
+    });
+    let (id, session) = one.begin(&OWNER, &terms()).unwrap();
+    // The other store knows nothing of the end.
+    session.end();
+    assert!(!goes_on(&one, &id) && !goes_on(&other, &id));
+}
+
+#[tokio::test]
+async fn no_session_that_ended_comes_back_however_many_end_while_the_store_takes_no_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, store) = open(&dir);
+    let sessions: Vec<_> = (0..MAX_UNNOTED + 100).map(|_| store.begin(&OWNER, &terms()).unwrap()).collect();
+    let other = SessionOwner { caller: "dev", ..OWNER };
+    let (theirs, live) = store.begin(&other, &terms()).unwrap();
+    db.refuse_writes(true);
+    for (n, (_, session)) in sessions.iter().enumerate() {
+        session.end();
+        if n % 1000 == 0 {
+            db.all_so_far().run_now().unwrap();
+        }
+    }
+    assert!(!store.settled().await);
+    db.refuse_writes(false);
+    while !db.health().is_writable() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    while !store.settled().await {
+        store.sweep();
+    }
+    let ids: Vec<String> = sessions.into_iter().map(|(id, _)| id).collect();
+    drop((db, store, live));
+    let (_, store) = open(&dir);
+    assert_eq!(ids.iter().filter(|id| goes_on(&store, id)).count(), 0);
+    assert!(store.find(&other, &theirs).is_some_and(|(session, _)| !session.has_ended()), "another caller's");
 }

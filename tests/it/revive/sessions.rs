@@ -275,3 +275,45 @@ fn a_client_that_begins_anew_and_one_of_the_old_transport_are_not_revived() {
     assert!(answer.head.header("mcp-session-id").is_some_and(|id| Some(id) != client.session().as_deref()));
     assert_eq!(ping(&gateway, &client, None, "/mcp"), 200, "nor has the other session ended");
 }
+
+#[test]
+fn a_session_that_nobody_used_since_the_restart_ends_like_any_idle_one() {
+    let idle = |time: &str| format!("limits.session-idle = \"{time}\"");
+    let gateway = before(&idle("1h"));
+    let (left, used) = (gateway.legacy(), gateway.legacy());
+    let short = fs::read_to_string(&gateway.config).unwrap().replace("session-idle = \"1h\"", "session-idle = \"1s\"");
+    let begun = Instant::now();
+    let gateway = again(gateway, Signal::KILL, Some(&short));
+    let status = ping(&gateway, &used, None, "/mcp");
+    assert!(status == 200 || begun.elapsed() > Duration::from_secs(1), "{status}");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(ping(&gateway, &left, None, "/mcp"), 404);
+    // At once: a client that was told so does not find it again.
+    let long = short.replace("session-idle = \"1s\"", "session-idle = \"1h\"");
+    let gateway = again(gateway, Signal::KILL, Some(&long));
+    assert_eq!(ping(&gateway, &left, None, "/mcp"), 404);
+}
+
+#[test]
+fn a_session_whose_token_was_taken_back_stays_ended_when_the_token_returns() {
+    let gateway = before("");
+    let theirs = second(&gateway, Era::LEGACY);
+    let with = fs::read_to_string(&gateway.config).unwrap();
+    let without = with.replace("auth.tokens.second", "auth.tokens.third");
+    let reloaded = gateway.reload(&without);
+    assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+    assert_eq!(ping(&gateway, &theirs, Some(TOKEN), "/mcp"), 404, "the token is another caller's now");
+    let gateway = again(gateway, Signal::KILL, Some(&with));
+    assert_eq!(ping(&gateway, &theirs, Some(TOKEN), "/mcp"), 404);
+}
+
+#[test]
+fn a_store_that_was_made_anew_takes_no_session_of_the_one_before() {
+    let gateway = before("");
+    let (deleted, live) = (gateway.legacy(), gateway.legacy());
+    assert_eq!(deleted.end_session(), 204);
+    let gateway = anew(gateway);
+    for (label, session) in [("ended", &deleted), ("live", &live)] {
+        assert_eq!(ping(&gateway, session, None, "/mcp"), 404, "{label}");
+    }
+}

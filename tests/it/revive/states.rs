@@ -131,3 +131,62 @@ fn a_question_of_ours_is_asked_again_after_a_restart_and_its_answer_allows_nothi
     assert_eq!(done.text(), "done", "{}", done.raw);
     assert_eq!(log.count("tools/call"), 1);
 }
+
+#[test]
+fn a_store_that_was_made_anew_takes_no_state_of_the_one_before() {
+    let (gateway, log) = before(Setup::new());
+    let mut client = client(&gateway, gateway.token());
+    let (arguments, used) = waiting(&gateway, &mut client, "theirs");
+    server_says(&gateway.world, None);
+    assert_eq!(client.request("tools/call", going_on(&arguments, &used)).text(), "done");
+    // The new store does not know that.
+    let gateway = anew(gateway);
+    gateway.wait_for_tools(&["fx__raw"]);
+    client.follow(gateway.address);
+    let again = client.request("tools/call", going_on(&arguments, &used));
+    assert_eq!(again.code(), Some(-32602), "{}", again.raw);
+    assert_eq!(got(&log, "theirs"), 1);
+}
+
+#[test]
+fn nothing_that_a_client_carries_is_taken_for_something_else() {
+    let (gateway, log) = before(Setup::new().second_caller(TOKEN));
+    let mut modern = client(&gateway, gateway.token());
+    let session = gateway.legacy().session().unwrap();
+    let (arguments, state) = waiting(&gateway, &mut modern, "theirs");
+    let state = state.as_str().unwrap().to_owned();
+    for forged in
+        [session.clone(), state[..state.len() - 4].to_owned(), state.to_ascii_uppercase(), format!("{state}AAAA")]
+    {
+        let refused = modern.request("tools/call", going_on(&arguments, &json!(forged)));
+        assert_eq!(refused.code(), Some(-32602), "{forged}: {}", refused.raw);
+    }
+    for cursor in [&state, &session] {
+        let refused = modern.request("tools/list", json!({"cursor": cursor}));
+        assert_eq!(refused.code(), Some(-32602), "{cursor}: {}", refused.raw);
+    }
+    // Sessions: another caller's, one that never was and something else get one answer.
+    let answer = |id: &str, token: &str| {
+        let headers = [
+            ("Host", gateway.address.to_string()),
+            ("Content-Type", "application/json".to_owned()),
+            ("Accept", "application/json, text/event-stream".to_owned()),
+            ("Authorization", format!("Bearer {token}")),
+            ("Mcp-Session-Id", id.to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value));
+        let mut conn = crate::http::Conn::open(gateway.address).unwrap();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+        conn.send(&crate::http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
+        let answer = conn.response().unwrap();
+        (answer.head.status, answer.text())
+    };
+    let local = gateway.token().unwrap();
+    let unknown = answer(&format!("{}AAAA", &session[..session.len() - 4]), &local);
+    assert_eq!(unknown.0, 404, "{unknown:?}");
+    assert_eq!(answer(&session, &local).0, 200);
+    for (label, id, token) in [("another caller's", &session, TOKEN), ("a state", &state, &local)] {
+        assert_eq!(answer(id, token), unknown, "{label}");
+    }
+    assert_eq!(got(&log, "theirs"), 0);
+}
