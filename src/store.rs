@@ -13,7 +13,7 @@ pub(crate) mod db;
 pub(crate) mod directory;
 mod files;
 #[cfg(test)]
-mod killed;
+pub(crate) mod killed;
 pub(crate) mod leases;
 mod lock;
 pub(crate) mod pins;

@@ -81,3 +81,6 @@ impl Drop for Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

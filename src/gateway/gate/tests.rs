@@ -1,0 +1,128 @@
+//! A process that dies at any moment continues no call twice with one state, nor makes one twice with the once-grant behind it.
+//!
+//! Each state is sent twice, as a client does that got no answer. The first time its use lets the call go on; the second time it
+//! is a call of its own, which needs a grant. Both pass the gate.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::base::clock;
+use crate::config::Consent;
+use crate::engine::state::{Carried, Carrier, Opened, StateId, StateKey, StateScope};
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime};
+use crate::policy::{Action, Evidence};
+use crate::store::db::Db;
+use crate::store::killed::{AT_HAND, Uses, kill_1000, until_killed, uses};
+
+/// The states that were ever sealed, one a line: the number of the call, and the state.
+const SEALED: &str = "sealed";
+
+fn action(n: usize) -> Action {
+    Action::stand_in("ci", "fx", &format!("fx__{n:08}"))
+}
+
+fn scope(action: &Action) -> StateScope<'_> {
+    let carrier = Carrier { kind: "token", revision: Revision::preferred(Era::Modern), capabilities: 1 };
+    StateScope { method: Method::ToolsCall, action, carrier }
+}
+
+fn asked(action: &Action) -> Asked {
+    Asked::new(action, &Arc::from("ask-all"), Evidence::Client)
+}
+
+fn key(db: &Db) -> StateKey {
+    StateKey::new(&db.secrets("states 1").unwrap().unwrap()).unwrap()
+}
+
+/// The work of the killed processes.
+#[test]
+fn goes_on_with_states_and_grants_until_it_is_killed() {
+    until_killed(async |dir| {
+        let db = Db::open(&dir).unwrap();
+        let (key, used) = (key(&db), UsedStates::open(Some(db.clone())).unwrap());
+        let approvals = Arc::new(Approvals::open(db, &Consent::default()).unwrap());
+        let sealed = fs::read_to_string(dir.join(SEALED)).unwrap();
+        let mut upstream = Uses::begin(&dir);
+        for (n, sealed) in sealed.lines().map(|line| line.split_once(' ').unwrap()) {
+            let action = action(n.parse().unwrap());
+            for _ in 0..2 {
+                let Some((_, state)) = key.open(&scope(&action), sealed, clock::since_1970()) else { continue };
+                let (gate, use_) = if used.is_first(state) {
+                    let state = Some((used.clone(), state));
+                    (Gate::new(&approvals, Recorded::Accepted, None, None, state), format!("state {n}"))
+                } else {
+                    let claimed = approvals.grants().claim(&asked(&action), approvals.wall());
+                    let Some(grant) = claimed.map(|consented| consented.spend()) else { continue };
+                    let use_ = format!("grant {n}");
+                    (Gate::new(&approvals, Recorded::Accepted, Some(&grant), None, None), use_)
+                };
+                if gate.unwrap().pass().await.is_ok() {
+                    upstream.note(&use_);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn no_state_and_no_once_grant_behind_it_is_used_twice_also_after_kill_9_at_any_of_1000_points() {
+    kill_1000(concat!(module_path!(), "::goes_on_with_states_and_grants_until_it_is_killed"), make_more);
+}
+
+/// Checks what the last life left, and makes up for what was used: a state and a grant for each call.
+fn make_more(dir: &Path, made: usize) -> usize {
+    let db = Db::open(dir).unwrap();
+    let live: HashSet<String> = db.grants().run_now().unwrap().iter().map(|row| row.id.to_string()).collect();
+    let kept: HashSet<StateId> = db.used_states(0, usize::MAX).unwrap().iter().map(|state| state.id).collect();
+    let mut used = HashSet::new();
+    for line in uses(dir) {
+        assert!(used.insert(line.clone()), "{line} was used twice");
+        let (kind, n) = line.split_once(' ').unwrap();
+        let n: usize = n.parse().unwrap();
+        assert!(kind != "grant" || !live.contains(&grant_id(n)), "the grant of {n} was used and is live");
+        assert!(kept.contains(&state_id(n)), "the state of {n} was used and is not on disk as used");
+    }
+    let (key, now) = (key(&db), clock::since_1970());
+    let more = AT_HAND - live.len().min(AT_HAND);
+    let mut sealed = String::new();
+    for n in made..made + more {
+        let action = action(n);
+        let state = Opened { round: 1, carried: Carried::Upstream("theirs".to_owned()) };
+        let text = key.seal(&scope(&action), &state, now, state_id(n)).unwrap();
+        sealed.push_str(&format!("{n} {text}\n"));
+        db.keep_grant(once(n, &action), String::new()).then(|outcome| outcome.unwrap());
+    }
+    db.all_so_far().run_now().unwrap();
+    // The new ones first: no life has the time for all that there ever were.
+    sealed.push_str(&fs::read_to_string(dir.join(SEALED)).unwrap_or_default());
+    fs::write(dir.join(SEALED), sealed).unwrap();
+    made + more
+}
+
+fn state_id(n: usize) -> StateId {
+    let mut id = StateId::default();
+    id[..8].copy_from_slice(&n.to_be_bytes());
+    id
+}
+
+fn grant_id(n: usize) -> String {
+    format!("{n:016x}")
+}
+
+fn once(n: usize, action: &Action) -> GrantRow {
+    GrantRow {
+        id: Arc::from(grant_id(n)),
+        asked: asked(action),
+        arguments: Arguments::Exact,
+        lifetime: Lifetime::Once,
+        evidence: Evidence::Operator,
+        by: Arc::from("uid:1"),
+        granted_at: clock::unix_seconds(),
+        last_used: 0,
+        uses: 0,
+    }
+}
