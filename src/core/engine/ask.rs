@@ -91,9 +91,11 @@ pub fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> 
         "sampling/createMessage" => declared.kinds.sampling,
         "roots/list" => match &declared.roots {
             Roots::Fixed(uris) => return Verdict::Answer(Ok(roots_result(uris))),
-            // Many servers ask right after the handshake, when there is no call.
+            // Many servers ask right after the handshake, when there is no call. They would keep a list for good, also an empty one.
             Roots::Client if candidates == Candidates::None && declared.kinds.roots => {
-                return Verdict::Answer(Ok(roots_result(&[])));
+                let text =
+                    "the roots are those of a call's client, and no call is in progress; ask again in the next call";
+                return Verdict::Answer(Err(error_object(code::INVALID_PARAMS, text, None)));
             }
             Roots::Client => declared.kinds.roots,
             Roots::Hidden => false,
@@ -266,6 +268,8 @@ mod tests {
             let verdict = format!("{:?}", judge(&request(method), declared, candidates));
             assert!(verdict.starts_with(want), "{label} {method}: {verdict}");
         }
+        let early = judge(&request("roots/list"), &client, Candidates::None);
+        assert!(matches!(early, Verdict::Answer(Err(_))), "a list would be kept for good: {early:?}");
     }
 
     #[test]
