@@ -11,6 +11,8 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::wire::foreign;
+
 /// Mode bits that let others write.
 const WRITE: u32 = 0o022;
 /// With this bit, other users can make files in a directory but cannot remove or rename ours.
@@ -27,7 +29,7 @@ pub(crate) const SECRET: u32 = 0o077;
 /// The fault and the command that mends it; the text follows the path in a message.
 pub(crate) fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
-    let (uid, mode, path) = (data.uid(), data.mode() & 0o7777, path.display());
+    let (uid, mode, path) = (data.uid(), data.mode() & 0o7777, in_command(path));
     if uid != own && uid != 0 {
         return Err(format!(
             "belongs to uid {uid}, who is neither us (uid {own}) nor root; run as that user, or run `chown {own} {path}`"
@@ -119,10 +121,15 @@ pub(crate) fn opening(path: &Path, error: Errno) -> io::Error {
 
 /// The error for a symbolic link, which headend does not follow here.
 pub(crate) fn link(path: &Path) -> io::Error {
-    let path = path.display();
+    let path = in_command(path);
     refusal(format!(
         "is a symbolic link, which headend does not follow here; replace it with its target, or run `rm {path}`"
     ))
+}
+
+/// A path as a word of a command that we suggest.
+fn in_command(path: &Path) -> String {
+    foreign::word(&path.to_string_lossy()).into_owned()
 }
 
 /// Wraps a text of ours in an [`io::Error`].

@@ -138,6 +138,7 @@ impl Dropped {
             return self.why.clone();
         }
         let name = self.canonical();
+        let name = foreign::word(&name);
         format!("{}; look at it with `headend pins diff {name}`, then `headend pins approve {name}`", self.why)
     }
 }

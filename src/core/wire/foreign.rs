@@ -140,6 +140,15 @@ pub fn line(text: &str) -> Cow<'_, str> {
     shown(text, |c, hidden| hidden || matches!(c, '\n' | '\t'))
 }
 
+/// One word of a command for a shell, in quotes where it needs them, so that a command that we suggest can be copied as it is.
+pub fn word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=:,./@%".contains(c);
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
 /// The beginning of a foreign text in one line of ours.
 pub fn short(text: &str, chars: usize) -> String {
     let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);

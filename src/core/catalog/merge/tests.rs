@@ -117,3 +117,22 @@ fn catalogs_compare_by_what_clients_see() {
     assert!(one.same_as(&two));
     assert!(!one.same_as(&other));
 }
+
+#[test]
+fn a_command_that_is_suggested_can_be_copied_to_a_shell() {
+    let dropped = |item: &str| Dropped {
+        upstream: name("fx"),
+        list: Some(List::Resources),
+        item: item.to_owned(),
+        exposed: None,
+        pin: Some("waiting"),
+        why: "it changed".to_owned(),
+    };
+    let told = dropped("file:///my notes/$(x).txt").told();
+    let word = "'fx+file:///my notes/$(x).txt'";
+    assert_eq!(
+        told,
+        format!("it changed; look at it with `headend pins diff {word}`, then `headend pins approve {word}`")
+    );
+    assert!(dropped("file:///a").told().contains("`headend pins approve fx+file:///a`"));
+}

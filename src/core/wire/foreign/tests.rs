@@ -64,3 +64,20 @@ proptest::proptest! {
         proptest::prop_assert_eq!(line(&shown), shown.as_ref(), "again");
     }
 }
+
+#[test]
+fn a_word_of_a_command_is_one_word_for_a_shell() {
+    for (text, want) in [
+        ("fx__echo", "fx__echo"),
+        ("fx+file:///a/b.txt", "fx+file:///a/b.txt"),
+        ("fx+file:///my notes.txt", "'fx+file:///my notes.txt'"),
+        ("fx+test://{id}?a=1&b=$(x)", "'fx+test://{id}?a=1&b=$(x)'"),
+        ("fx+x:it's", r"'fx+x:it'\''s'"),
+        ("fx+x:*;`rm`~#!\"\\", "'fx+x:*;`rm`~#!\"\\'"),
+        ("fx+x:é", "'fx+x:é'"),
+        ("-f", "'-f'"),
+        ("", "''"),
+    ] {
+        assert_eq!(word(text), want);
+    }
+}
