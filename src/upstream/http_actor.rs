@@ -159,7 +159,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 let at = clock::now() + if is_main { stream.reopen() } else { Duration::ZERO };
                 reopen = Some(reopen.map_or(at, |before| at.min(before)));
             }
-            () = link.outdated.notified() => return "the server speaks another revision now".to_owned(),
+            () = link.outdated.notified() => return "the server speaks another revision, or offers something else, than before".to_owned(),
             () = health.doubted(asked), if is_main => doubt = true,
             () = link.changed.notified(), if is_main => {
                 tokio::time::sleep(DEBOUNCE).await;

@@ -151,6 +151,22 @@ fn a_server_without_streams_is_read_again_after_a_call_has_found_it_restarted() 
 }
 
 #[test]
+fn a_restarted_server_that_offers_more_than_before_is_used_for_that() {
+    let stage = Stage::new(Fake::http("legacy"), "");
+    let mut client = stage.client();
+    assert_eq!(echo(&mut client, "a"), "a");
+    let stage = stage.restart(|fake| fake.behaving("tasks"));
+    assert_eq!(echo(&mut client, "b"), "b");
+    assert_eq!(stage.executed("b"), 1);
+    stage.gateway.wait_for_tools_within(SOON, &["fx__job"]);
+    // It takes this call as a task alone.
+    within(SOON, "its tasks are used", || {
+        let done = client.call("fx__job", json!({}));
+        done.message.get("result").is_some() && !done.is_error() && stage.log.count("tasks/result") > 0
+    });
+}
+
+#[test]
 fn every_other_refusal_is_the_answer_and_ends_no_session() {
     let error = |status: u16, id: &str, code: i64, message: &str| {
         format!(r#"{status} {{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)

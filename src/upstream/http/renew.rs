@@ -62,6 +62,10 @@ impl HttpLink {
             self.outdated.notify_one();
             return Err(HttpError::Connect("the new session speaks another revision".to_owned()));
         }
+        if agreed.offers != self.agreed.offers {
+            // Calls go on in this session; the link and the lists are of another server and are made anew.
+            self.outdated.notify_one();
+        }
         self.logs.forget();
         self.enter(session).await;
         let remote = &self.parts.remote;
