@@ -258,8 +258,9 @@ pub(crate) async fn run(context: Context) {
         }
         // A start that only taught how to ask is repeated at once: nothing has died yet. One that took all its time is a failure.
         let late = run.served.is_none() && handle.health.has_run_out();
-        let learnt = run.next.filter(|next| *next != hint && run.served.is_none());
-        if let Some(next) = learnt {
+        let is_open = run.served.is_none() && handle.spec.load().era == EraChoice::Auto;
+        let learnt = run.next.filter(|next| *next != hint && is_open);
+        if let Some(next) = learnt.filter(|_| hint == EraHint::Probe) {
             tracing::debug!(upstream.name = %handle.name, why = %run.why, "starting again without the era probe");
             hint = next;
             if !late {
@@ -271,6 +272,9 @@ pub(crate) async fn run(context: Context) {
             if !late {
                 continue;
             }
+        } else if let Some(next) = learnt {
+            // It was another server, or only slow: the next start asks.
+            hint = next;
         }
         if late {
             let had = handle.start_limit();

@@ -4,7 +4,7 @@ use http::{HeaderValue, Method as HttpMethod, Response};
 use hyper::body::Incoming;
 
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, PROBE_TIME, Question, Reply};
+use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply};
 use crate::mcp::meta::HopMeta;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain};
 use crate::upstream::http_parts::{LinkParts, SESSION};
@@ -40,13 +40,12 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Uno
     let mut handshake = Handshake::new(hint, Carrier::Http { may_be_older: parts.remote.may_be_older });
     loop {
         let question = handshake.question();
-        let asked = ask(parts, question);
-        let heard = match question {
-            Question::Discover(_) => tokio::time::timeout(PROBE_TIME, asked).await.unwrap_or_default(),
-            Question::Initialize => asked.await,
-        };
+        // Over HTTP a time-out is no answer, so each question has the time of the whole start.
+        let heard = ask(parts, question).await;
         match handshake.heard(heard.status, heard.reply) {
             Next::Ask(_) => {}
+            // Here nothing is answered late.
+            Next::Wait { .. } => return Err(Unopened::Failed("the handshake was not answered in order".to_owned())),
             Next::Agreed(agreed) => return Ok((agreed, heard.session)),
             Next::Failed { why, older: true, .. } => return Err(Unopened::Older(why)),
             Next::Failed { why, older: false, .. } => return Err(Unopened::Failed(why)),

@@ -194,8 +194,14 @@ pub(crate) async fn run(
             break;
         }
     }
-    let ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None });
+    let mut ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None });
     connection.peer.handle_closed(&ended.why);
+    // An end in the middle of the handshake teaches too: many servers end at a request before `initialize`.
+    while let Some(event) = connection.peer.poll_event() {
+        if let PeerEvent::Failed { next, .. } = event {
+            ended.next.get_or_insert(next);
+        }
+    }
     calls.close();
     while let Ok(command) = calls.try_recv() {
         // Never written: their callers may send them again.

@@ -271,6 +271,40 @@ fn the_last_lines_of_a_failed_start_are_told_without_its_secrets() {
 }
 
 #[test]
+fn a_program_that_ends_at_once_is_told_by_its_status_and_last_words() {
+    // Its input is closed before it ends, so that writing to it fails first.
+    let script = "exec 0<&-; sleep 0.2; echo 'usage: it KEY' >&2; exit 64";
+    let command = serde_json::to_string(&["/bin/sh", "-c", script]).unwrap();
+    let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+    let why = wait_for_state(&gateway, "fx", "down");
+    assert_eq!(why, "the program ended (exit status: 64); last line of stderr: usage: it KEY");
+}
+
+#[test]
+fn a_server_that_ends_at_the_question_for_its_era_is_asked_in_the_old_way() {
+    let fake = Fake::stdio("legacy").behaving("exit-on-discover");
+    let gateway = Setup::new().fake("fx", &fake).start();
+    gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+    let status = status_of(&gateway, "fx");
+    assert_eq!(status["revision"], "2025-11-25", "{status}");
+    assert_eq!(status["restarts"], 0, "that was no failure: {status}");
+}
+
+#[test]
+fn a_slow_server_is_not_taken_for_a_legacy_one() {
+    for era in ["modern", "both"] {
+        // It reads its first question when the time for that is over.
+        let command = Fake::stdio(era).behaving("slow-start=1500").command();
+        let toml = format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"2500ms\"");
+        let gateway = Setup::new().toml(&toml).start();
+        gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+        let status = status_of(&gateway, "fx");
+        assert_eq!(status["revision"], "2026-07-28", "{era}: {status}");
+        assert_eq!(status["restarts"], 0, "{era}: {status}");
+    }
+}
+
+#[test]
 fn a_program_that_headend_ended_says_so() {
     // It hears neither the end of its input nor anything else until it is told to end.
     let command = serde_json::to_string(&["/bin/sh", "-c", "exec sleep 60"]).unwrap();

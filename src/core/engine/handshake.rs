@@ -13,7 +13,8 @@ use crate::wire::code;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long an upstream of unknown era may take to answer `server/discover`: the start of a package runner is in it.
+/// How long a process of unknown era may take to answer `server/discover` before it is asked `initialize` as well: the start of a
+/// package runner is in it. The answer still counts when it comes later.
 pub const PROBE_TIME: Duration = Duration::from_secs(10);
 
 /// Knowledge of an upstream's era before the handshake.
@@ -101,6 +102,11 @@ pub enum Reply {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     Ask(Question),
+    /// Another answer decides.
+    Wait {
+        /// It should be there soon: the server has answered the other question.
+        soon: bool,
+    },
     Agreed(Agreed),
     Failed {
         /// A sentence for the operator.
@@ -120,6 +126,12 @@ pub struct Handshake {
     question: Question,
     /// It was asked in the revision that it named itself.
     again: bool,
+    /// `server/discover` was not answered in time, and may be yet.
+    is_unanswered: bool,
+    /// It was answered late, as a modern server does.
+    late: Option<Agreed>,
+    /// Why there is no agreement by `initialize`, while the other answer may come.
+    refused: Option<String>,
 }
 
 impl Handshake {
@@ -128,7 +140,7 @@ impl Handshake {
             EraHint::Legacy => Question::Initialize,
             EraHint::Probe | EraHint::Modern => Question::Discover(Revision::preferred(Era::Modern)),
         };
-        Self { hint, carrier, question, again: false }
+        Self { hint, carrier, question, again: false, is_unanswered: false, late: None, refused: None }
     }
 
     /// What is to be asked now.
@@ -149,9 +161,36 @@ impl Handshake {
         next
     }
 
+    /// Goes on with the answer to `server/discover` that came after its time. A server that is only slow is no legacy one.
+    pub fn heard_late(&mut self, answer: &Result<RawJson, RawJson>) -> Next {
+        if !std::mem::take(&mut self.is_unanswered) {
+            return Next::Wait { soon: false };
+        }
+        match (judge_discover(answer), self.refused.take()) {
+            (Discovered::Modern(agreed), Some(_)) => Next::Agreed(agreed),
+            (Discovered::Modern(agreed), None) => {
+                self.late = Some(agreed);
+                Next::Wait { soon: true }
+            }
+            (Discovered::Again(_), _) => self.modern_after_all(),
+            (Discovered::Legacy | Discovered::Unspeakable, Some(why)) => self.over(why),
+            (Discovered::Legacy | Discovered::Unspeakable, None) => Next::Wait { soon: false },
+        }
+    }
+
+    /// Some servers that know both eras stay in that of `initialize` until they end, so the next start asks for the other one.
+    fn modern_after_all(&self) -> Next {
+        let why = "it answered `server/discover` late, as a modern server does; it is started again as one".to_owned();
+        Next::Failed { why, hint: EraHint::Modern, older: false }
+    }
+
+    fn over(&self, why: String) -> Next {
+        Next::Failed { why, hint: self.taught(), older: false }
+    }
+
     fn discovered(&mut self, status: Option<u16>, reply: Reply) -> Next {
         // A server that is overloaded or fails says nothing of its era, whatever the body.
-        if let Some(status @ (429 | 500..)) = status {
+        if let Some(status @ (408 | 425 | 429 | 500..)) = status {
             return self.failed(format!("`server/discover`: HTTP status {status}"));
         }
         match reply {
@@ -169,38 +208,58 @@ impl Handshake {
             },
             Reply::NoAnswer(_) => self.legacy(),
             Reply::Silence if self.carrier == Carrier::Lines && self.hint == EraHint::Probe => {
+                self.is_unanswered = true;
                 Next::Ask(Question::Initialize)
             }
             Reply::Silence => self.failed("no answer to `server/discover` in time".to_owned()),
-            Reply::Lost(why) => Next::Failed { why, hint: self.taught(), older: false },
+            Reply::Lost(why) => self.over(why),
         }
     }
 
     /// It does not answer as a modern server does.
     fn legacy(&self) -> Next {
         if self.hint == EraHint::Modern {
-            let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands";
-            return self.failed(why.to_owned());
+            let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands".to_owned();
+            return Next::Failed { why, hint: self.doubted(), older: false };
         }
         Next::Ask(Question::Initialize)
     }
 
-    fn initialized(&self, status: Option<u16>, reply: Reply) -> Next {
-        let why = match reply {
-            Reply::Answer(answer) => match judge_initialize(&answer) {
-                Ok(agreed) => return Next::Agreed(agreed),
-                Err(why) => why,
+    fn initialized(&mut self, status: Option<u16>, reply: Reply) -> Next {
+        let (why, hint) = match reply {
+            Reply::Answer(answer) => match (judge_initialize(&answer), self.late) {
+                (Ok(_), Some(_)) => return self.modern_after_all(),
+                (Ok(agreed), None) => return Next::Agreed(agreed),
+                (Err(_), Some(late)) => return Next::Agreed(late),
+                (Err(why), None) if self.is_unanswered => {
+                    self.refused = Some(why);
+                    return Next::Wait { soon: true };
+                }
+                (Err(why), None) => (why, self.doubted()),
             },
-            Reply::NoAnswer(why) | Reply::Lost(why) => why,
-            Reply::Silence => "no answer to the handshake in time".to_owned(),
+            Reply::Lost(_) if self.late.is_some() => return self.modern_after_all(),
+            Reply::NoAnswer(why) | Reply::Lost(why) => (why, self.taught()),
+            Reply::Silence => match (self.late, self.refused.take()) {
+                (Some(late), _) => return Next::Agreed(late),
+                (None, Some(why)) => (why, self.taught()),
+                (None, None) => ("no answer to the handshake in time".to_owned(), self.doubted()),
+            },
         };
         // What a server of 2024-11-05 says to a POST at the URL of its stream.
         let older = self.carrier == Carrier::Http { may_be_older: true } && matches!(status, Some(400 | 404 | 405));
-        Next::Failed { why, hint: self.taught(), older }
+        Next::Failed { why, hint, older }
     }
 
     fn failed(&self, why: String) -> Next {
         Next::Failed { why, hint: self.hint, older: false }
+    }
+
+    /// How the next start should ask after an answer, or a silence, that speaks against what was taken for known.
+    fn doubted(&self) -> EraHint {
+        match (self.carrier, self.hint) {
+            (Carrier::Lines, EraHint::Legacy | EraHint::Modern) => EraHint::Probe,
+            (Carrier::Lines, EraHint::Probe) | (Carrier::Http { .. }, _) => self.taught(),
+        }
     }
 
     /// How the next start should ask after one that broke off. A process may have taken the probe for a broken handshake, and
@@ -336,121 +395,4 @@ fn offers(capabilities: &RawJson) -> Offers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ok(text: &'static str) -> Result<RawJson, RawJson> {
-        Ok(RawJson::trusted(text))
-    }
-
-    fn err(text: &'static str) -> Result<RawJson, RawJson> {
-        Err(RawJson::trusted(text))
-    }
-
-    #[test]
-    fn the_era_is_judged_by_the_whole_answer_not_by_one_code() {
-        for (label, answer, want) in [
-            ("no versions", ok("{}"), Discovered::Legacy),
-            ("only legacy listed", ok(r#"{"supportedVersions":["2025-11-25"]}"#), Discovered::Legacy),
-            ("only unknown listed", ok(r#"{"supportedVersions":["2031-01-01"]}"#), Discovered::Unspeakable),
-            ("method not found", err(r#"{"code":-32601}"#), Discovered::Legacy),
-            ("bad params", err(r#"{"code":-32602}"#), Discovered::Legacy),
-            ("code zero", err(r#"{"code":0}"#), Discovered::Legacy),
-            (
-                "refused with our version",
-                err(r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#),
-                Discovered::Again(Revision::V2026_07_28),
-            ),
-            (
-                "refused with a later version",
-                err(r#"{"code":-32022,"data":{"supported":["2025-11-25","2099-12-31"]}}"#),
-                Discovered::Again(Revision::Later),
-            ),
-            ("refused with legacy", err(r#"{"code":-32022,"data":{"supported":["2025-06-18"]}}"#), Discovered::Legacy),
-            (
-                "refused, disjoint",
-                err(r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#),
-                Discovered::Unspeakable,
-            ),
-            ("refused without data", err(r#"{"code":-32022}"#), Discovered::Legacy),
-        ] {
-            assert_eq!(judge_discover(&answer), want, "{label}");
-        }
-        let modern =
-            ok(r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#);
-        let Discovered::Modern(agreed) = judge_discover(&modern) else { panic!() };
-        assert_eq!(agreed.revision, Revision::V2026_07_28);
-        assert!(agreed.offers.changes && !agreed.offers.resources && !agreed.offers.tasks);
-    }
-
-    #[test]
-    fn the_questions_follow_from_what_came_of_the_one_before() {
-        const OFFERS: &str = r#"{"supportedVersions":["2026-07-28"],"protocolVersion":"2025-11-25","capabilities":{}}"#;
-        const OTHER: &str = r#"{"code":-32022,"data":{"supported":["2099-12-31"]}}"#;
-        const UNKNOWN: &str = r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#;
-        let (lines, http) = (Carrier::Lines, Carrier::Http { may_be_older: true });
-        let (probe, legacy, modern) = (EraHint::Probe, EraHint::Legacy, EraHint::Modern);
-        let answer = |text| Reply::Answer(ok(text));
-        let refusal = |text| Reply::Answer(err(text));
-        let no_answer = || Reply::NoAnswer("HTML".to_owned());
-        let lost = || Reply::Lost("gone".to_owned());
-        for (label, carrier, hint, replies, want) in [
-            ("modern", lines, probe, vec![(None, answer(OFFERS))], "2026-07-28"),
-            ("legacy", lines, legacy, vec![(None, answer(OFFERS))], "2025-11-25"),
-            ("asked again", http, modern, vec![(None, refusal(OTHER)), (None, refusal(OTHER))], "Modern"),
-            ("another modern one", http, probe, vec![(Some(200), refusal(UNKNOWN))], "Probe"),
-            ("not modern", http, probe, vec![(Some(200), refusal("{}")), (Some(200), answer(OFFERS))], "2025-11-25"),
-            ("not as configured", lines, modern, vec![(None, refusal("{}"))], "Modern"),
-            ("no answer", http, probe, vec![(Some(404), no_answer()), (Some(200), answer(OFFERS))], "2025-11-25"),
-            ("overloaded, in JSON", http, probe, vec![(Some(429), refusal("{}"))], "Probe"),
-            ("failing", http, probe, vec![(Some(502), no_answer())], "Probe"),
-            ("no connection", http, probe, vec![(None, lost())], "Probe"),
-            ("silence of a process", lines, probe, vec![(None, Reply::Silence), (None, Reply::Silence)], "Legacy"),
-            ("silence of a modern process", lines, modern, vec![(None, Reply::Silence)], "Modern"),
-            ("silence over HTTP", http, probe, vec![(None, Reply::Silence)], "Probe"),
-            ("the process ended", lines, probe, vec![(None, lost())], "Legacy"),
-            ("a refused initialize", lines, probe, vec![(None, refusal("{}")), (None, refusal("{}"))], "Legacy"),
-            ("no POST there", http, probe, vec![(Some(405), no_answer()), (Some(405), no_answer())], "Probe, older"),
-            ("an unknown session", http, legacy, vec![(Some(404), refusal("{}"))], "Legacy, older"),
-            ("not found, lines", lines, legacy, vec![(Some(404), refusal("{}"))], "Legacy"),
-        ] {
-            let mut handshake = Handshake::new(hint, carrier);
-            let mut next = Next::Ask(handshake.question());
-            for (status, reply) in replies {
-                assert_eq!(next, Next::Ask(handshake.question()), "{label}");
-                next = handshake.heard(status, reply);
-            }
-            let got = match next {
-                Next::Agreed(agreed) => agreed.revision.to_string(),
-                Next::Failed { hint, older, .. } => format!("{hint:?}{}", if older { ", older" } else { "" }),
-                Next::Ask(question) => format!("{question:?}"),
-            };
-            assert_eq!(got, want, "{label}");
-        }
-    }
-
-    #[test]
-    fn each_era_offers_tasks_in_its_own_words_alone() {
-        const CORE: &str = r#""tasks":{"requests":{"tools":{"call":{}}}}"#;
-        const EXTENSION: &str = r#""extensions":{"io.modelcontextprotocol/tasks":{}}"#;
-        for (words, modern, legacy) in [(CORE, false, true), (EXTENSION, true, false)] {
-            let text = format!(r#"{{"supportedVersions":["2026-07-28"],"capabilities":{{{words}}}}}"#);
-            let Discovered::Modern(agreed) = judge_discover(&Ok(RawJson::trusted(text))) else { panic!() };
-            assert_eq!(agreed.offers.tasks, modern, "{words}");
-            let text = format!(r#"{{"protocolVersion":"2025-11-25","capabilities":{{{words}}}}}"#);
-            assert_eq!(judge_initialize(&Ok(RawJson::trusted(text))).unwrap().offers.tasks, legacy, "{words}");
-        }
-    }
-
-    #[test]
-    fn initialize_must_end_in_a_known_legacy_revision() {
-        for (text, ok_) in [
-            (r#"{"protocolVersion":"2024-11-05","capabilities":{}}"#, true),
-            (r#"{"protocolVersion":"2026-07-28"}"#, false),
-            (r#"{"protocolVersion":"1.0"}"#, false),
-            ("{}", false),
-        ] {
-            assert_eq!(judge_initialize(&ok(text)).is_ok(), ok_, "{text}");
-        }
-    }
-}
+mod tests;

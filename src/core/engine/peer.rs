@@ -111,6 +111,8 @@ pub enum PeerEvent {
 #[derive(Debug)]
 enum Waiting<P> {
     Handshake,
+    /// The answer to `server/discover`, whose time is over; it still tells the era.
+    Discover,
     /// `None` stands for a time that is over; the answer is still taken.
     List(Box<Reading>, Option<Instant>),
     Listen,
@@ -347,10 +349,14 @@ impl<P: CallPort> Peer<P> {
 
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.state {
-            State::Opening { until, .. } if now >= until => {
+            State::Opening { ref handshake, until, .. } if now >= until => {
                 // A late answer to this question is none to the next.
+                let is_discover = matches!(handshake.question(), Question::Discover(_));
                 if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Handshake)) {
-                    self.pending.take(id);
+                    match self.pending.get_mut(id) {
+                        Some(waiting) if is_discover => *waiting = Waiting::Discover,
+                        Some(_) | None => drop(self.pending.take(id)),
+                    }
                 }
                 self.opening(Reply::Silence, now);
             }
@@ -401,12 +407,20 @@ impl<P: CallPort> Peer<P> {
 
     /// Goes on with the handshake.
     fn opening(&mut self, reply: Reply, now: Instant) {
-        let State::Opening { handshake, until, deadline } = &mut self.state else { return };
-        match handshake.heard(None, reply) {
+        let State::Opening { handshake, .. } = &mut self.state else { return };
+        let next = handshake.heard(None, reply);
+        self.go_on(next, now);
+    }
+
+    fn go_on(&mut self, next: Next, now: Instant) {
+        let State::Opening { until, deadline, .. } = &mut self.state else { return };
+        match next {
             Next::Ask(question) => {
                 *until = *deadline;
                 self.ask_question(question);
             }
+            Next::Wait { soon: true } => *until = (now + self.times.probe).min(*deadline),
+            Next::Wait { soon: false } => {}
             Next::Agreed(agreed) => self.ready(agreed, now),
             Next::Failed { why, hint, .. } => self.fail(why, hint),
         }
@@ -432,6 +446,11 @@ impl<P: CallPort> Peer<P> {
             Lookup::Unknown => self.fault(Fault::UnknownReply),
             Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response, now),
             Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
+            Lookup::Found(Waiting::Discover) => {
+                let State::Opening { handshake, .. } = &mut self.state else { return };
+                let next = handshake.heard_late(&response.outcome);
+                self.go_on(next, now);
+            }
             Lookup::Found(Waiting::List(reading, _)) => {
                 let (page, fault) = self.lists.answered(*reading, response.outcome, now);
                 fault.into_iter().for_each(|fault| self.fault(fault));
@@ -495,6 +514,9 @@ impl<P: CallPort> Peer<P> {
     }
 
     fn ready(&mut self, agreed: Agreed, now: Instant) {
+        // The answer to the other question of the handshake decides nothing any more.
+        let is_over = |waiting: &Waiting<P>| matches!(waiting, Waiting::Handshake | Waiting::Discover);
+        self.pending.find_all(is_over).into_iter().for_each(|id| drop(self.pending.take(id)));
         if agreed.revision.era() == Era::Legacy {
             put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
         }
@@ -585,7 +607,7 @@ impl<P: CallPort> Peer<P> {
     fn ports(&mut self) -> impl Iterator<Item = &mut P> {
         self.pending.iter_mut().filter_map(|waiting| match waiting {
             Waiting::Call(port) => Some(port),
-            Waiting::Handshake | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
+            Waiting::Handshake | Waiting::Discover | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
         })
     }
 

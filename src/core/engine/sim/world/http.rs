@@ -305,7 +305,9 @@ impl Http {
         match handshake.heard(Some(200), Reply::Answer(outcome)) {
             Next::Ask(_) => return self.shake(handshake),
             Next::Agreed(agreed) => assert_eq!(agreed.revision, self.revision),
-            failed @ Next::Failed { .. } => panic!("a server that keeps the protocol was given up: {failed:?}"),
+            failed @ (Next::Failed { .. } | Next::Wait { .. }) => {
+                panic!("a server that keeps the protocol was given up: {failed:?}")
+            }
         }
         (self.session, self.is_ready) = (session, true);
         if self.is_modern() {
