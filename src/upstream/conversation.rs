@@ -83,7 +83,9 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let early = tokio::time::timeout(stop::ENDED, reaper.exited()).await.ok().flatten();
     let status = reaper.stop(times).await;
     let status = early.or(status);
-    let mut why = lost.map_or(ended.why, str::to_owned);
+    // A pipe that broke says less than the end of the program at its other end.
+    let what = if ended.left && early.is_some() { "the program ended".to_owned() } else { ended.why };
+    let mut why = lost.map_or(what, str::to_owned);
     if let Some(status) = status.filter(|status| !status.success()) {
         // A signal after that was ours.
         let is_ours = early.is_none() && status.signal().is_some();

@@ -82,6 +82,8 @@ pub(crate) struct Ended {
     pub(crate) why: String,
     /// How the next start should ask for the era, where this one taught something.
     pub(crate) next: Option<EraHint>,
+    /// The other end has gone away, which `why` does not explain.
+    pub(crate) left: bool,
 }
 
 /// How a connection is run.
@@ -194,7 +196,7 @@ pub(crate) async fn run(
             break;
         }
     }
-    let mut ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None });
+    let mut ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None, left: false });
     connection.peer.handle_closed(&ended.why);
     // An end in the middle of the handshake teaches too: many servers end at a request before `initialize`.
     while let Some(event) = connection.peer.poll_event() {
@@ -228,7 +230,12 @@ impl Connection<'_> {
                 self.end("its standard output ended")
             }
             Event::Read(Err(error)) => self.end(&format!("its standard output failed: {error}")),
-            Event::Wrote(Err(error)) => self.end(&format!("its standard input failed: {error}")),
+            Event::Wrote(Err(error)) => {
+                let left = error.kind() == std::io::ErrorKind::BrokenPipe;
+                let why = format!("its standard input failed: {error}");
+                self.ended = Some(Ended { why, next: None, left });
+                ControlFlow::Break(())
+            }
             Event::Stop => self.end("stopped"),
             Event::Read(Ok(bytes)) => {
                 self.metrics.received(bytes);
@@ -322,7 +329,7 @@ impl Connection<'_> {
                     }
                 }
                 PeerEvent::Failed { why, next } => {
-                    self.ended = Some(Ended { why, next: Some(next) });
+                    self.ended = Some(Ended { why, next: Some(next), left: false });
                     return ControlFlow::Break(());
                 }
             }
@@ -350,7 +357,7 @@ impl Connection<'_> {
     }
 
     fn end(&mut self, why: &str) -> ControlFlow<()> {
-        self.ended = Some(Ended { why: why.to_owned(), next: None });
+        self.ended = Some(Ended { why: why.to_owned(), next: None, left: false });
         ControlFlow::Break(())
     }
 }
