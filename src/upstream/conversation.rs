@@ -20,7 +20,7 @@ use crate::upstream::link::{Link, LinkState};
 use crate::upstream::listing::Listing;
 use crate::upstream::process::{Process, drain_stderr};
 use crate::upstream::spawner::Spawner;
-use crate::upstream::stdio::{self, Ended, StdioNews, StdioOptions};
+use crate::upstream::stdio::{self, Ended, Refused, StdioNews, StdioOptions};
 use crate::wire::foreign;
 
 /// How long a child that has ended is waited for to be heard to the end.
@@ -65,7 +65,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let (begun, start) = (clock::now(), handle.start_limit());
     let context =
         Context { spawner: Spawner { stop: stop.child_token(), ..context.spawner.clone() }, ..context.clone() };
-    let talk = converse(&context, (hint, start), stdin, stdout);
+    let talk = converse(&context, (hint, start), stdin, stdout, None);
     tokio::pin!(talk);
     let mut lost = None;
     let (ended, served) = tokio::select! {
@@ -103,12 +103,13 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
 }
 
 /// Speaks over a duplex of lines, tells the supervisor what is learnt there, and says for how long it was ready. `start` is
-/// how to ask for the era and how long the handshake may take.
+/// how to ask for the era and how long the handshake may take. `refusals` are of messages that a carrier could not deliver.
 pub(crate) async fn converse(
     context: &Context,
     start: (EraHint, Duration),
     writer: impl AsyncWrite + Unpin,
     reader: impl AsyncRead + Unpin,
+    refusals: Option<mpsc::Receiver<Refused>>,
 ) -> (Ended, Option<Duration>) {
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, intake, .. } = &context.spawner;
@@ -140,7 +141,7 @@ pub(crate) async fn converse(
     };
     let mut ready_at: Option<Instant> = None;
     let ended = {
-        let connection = stdio::run(writer, reader, options, &handle.metrics, stop, &mut tell);
+        let connection = stdio::run((writer, reader), refusals, options, &handle.metrics, stop, &mut tell);
         tokio::pin!(connection);
         let mut agreed: Option<Agreed> = None;
         let (mut held, mut shown): (Option<Link>, Option<oneshot::Receiver<()>>) = (None, None);

@@ -16,17 +16,21 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, copy, duplex,
     repeat, split,
 };
+use tokio::sync::mpsc;
 use url::Url;
 
 use crate::base::budget::{Budget, Room};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
-use crate::upstream::answer::{HttpError, coded, drain, is_event_stream};
+use crate::upstream::answer::{HttpError, coded, drain, failure, is_event_stream};
 use crate::upstream::context::{Context, Run};
 use crate::upstream::conversation::converse;
+use crate::upstream::handle::Handle;
 use crate::upstream::remote::Remote;
+use crate::upstream::stdio::Refused;
 use crate::wire::frame::Frame;
 use crate::wire::message::Message;
+use crate::wire::raw::RawJson;
 use crate::wire::sse::{SseDecoder, SseError, SseEvent};
 
 /// Bytes that wait in each direction between the transport and the protocol.
@@ -64,11 +68,19 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     let (near, far) = duplex(PIPE_BYTES);
     let (reader, writer) = split(near);
     // A server of 2024-11-05 knows `initialize` and nothing else.
-    let talk = converse(context, (EraHint::Legacy, left), writer, reader);
+    let (refused, refusals) = mpsc::channel(MAX_POSTS);
+    let talk = converse(context, (EraHint::Legacy, left), writer, reader, Some(refusals));
     let max_message_bytes = context.spawner.intake.max_message_bytes();
     // A call ends after its hard limit, and so does what may be said about it.
     let budget = Arc::clone(&context.spawner.intake.budget);
-    let outbox = Outbox { remote: Arc::clone(remote), endpoint, patience: spec.call_max + POST_TIME, budget };
+    let outbox = Outbox {
+        remote: Arc::clone(remote),
+        endpoint,
+        patience: spec.call_max + POST_TIME,
+        budget,
+        refused,
+        handle: Arc::clone(&context.handle),
+    };
     let carry = async move {
         let (lines, messages) = split(far);
         tokio::select! {
@@ -290,6 +302,38 @@ struct Outbox {
     /// How long a request's POST may stay unanswered.
     patience: Duration,
     budget: Arc<Budget>,
+    /// Requests that the server did not take.
+    refused: mpsc::Sender<Refused>,
+    handle: Arc<Handle>,
+}
+
+/// Whether an answer to a POST is about its message alone, and not about the session.
+fn is_of_one_message(status: StatusCode) -> bool {
+    let of_one = [StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::TOO_MANY_REQUESTS];
+    status.is_server_error() || of_one.contains(&status)
+}
+
+/// What depends on a message, where its POST is refused.
+enum Stake {
+    /// The session: the handshake, and bytes that are no message.
+    All,
+    /// The request of that id.
+    Request(RawJson),
+    /// Itself alone: a notification, or an answer to the server.
+    Nothing,
+}
+
+impl Stake {
+    fn of(message: Option<&Message>) -> Self {
+        match message {
+            Some(Message::Request(request)) if request.method != "initialize" => {
+                Self::Request(request.id.raw().clone())
+            }
+            Some(Message::Notification(notice)) if notice.method != "notifications/initialized" => Self::Nothing,
+            Some(Message::Response(_)) => Self::Nothing,
+            Some(Message::Request(_) | Message::Notification(_)) | None => Self::All,
+        }
+    }
 }
 
 /// Posts each line until one is not taken. Returns why it ended.
@@ -310,10 +354,10 @@ async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
         }
         line.pop();
         let message = outbox.budget.count(Bytes::from(std::mem::take(&mut line)));
-        let is_request = Frame::from_upstream(message.clone())
-            .is_ok_and(|frame| matches!(Message::parse(&frame), Ok(Message::Request(_))));
+        let parsed = Frame::from_upstream(message.clone()).ok().and_then(|frame| Message::parse(&frame).ok());
+        let is_request = matches!(parsed, Some(Message::Request(_)));
         let (order, patience) = if is_request { (GRACE, outbox.patience) } else { (POST_TIME, POST_TIME) };
-        let mut post = Box::pin(outbox.post(message, patience));
+        let mut post = Box::pin(outbox.post(message, Stake::of(parsed.as_ref()), patience));
         match tokio::time::timeout(order, &mut post).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => return why,
@@ -323,12 +367,24 @@ async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
 }
 
 impl Outbox {
-    /// Posts one message. The answer says no more than that it was taken.
-    async fn post(&self, message: Bytes, patience: Duration) -> Result<(), String> {
+    /// Posts one message. The answer says no more than that it was taken; where it was not, the error ends the session.
+    async fn post(&self, message: Bytes, stake: Stake, patience: Duration) -> Result<(), String> {
         let request = self.remote.request(Method::POST, &self.endpoint, message);
         match tokio::time::timeout(patience, self.remote.send(request)).await {
             Ok(Ok(response)) if response.status().is_success() => drain(response.into_body()).await,
-            Ok(Ok(response)) => return Err(format!("a message was answered with HTTP status {}", response.status())),
+            Ok(Ok(response)) => {
+                let status = response.status();
+                if matches!(stake, Stake::All) || !is_of_one_message(status) {
+                    return Err(format!("a message was answered with HTTP status {status}"));
+                }
+                drain(response.into_body()).await;
+                let error = HttpError::Status(status);
+                self.handle.health.unanswered(&error);
+                if let Stake::Request(id) = stake {
+                    // A conversation that is over has no call that could be told.
+                    let _over = self.refused.send(Refused { id, failure: failure(&error, None) }).await;
+                }
+            }
             Ok(Err(error)) => return Err(format!("a message could not be sent: {error}")),
             Err(_) => return Err("a message was not taken in time".to_owned()),
         }

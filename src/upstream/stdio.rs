@@ -29,6 +29,7 @@ use crate::upstream::spawner::Intake;
 use crate::wire::id::WireId;
 use crate::wire::lines::{Line, LineDecoder};
 use crate::wire::message::Notification;
+use crate::wire::raw::RawJson;
 
 /// Bytes that may wait to be written to a child before its calls wait in their channel.
 const OUT_HIGH_WATER: usize = 1 << 20;
@@ -86,6 +87,13 @@ pub(crate) struct Ended {
     pub(crate) left: bool,
 }
 
+/// A request of ours that its carrier could not deliver.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) id: RawJson,
+    pub(crate) failure: Failure,
+}
+
 /// How a connection is run.
 #[derive(Clone, Debug)]
 pub(crate) struct StdioOptions {
@@ -102,6 +110,7 @@ enum Event {
     Wrote(std::io::Result<usize>),
     Call(Option<Command>),
     Signal(Signal),
+    Refused(Refused),
     Relist,
     Timeout,
     Stop,
@@ -127,11 +136,21 @@ struct Connection<'a> {
     ended: Option<Ended>,
 }
 
+/// The next refusal; waits for ever where there are none.
+async fn refused(refusals: &mut Option<mpsc::Receiver<Refused>>) -> Refused {
+    if let Some(refusals) = refusals
+        && let Some(refused) = refusals.recv().await
+    {
+        return refused;
+    }
+    std::future::pending().await
+}
+
 /// Runs the protocol over a child's pipes until one of them ends. Dropping the pipes is the caller's first step to stop the
 /// child.
 pub(crate) async fn run(
-    mut stdin: impl AsyncWrite + Unpin,
-    mut stdout: impl AsyncRead + Unpin,
+    (mut stdin, mut stdout): (impl AsyncWrite + Unpin, impl AsyncRead + Unpin),
+    mut refusals: Option<mpsc::Receiver<Refused>>,
     options: StdioOptions,
     metrics: &UpstreamMetrics,
     stop: &CancellationToken,
@@ -177,6 +196,7 @@ pub(crate) async fn run(
             room = room.grow_to(wanted), if !may_read => Event::Room(room),
             call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
             Some(signal) = signals.recv() => Event::Signal(signal),
+            refused = refused(&mut refusals) => Event::Refused(refused),
             () = options.relist.notified() => Event::Relist,
             () = clock::sleep_until(timeout) => Event::Timeout,
             () = stop.cancelled() => Event::Stop,
@@ -263,6 +283,10 @@ impl Connection<'_> {
                     }
                     Signal::Reply(id, answer) => self.peer.handle_reply(&id, &answer),
                 }
+                ControlFlow::Continue(())
+            }
+            Event::Refused(Refused { id, failure }) => {
+                self.peer.handle_refused(&id, &failure, clock::now());
                 ControlFlow::Continue(())
             }
             Event::Relist => {

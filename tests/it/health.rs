@@ -13,8 +13,8 @@ use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, headend};
 use crate::http::{self, Conn, request};
 use crate::mcp::{Era, Mcp};
-use crate::process::{said, within};
-use crate::upstream::Fake;
+use crate::process::{eventually, said, within};
+use crate::upstream::{Fake, Log};
 
 const SSE: &str = "HTTP+SSE";
 /// The longest time between two attempts to reach a server, and some for a slow machine.
@@ -142,12 +142,10 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
         let gateway = before(&server.url);
         let mut client = gateway.modern();
         within(BACK, "it works", || works(&mut client));
-        if kind != SSE {
-            fs::write(&sick, "").unwrap();
-            assert!(!works(&mut client), "{kind}");
-            fs::remove_file(&sick).unwrap();
-            assert!(works(&mut client) && told(&gateway, "upstream down") == 0, "{kind}: {}", gateway.story());
-        }
+        fs::write(&sick, "").unwrap();
+        assert!(!works(&mut client), "{kind}");
+        fs::remove_file(&sick).unwrap();
+        assert!(works(&mut client) && told(&gateway, "upstream down") == 0, "{kind}: {}", gateway.story());
         fs::write(&sick, "").unwrap();
         within(Duration::from_secs(5), &format!("{kind} is down"), || !works(&mut client) && is_down(&gateway));
         let error = status_of(&gateway, "fx")["last-error"].to_string();
@@ -157,6 +155,26 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
         within(BACK, "it works", || works(&mut client));
         assert!(told(&gateway, "upstream down") <= 2, "{kind}: {}", gateway.story());
     });
+}
+
+#[test]
+fn a_post_that_fails_over_http_sse_ends_its_call_alone() {
+    let setup = Setup::new();
+    let (sick, log) = (setup.world.path("work/sick"), Log::new(&setup.world.path("work"), "fx"));
+    let server = Fake::sse().with("--sick", sick.to_str().unwrap()).logging(&log).spawn();
+    let gateway = setup.toml(&format!("[upstreams.fx]\nurl = \"{}\"", server.url)).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = gateway.modern();
+    let mut slow = gateway.modern().open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1500}}));
+    eventually("it is there", || log.count("tools/call") == 1);
+    fs::write(&sick, "").unwrap();
+    let refused = client.call("fx__echo", json!({"text": "x"}));
+    assert!(refused.is_error() && refused.text().contains("overloaded"), "{}", refused.raw);
+    fs::remove_file(&sick).unwrap();
+    assert!(works(&mut client));
+    let answer = slow.response();
+    assert!(answer["result"]["isError"] != true && answer["result"]["content"].is_array(), "{answer}");
+    assert_eq!(log.count("initialize"), 1, "one session for all of it");
 }
 
 #[test]

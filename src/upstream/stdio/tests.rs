@@ -63,7 +63,7 @@ async fn a_call_that_was_cancelled_before_the_task_took_it_is_not_sent() {
         }
     };
     tokio::select! {
-        ended = run(stdin, stdout, options(), &metrics, &stop, &mut news) => panic!("{ended:?}"),
+        ended = run((stdin, stdout), None, options(), &metrics, &stop, &mut news) => panic!("{ended:?}"),
         () = talk => {}
     }
 }

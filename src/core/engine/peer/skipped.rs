@@ -8,6 +8,7 @@ use crate::engine::call::{Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::pending::Lookup;
 use crate::wire::id::WireId;
+use crate::wire::raw::RawJson;
 use crate::wire::start::Start;
 
 impl<P: CallPort> Peer<P> {
@@ -31,6 +32,13 @@ impl<P: CallPort> Peer<P> {
                     }
                 }
             }
+        }
+    }
+
+    /// A request was not delivered, or its delivery failed. Its call or the reading of its list ends.
+    pub fn handle_refused(&mut self, id: &RawJson, failure: &Failure, now: Instant) {
+        if let Some(id) = WireId::from_raw(id) {
+            self.give_up(id, failure, now);
         }
     }
 
