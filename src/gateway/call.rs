@@ -79,6 +79,8 @@ pub(crate) struct Call {
     /// The snapshot that the action was decided in.
     generation: u64,
     waiting: Option<Outgoing>,
+    /// It was not written, since its server ended in that moment, and waits for the next one. Not a second time.
+    again: bool,
     /// The upstream is not ready yet.
     opening: Option<Opening>,
     queued: Queued,
@@ -154,6 +156,7 @@ impl Call {
             log_from: outgoing.log_level,
             // A request that joins a parked call must never start a second one.
             waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
+            again: false,
             opening: None,
             queued: Queued::default(),
             running: None,
@@ -245,7 +248,9 @@ impl Call {
                 }
                 // Only streams that were asked for as a whole have these.
                 Turn::Event(ExchangeEvent::Notice(_)) => None,
-                Turn::Event(ExchangeEvent::Done(outcome)) => return self.ended(outcome),
+                Turn::Event(ExchangeEvent::Done(outcome)) => {
+                    return if self.send_again() { None } else { self.ended(outcome) };
+                }
                 Turn::Answered(Shown { question, wait, .. }, answer) => {
                     let late = answer.is_none().then(|| ClientEvent::Notice(wait.withdrawal(LATE)));
                     let answer = answer.unwrap_or_else(|| declined(&question.request.method));

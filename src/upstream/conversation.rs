@@ -187,7 +187,7 @@ pub(crate) async fn converse(
     };
     let served = ready_at.map(|at| clock::now().duration_since(at));
     // No call may find the old link while what is behind it is ended, which takes its time. A lane at rest has none.
-    if lane.open_link().is_some() {
+    if matches!(*lane.state(), LinkState::Ready(_)) {
         lane.set_state(LinkState::Starting);
     }
     (ended, served)

@@ -258,18 +258,24 @@ impl Handle {
     /// [`Failure`]: nothing was sent.
     pub(crate) async fn lane(self: &Arc<Self>, wants: &Wants) -> Result<(LaneUse, Link), Failure> {
         let spec = self.spec.load_full();
-        let used = self.main.take();
-        let main = self.main.link(&spec).await?;
-        let lane = match self.lanes.choose(&spec, main.agreed(), wants)? {
-            Choice::Main => return Ok((used, main)),
-            Choice::Owned(lane) => lane,
-            Choice::New(lane, used) => {
-                self.open(&lane);
-                used
+        let mut is_second = false;
+        loop {
+            let used = self.main.take();
+            let main = self.main.link(&spec).await?;
+            let (lane, is_new) = match self.lanes.choose(&spec, main.agreed(), wants)? {
+                Choice::Main => return Ok((used, main)),
+                Choice::Owned(lane) => (lane, false),
+                Choice::New(lane, used) => {
+                    self.open(&lane);
+                    (used, true)
+                }
+            };
+            match lane.link(&spec).await {
+                // It was about to end, and is no failed start.
+                Err(_) if !is_new && !is_second && matches!(*lane.state(), LinkState::Stopped) => is_second = true,
+                link => return Ok((lane, link?)),
             }
-        };
-        let link = lane.link(&spec).await?;
-        Ok((lane, link))
+        }
     }
 
     /// Starts a lane besides the main one.

@@ -31,12 +31,15 @@ pub(crate) enum Signal {
     Reply(RawJson, ClientAnswer),
 }
 
+/// The end of a call; with the call itself where no byte of it was written.
+type Ending = (Outcome, Option<Box<Outgoing>>);
+
 /// The actor's end of a call.
 #[derive(Debug)]
 pub(crate) struct Port {
     key: u64,
     party: Party,
-    outcome: oneshot::Sender<Outcome>,
+    outcome: oneshot::Sender<Ending>,
     notices: Option<mpsc::Sender<ExchangeEvent>>,
     requests: Option<mpsc::Sender<ExchangeEvent>>,
 }
@@ -45,6 +48,11 @@ impl Port {
     /// The call's holder has gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.outcome.is_closed()
+    }
+
+    /// No byte of the call was written, and none will be.
+    pub(crate) fn unsent(self, outgoing: Outgoing) {
+        drop(self.outcome.send((Outcome::Failed(Failure::down()), Some(Box::new(outgoing)))));
     }
 }
 
@@ -90,7 +98,7 @@ impl CallPort for Port {
 
     fn done(self, outcome: Outcome) {
         // The receiver is gone when the client has left; there is nobody to tell.
-        drop(self.outcome.send(outcome));
+        drop(self.outcome.send((outcome, None)));
     }
 }
 
@@ -98,10 +106,11 @@ impl CallPort for Port {
 #[derive(Debug)]
 pub(crate) struct StdioExchange {
     key: u64,
-    outcome: oneshot::Receiver<Outcome>,
+    outcome: oneshot::Receiver<Ending>,
     notices: Option<mpsc::Receiver<ExchangeEvent>>,
     requests: Option<mpsc::Receiver<ExchangeEvent>>,
     ended: Option<Outcome>,
+    unsent: Option<Box<Outgoing>>,
     finished: bool,
     signals: mpsc::UnboundedSender<Signal>,
 }
@@ -117,14 +126,15 @@ pub(crate) fn stdio_call(
     let (notices_in, notices) = wants.notices.then(|| mpsc::channel(NOTICES)).unzip();
     let (requests_in, requests) = wants.requests.then(|| mpsc::channel(REQUESTS)).unzip();
     let port = Port { key, party, outcome: outcome_in, notices: notices_in, requests: requests_in };
-    (port, StdioExchange { key, outcome, notices, requests, ended: None, finished: false, signals })
+    (port, StdioExchange { key, outcome, notices, requests, ended: None, unsent: None, finished: false, signals })
 }
 
 impl StdioExchange {
     pub(crate) async fn next(&mut self) -> ExchangeEvent {
         if self.notices.is_none() && self.requests.is_none() {
             if self.ended.is_none() {
-                self.ended = Some((&mut self.outcome).await.unwrap_or_else(|_| lost()));
+                let ending = (&mut self.outcome).await;
+                self.end(ending);
             }
         } else {
             if self.ended.is_none() {
@@ -132,7 +142,7 @@ impl StdioExchange {
                     biased;
                     Some(request) = next_of(&mut self.requests) => return request,
                     Some(notice) = next_of(&mut self.notices) => return notice,
-                    outcome = &mut self.outcome => self.ended = Some(outcome.unwrap_or_else(|_| lost())),
+                    ending = &mut self.outcome => self.end(ending),
                 }
             }
             // What was sent before the outcome is delivered before it.
@@ -142,6 +152,16 @@ impl StdioExchange {
         }
         self.finished = true;
         ExchangeEvent::Done(self.ended.take().unwrap_or_else(lost))
+    }
+
+    fn end(&mut self, ending: Result<Ending, oneshot::error::RecvError>) {
+        let (outcome, unsent) = ending.unwrap_or_else(|_| (lost(), None));
+        (self.ended, self.unsent) = (Some(outcome), unsent);
+    }
+
+    /// The call, after its end, where no byte of it was written.
+    pub(crate) fn take_unsent(&mut self) -> Option<Box<Outgoing>> {
+        self.unsent.take()
     }
 
     pub(crate) fn reply(&self, id: &RawJson, answer: ClientAnswer) {

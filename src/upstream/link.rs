@@ -50,6 +50,14 @@ impl Link {
         }
     }
 
+    /// Whether it takes calls; `false` in the moment between the end of a child's task and the next state of its upstream.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::Stdio(link) => link.is_open(),
+            Self::Http(_) => true,
+        }
+    }
+
     pub(crate) fn agreed(&self) -> Agreed {
         match self {
             Self::Stdio(link) => link.agreed,

@@ -1,6 +1,7 @@
 //! A call that was handed to its upstream. Cancel-safe, movable; dropping it cancels.
 
 use crate::engine::ask::ClientAnswer;
+use crate::engine::call::Outgoing;
 use crate::engine::event::ExchangeEvent;
 use crate::upstream::http::HttpExchange;
 use crate::upstream::line_call::StdioExchange;
@@ -20,6 +21,14 @@ impl Sent {
         match self {
             Self::Stdio(exchange) => exchange.next().await,
             Self::Http(exchange) => exchange.next().await,
+        }
+    }
+
+    /// The call, after its end, where nothing of it was written. Over HTTP its own request knows what came of it.
+    pub(crate) fn take_unsent(&mut self) -> Option<Box<Outgoing>> {
+        match self {
+            Self::Stdio(exchange) => exchange.take_unsent(),
+            Self::Http(_) => None,
         }
     }
 

@@ -269,8 +269,12 @@ impl Lane {
     /// The way to the upstream, where it stands.
     pub(crate) fn open_link(&self) -> Option<Link> {
         match &**self.state.load() {
-            LinkState::Ready(link) => Some(link.clone()),
-            LinkState::Idle | LinkState::Starting | LinkState::Down { .. } | LinkState::Stopped => None,
+            LinkState::Ready(link) if link.is_open() => Some(link.clone()),
+            LinkState::Ready(_)
+            | LinkState::Idle
+            | LinkState::Starting
+            | LinkState::Down { .. }
+            | LinkState::Stopped => None,
         }
     }
 
@@ -286,13 +290,13 @@ impl Lane {
             let changed = self.changed.notified();
             let state = self.state();
             match &*state {
-                LinkState::Ready(link) => return Ok(link.clone()),
+                LinkState::Ready(link) if link.is_open() => return Ok(link.clone()),
                 LinkState::Down { until: retry, .. } if self.starts.load(Ordering::Relaxed) > before => {
                     return Err(self.down(retry.saturating_duration_since(clock::now())));
                 }
                 LinkState::Stopped => return Err(self.down(Duration::from_secs(1))),
                 LinkState::Idle | LinkState::Down { .. } => self.wanted.notify_one(),
-                LinkState::Starting => {}
+                LinkState::Starting | LinkState::Ready(_) => {}
             }
             if tokio::time::timeout_at(until.into(), changed).await.is_err() {
                 return Err(self.late(spec));

@@ -1,6 +1,7 @@
 //! The task of one connection that speaks in lines, which is a stdio child's above all: [`Peer`] over two pipes. It never waits
 //! for a client.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BufMut as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +17,7 @@ use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::engine::askers::Lesson;
-use crate::engine::call::{Executed, Failure, Outcome, Outgoing};
+use crate::engine::call::{Executed, Failure, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint};
 use crate::engine::lists::Trouble;
@@ -56,10 +58,17 @@ impl StdioLink {
     pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let (port, exchange) = stdio_call(key, outgoing.party.clone(), outgoing.wants(), self.signals.clone());
-        // The channel has room for as many calls as a connection can have; when it is full or closed, the port is dropped
-        // and the exchange says that nothing was sent.
-        drop(self.calls.try_send(Command { outgoing, port }));
+        // The channel has room for as many calls as a connection can have; when it is full, the port is dropped and the exchange
+        // says that nothing was sent.
+        if let Err(TrySendError::Closed(Command { outgoing, port })) = self.calls.try_send(Command { outgoing, port }) {
+            port.unsent(outgoing);
+        }
         exchange
+    }
+
+    /// Whether the child's task takes calls.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.calls.is_closed()
     }
 }
 
@@ -126,6 +135,10 @@ struct Connection<'a> {
     no_room: bool,
     /// For what the child has not taken.
     unsent: Room,
+    /// Bytes that were written so far.
+    written: u64,
+    /// Calls of which no byte was written, each with the place of its first one.
+    unwritten: VecDeque<(u64, u64, Outgoing)>,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
     calls_in: mpsc::Sender<Command>,
     signals_in: mpsc::UnboundedSender<Signal>,
@@ -169,6 +182,8 @@ pub(crate) async fn run(
         room: Room::shared(&options.intake.budget),
         no_room: false,
         unsent: Room::new(&options.intake.budget),
+        written: 0,
+        unwritten: VecDeque::new(),
         decoder: LineDecoder::new(options.intake.max_message_bytes()),
         news,
         calls_in,
@@ -217,6 +232,9 @@ pub(crate) async fn run(
         }
     }
     let mut ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None, left: false });
+    // Before anybody is told: a call that is made again must not find this connection.
+    calls.close();
+    connection.give_back();
     connection.peer.handle_closed(&ended.why);
     // An end in the middle of the handshake teaches too: many servers end at a request before `initialize`.
     while let Some(event) = connection.peer.poll_event() {
@@ -224,10 +242,8 @@ pub(crate) async fn run(
             ended.next.get_or_insert(next);
         }
     }
-    calls.close();
-    while let Ok(command) = calls.try_recv() {
-        // Never written: their callers may send them again.
-        command.port.done(Outcome::Failed(Failure::down()));
+    while let Ok(Command { outgoing, port }) = calls.try_recv() {
+        port.unsent(outgoing);
     }
     ended
 }
@@ -235,10 +251,22 @@ pub(crate) async fn run(
 impl Connection<'_> {
     fn call(&mut self, command: Command) {
         // Its cancellation may have come before it, by the other channel.
-        if command.port.is_closed() {
+        let Command { outgoing, port } = command;
+        if port.is_closed() {
             return;
         }
-        self.peer.handle_call(&command.outgoing, command.port);
+        let (key, begin) = (port.key(), self.written + self.peer.outgoing().len() as u64);
+        self.peer.handle_call(&outgoing, port);
+        self.unwritten.push_back((begin, key, outgoing));
+    }
+
+    /// Ends the calls of which the other end got nothing.
+    fn give_back(&mut self) {
+        for (_, key, outgoing) in self.unwritten.drain(..) {
+            if let Some(port) = self.peer.take_call(key) {
+                port.unsent(outgoing);
+            }
+        }
     }
 
     fn handle(&mut self, event: Event) -> ControlFlow<()> {
@@ -264,6 +292,10 @@ impl Connection<'_> {
             Event::Wrote(Ok(bytes)) => {
                 self.metrics.sent(bytes);
                 self.stalled_since = None;
+                self.written += bytes as u64;
+                while self.unwritten.front().is_some_and(|(begin, ..)| *begin < self.written) {
+                    self.unwritten.pop_front();
+                }
                 ControlFlow::Continue(())
             }
             Event::Call(_) | Event::Room(Ok(())) => ControlFlow::Continue(()),

@@ -147,6 +147,36 @@ fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none()
 }
 
 #[test]
+fn a_call_that_was_not_written_before_its_server_ended_is_made_after_the_restart_and_once() {
+    let setup = Setup::new();
+    let log = Log::new(&setup.world.path("work"), "fx");
+    let gateway = setup.fake("fx", &Fake::stdio("both").logging(&log)).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for round in 0..12_u64 {
+        within(Duration::from_secs(30), "it is back", || {
+            !gateway.modern().call("fx__echo", json!({"text": "-"})).is_error()
+        });
+        let pid = Pid::from_raw(i32::try_from(upstream_pid(&gateway, "fx")).unwrap()).unwrap();
+        let clients: Vec<Mcp> = (0..4).map(|_| gateway.modern()).collect();
+        thread::scope(|scope| {
+            for (n, mut client) in clients.into_iter().enumerate() {
+                scope.spawn(move || {
+                    thread::sleep(Duration::from_micros(round * 100 + n as u64 * 150));
+                    let text = format!("{round}-{n}");
+                    let answer = client.call("fx__echo", json!({"text": text}));
+                    assert!(!answer.raw.contains(r#""executed":"no""#), "{text}: {}", answer.raw);
+                });
+            }
+            kill_process(pid, Signal::KILL).unwrap();
+        });
+        for n in 0..4 {
+            let made = log.lines_with(&["tools/call", &format!("\"{round}-{n}\"")]).len();
+            assert!(made <= 1, "{round}-{n} was made {made} times");
+        }
+    }
+}
+
+#[test]
 fn an_upstream_that_crashes_again_and_again_keeps_answering_between_its_crashes() {
     let gateway = Setup::new().fake("fx", &Fake::stdio("legacy").behaving("crash-after=5")).start();
     within(Duration::from_secs(30), "eight calls succeed over at least one crash", {

@@ -241,6 +241,15 @@ impl<P: CallPort> Peer<P> {
         put_line(&mut self.out, &message::encode_request(&raw_id, call.method.as_str(), Some(&params)));
     }
 
+    /// Takes a call back of which nothing was written; the connection is over.
+    pub fn take_call(&mut self, key: u64) -> Option<P> {
+        let id = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key))?;
+        match self.pending.take(id) {
+            Lookup::Found(Waiting::Call(port)) => Some(port),
+            Lookup::Found(_) | Lookup::Late | Lookup::Unknown => None,
+        }
+    }
+
     /// The caller has gone or run out of time; the upstream is told and a late answer is dropped.
     pub fn handle_cancel(&mut self, key: u64, now: Instant) {
         let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));

@@ -121,6 +121,16 @@ impl Call {
         Ok(())
     }
 
+    /// Waits for another way where the server ended before a byte of the call was written; once.
+    pub(super) fn send_again(&mut self) -> bool {
+        let Some(Running { exchange: Exchange::Sent(sent), .. }) = &mut self.running else { return false };
+        let Some(outgoing) = sent.take_unsent().filter(|_| !self.again) else { return false };
+        let Some(Running { _slot: slot, .. }) = self.running.take() else { return false };
+        (self.again, self.waiting) = (true, Some(*outgoing));
+        self.opening = Some(Opening::new(&self.handle, &self.wants, slot, clock::now()));
+        true
+    }
+
     /// Waits for what has to be on disk, then looks a last time.
     async fn pass(&mut self) -> Result<(), Failure> {
         if let Some(gate) = &mut self.gate {

@@ -8,6 +8,7 @@ use crate::base::budget::Budget;
 use crate::catalog::inventory::ListBounds;
 use crate::config::Limits;
 use crate::engine::ask::Declared;
+use crate::engine::call::Outcome;
 use crate::engine::event::ExchangeEvent;
 use crate::engine::peer::PeerTimes;
 use crate::mcp::meta::Meta;
@@ -66,4 +67,49 @@ async fn a_call_that_was_cancelled_before_the_task_took_it_is_not_sent() {
         ended = run((stdin, stdout), None, options(), &metrics, &stop, &mut news) => panic!("{ended:?}"),
         () = talk => {}
     }
+}
+
+#[tokio::test]
+async fn a_call_of_which_no_byte_was_written_comes_back_whole_and_any_other_does_not() {
+    // So small that the first call does not go through.
+    let (gateway, server) = tokio::io::duplex(64);
+    let (stdout, stdin) = tokio::io::split(gateway);
+    let (tell, mut told) = mpsc::channel(8);
+    let mut news = move |news| drop(tell.try_send(news));
+    let metrics = Metrics::new().unwrap().upstream("fx");
+    let stop = CancellationToken::new();
+    let talk = async {
+        let (said, mut says) = tokio::io::split(server);
+        let mut said = BufReader::new(said).lines();
+        let mut hear = async || serde_json::from_str::<Value>(&said.next_line().await.unwrap().unwrap()).unwrap();
+        let greeting = hear().await;
+        let result =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
+        let answer = json!({"jsonrpc": "2.0", "id": greeting["id"], "result": result});
+        says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        let Some(StdioNews::Ready(link)) = told.recv().await else { panic!("not ready") };
+        assert_eq!(hear().await["method"], "notifications/initialized");
+        let mut begun = link.call(call(&"x".repeat(100)));
+        // Until the pipe is full.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut behind = link.call(call("behind"));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop((said, says));
+        let mut late = link.call(call("late"));
+        for (label, exchange, want) in
+            [("begun", &mut begun, None), ("behind", &mut behind, Some("behind")), ("late", &mut late, Some("late"))]
+        {
+            let ExchangeEvent::Done(Outcome::Failed(failure)) = exchange.next().await else { panic!("{label}") };
+            let executed = if want.is_some() { Executed::No } else { Executed::Unknown };
+            assert_eq!(failure.executed, executed, "{label}");
+            let unsent = exchange.take_unsent().and_then(|outgoing| outgoing.body.string("name"));
+            assert_eq!(unsent.as_deref(), want, "{label}");
+        }
+        link
+    };
+    let (ended, link) = tokio::join!(run((stdin, stdout), None, options(), &metrics, &stop, &mut news), talk);
+    assert!(!link.is_open(), "{ended:?}");
+    let mut after = link.call(call("after"));
+    assert!(matches!(after.next().await, ExchangeEvent::Done(Outcome::Failed(_))));
+    assert!(after.take_unsent().is_some());
 }
