@@ -45,7 +45,7 @@ struct Unnoted {
 
 impl Unnoted {
     /// No session of the caller that was opened then or before goes on after a restart: that frees none that has ended.
-    fn add(&mut self, floor: Floor) {
+    fn add(&mut self, floor: &Floor) {
         let of_caller = self.floors.entry(Arc::clone(&floor.caller)).or_insert_with(|| floor.clone());
         of_caller.opened = of_caller.opened.max(floor.opened);
         of_caller.until = of_caller.until.max(floor.until);
@@ -149,7 +149,7 @@ impl SessionStore {
             let inner = Arc::clone(&self.0);
             self.0.db.end_sessions_below(floor.clone()).then(move |outcome| {
                 if outcome.is_err() {
-                    inner.unnoted.lock().add(floor);
+                    inner.unnoted.lock().add(&floor);
                 }
             });
         }
@@ -174,7 +174,7 @@ impl Inner {
         }
         let EndedSession { caller, opened, until, .. } = end;
         let floor = Floor { caller, opened, until };
-        unnoted.add(floor.clone());
+        unnoted.add(&floor);
         drop(unnoted);
         self.ended.lock().raise(floor);
     }

@@ -55,7 +55,7 @@ struct Asked {
 enum Read {
     Page(Box<Reading>, Answer),
     /// The lists, and what only clients see that can be asked.
-    ForAskers(Inventory, ForAskers),
+    ForAskers(Box<(Inventory, ForAskers)>),
 }
 
 /// The lists of one session.
@@ -121,7 +121,7 @@ impl<'a> HttpLists<'a> {
                 read = poll_fn(|polled| self.poll(polled)) => {
                     let step = match read {
                         Read::Page(reading, answer) => self.heard(*reading, answer),
-                        Read::ForAskers(news, shown) => Some(self.tell_with(news, shown)),
+                        Read::ForAskers(read) => Some(self.tell_with(read.0, read.1)),
                     };
                     if let Some(step) = step {
                         return step;
@@ -157,7 +157,7 @@ impl<'a> HttpLists<'a> {
         let Some((_, reading)) = &mut self.for_askers else { return Poll::Pending };
         let Poll::Ready(shown) = reading.as_mut().poll(polled) else { return Poll::Pending };
         let news = self.for_askers.take().map(|(news, _)| news).unwrap_or_default();
-        Poll::Ready(Read::ForAskers(news, shown))
+        Poll::Ready(Read::ForAskers(Box::new((news, shown))))
     }
 
     fn heard(&mut self, reading: Reading, answer: Answer) -> Option<Step> {

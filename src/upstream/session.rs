@@ -176,7 +176,7 @@ impl Lane {
     /// A lane of the gateway's own that reads the lists and carries no call.
     pub(super) fn listing(upstream: UpstreamName, declared: Declared, to: ListsTo) -> Arc<Self> {
         let owner = Owned { key: (Owner::Gateway, declared.kinds), client: None };
-        let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Some(owner), None) };
+        let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Arc::default(), Some(owner), None) };
         lane.set_state(LinkState::Starting);
         Arc::new(lane)
     }

@@ -173,10 +173,8 @@ impl OpenRequests {
     /// The calls that a request without a stream of its own may belong to. A parked call asks nothing more while it waits,
     /// so it is one of them only where no other call runs.
     pub fn candidates(&self, calls: impl Iterator<Item = u64> + Clone, doubt: &Doubt) -> Candidates {
-        let candidates = match Candidates::of(calls.clone().filter(|call| !self.parked.contains(call))) {
-            Candidates::None => Candidates::of(calls),
-            running => running,
-        };
+        let running = Candidates::of(calls.clone().filter(|call| !self.parked.contains(call)));
+        let candidates = if matches!(running, Candidates::None) { Candidates::of(calls) } else { running };
         if matches!(candidates, Candidates::One(_)) && doubt.is_open() { Candidates::Doubtful } else { candidates }
     }
 

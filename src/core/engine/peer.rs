@@ -667,7 +667,7 @@ impl<P: CallPort> Peer<P> {
 fn in_flight<P: CallPort>(pending: &mut Pending<Waiting<P>>) -> Vec<InFlight> {
     let call = |waiting: &mut Waiting<P>| match waiting {
         Waiting::Call(port) => Some(InFlight { call: port.key(), party: port.party().clone() }),
-        Waiting::Handshake | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
+        Waiting::Handshake | Waiting::Discover | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
     };
     pending.iter_mut().filter_map(call).collect()
 }

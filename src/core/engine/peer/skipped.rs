@@ -38,7 +38,7 @@ impl<P: CallPort> Peer<P> {
     /// A request was not delivered, or its delivery failed. Its call or the reading of its list ends.
     pub fn handle_refused(&mut self, id: &RawJson, failure: &Failure, now: Instant) {
         if let Some(id) = WireId::from_raw(id) {
-            self.give_up(id, failure, now);
+            self.give_up(id, failure, End::GivenUp, now);
         }
     }
 

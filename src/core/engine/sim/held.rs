@@ -33,8 +33,8 @@ fn asked(id: &str) -> Seen {
 
 fn conduct(world: &World, tool: &str) -> Option<Conduct> {
     let catalog = world.catalog();
-    let entry: &Entry = catalog.entries().iter().find(|entry| &*entry.original == tool).unwrap();
-    world.upstreams[0].askers.conduct(&Item::of(entry))
+    let entry: Option<&Entry> = catalog.entries().iter().find(|entry| &*entry.original == tool);
+    world.upstreams[0].askers.conduct(&Item::of(entry?))
 }
 
 #[test]
