@@ -83,7 +83,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let early = tokio::time::timeout(stop::ENDED, reaper.exited()).await.ok().flatten();
     let status = reaper.stop(times).await;
     let status = early.or(status);
-    // A pipe that broke says less than the end of the program at its other end.
+    // A pipe that broke or ended says less than the end of the program at its other end.
     let what = if ended.left && early.is_some() { "the program ended".to_owned() } else { ended.why };
     let mut why = lost.map_or(what, str::to_owned);
     if let Some(status) = status.filter(|status| !status.success()) {

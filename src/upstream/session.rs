@@ -11,8 +11,8 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -22,18 +22,22 @@ use tokio::sync::{Notify, mpsc};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::UpstreamName;
-use crate::config::{Instance, Start, Target, Upstream};
+use crate::config::{Start, Target, Upstream};
 use crate::engine::ask::Declared;
 use crate::engine::askers::{Askers, Item};
 use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::handshake::Agreed;
 use crate::engine::turns::{Gate, Passer};
-use crate::mcp::input::Kinds;
-use crate::mcp::version::Era;
 use crate::upstream::health::Health;
 use crate::upstream::link::{Link, LinkState};
-use crate::upstream::session_news::{ClientTag, SessionNews};
+use crate::upstream::session_news::SessionNews;
 use crate::upstream::turns::InTurn;
+
+mod owner;
+
+pub(crate) use self::owner::Wants;
+pub(super) use self::owner::are_owned;
+use self::owner::{Key, Owned, Owner, place};
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
@@ -43,36 +47,8 @@ const IDLE: Duration = Duration::from_secs(900);
 /// How often a session is looked at.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Owner of a session.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Owner {
-    Caller(Arc<str>),
-    Client(u64),
-    /// The gateway, which reads the lists as clients with some capabilities see them.
-    Gateway,
-}
-
 /// Where the lists go that a lane reads, or why it ended.
 pub(super) type ListsTo = mpsc::Sender<Result<Inventory, String>>;
-
-/// The client of a call that needs a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Wants {
-    pub(crate) caller: Arc<str>,
-    pub(crate) client: Option<Arc<ClientTag>>,
-    /// Input that this client can give.
-    pub(crate) offered: Kinds,
-}
-
-/// Owner of a session, and the input that its client can give.
-type Key = (Owner, Kinds);
-
-/// A lane's place in the table, and the client whose end is its end.
-#[derive(Debug)]
-struct Owned {
-    key: Key,
-    client: Option<Weak<ClientTag>>,
-}
 
 /// One process of an upstream, or one session with it.
 #[derive(Debug)]
@@ -391,42 +367,6 @@ impl Lane {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The kind of session that a call uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sharing {
-    Everybody,
-    Caller,
-    /// The caller, where there is no client below it.
-    Client,
-}
-
-fn sharing(spec: &Upstream, agreed: Agreed) -> Sharing {
-    if agreed.revision.era() == Era::Modern {
-        return Sharing::Everybody;
-    }
-    match (spec.instance, &spec.target) {
-        (Instance::Shared, _) | (Instance::Auto, Target::Stdio { .. }) => Sharing::Everybody,
-        (Instance::Auto, Target::Http { .. }) | (Instance::PerSession, _) => Sharing::Client,
-        (Instance::PerCaller, _) => Sharing::Caller,
-    }
-}
-
-/// Whether clients of such an upstream have lanes of their own, which show them what their capabilities are enough for.
-pub(super) fn are_owned(spec: &Upstream, agreed: Agreed) -> bool {
-    sharing(spec, agreed) != Sharing::Everybody
-}
-
-/// The place of this client's lane; `None` for the main lane.
-fn place<'w>(spec: &Upstream, agreed: Agreed, wants: &'w Wants) -> Option<(Key, Option<&'w Arc<ClientTag>>)> {
-    let client = match sharing(spec, agreed) {
-        Sharing::Everybody => return None,
-        Sharing::Caller => None,
-        Sharing::Client => wants.client.as_ref(),
-    };
-    let owner = client.map_or_else(|| Owner::Caller(Arc::clone(&wants.caller)), |tag| Owner::Client(tag.number()));
-    Some(((owner, Declared::new(wants.offered, &spec.roots).kinds), client))
 }
 
 /// The lanes of one upstream besides the main one.

@@ -275,7 +275,9 @@ impl Connection<'_> {
                 if self.decoder.finish().is_some() {
                     (self.news)(StdioNews::Fault(Fault::Garbage));
                 }
-                self.end("its standard output ended")
+                let why = "its standard output ended".to_owned();
+                self.ended = Some(Ended { why, next: None, left: true });
+                ControlFlow::Break(())
             }
             Event::Read(Err(error)) => self.end(&format!("its standard output failed: {error}")),
             Event::Wrote(Err(error)) => {

@@ -111,7 +111,8 @@ impl Stage {
     /// The answers to the question of that id.
     fn answers(&self, id: &str) -> Vec<Value> {
         let needle = format!("\"id\":\"{id}\"");
-        self.got(&[&needle]).into_iter().filter(|message| message.get("method").is_none()).collect()
+        let is_answer = |message: &Value| message.get("result").is_some() || message.get("error").is_some();
+        self.got(&[&needle]).into_iter().filter(is_answer).collect()
     }
 
     /// How often the call of that tag reached the server.

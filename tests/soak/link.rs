@@ -49,8 +49,8 @@ pub(crate) enum Next {
     Message(Value),
     /// Its answer is over.
     Over,
-    /// A status of HTTP without a message.
-    Status(u16),
+    /// A status of HTTP without a message, and the beginning of its body.
+    Status(u16, String),
 }
 
 /// The connection is of no use any more.
@@ -258,7 +258,7 @@ impl Client {
         let sent = sent.await;
         let Gone = match sent {
             Ok(Ok(202)) => return ticket.end(End::Answered),
-            Ok(Ok(status)) => self.refused(ticket, status),
+            Ok(Ok(status)) => self.refused(ticket, status, ""),
             Ok(Err(error)) => self.broken(ticket, &error.to_string()),
             Err(_) => self.broken(ticket, "not taken in time"),
         };
@@ -290,7 +290,7 @@ impl Client {
         loop {
             let message = match timeout(self.facts.patience, self.next()).await {
                 Ok(Ok(Next::Message(message))) => message,
-                Ok(Ok(Next::Status(status))) => return Err(self.refused(ticket, status)),
+                Ok(Ok(Next::Status(status, body))) => return Err(self.refused(ticket, status, &body)),
                 Ok(Ok(Next::Over)) => return Err(self.broken(ticket, "the stream ended without an answer")),
                 Ok(Err(error)) => return Err(self.broken(ticket, &error.to_string())),
                 Err(_) => return Err(self.broken(ticket, "no answer in time")),
@@ -337,7 +337,7 @@ impl Client {
                         self.facts.ledger.twice(kind, &message.to_string());
                     }
                 }
-                Ok(Ok(Next::Over | Next::Status(_))) => return Ok(()),
+                Ok(Ok(Next::Over | Next::Status(..))) => return Ok(()),
                 _ => {
                     http.conn = None;
                     return Ok(());
@@ -346,11 +346,11 @@ impl Client {
         }
     }
 
-    fn refused(&self, ticket: Ticket, status: u16) -> Gone {
+    fn refused(&self, ticket: Ticket, status: u16, body: &str) -> Gone {
         // A session ends with its daemon, and the table of a restarted one is empty.
         let expected = matches!(status, 429 | 503) || self.facts.is_restarting(self.life);
         let end = if expected { End::Refused } else { End::Failed };
-        ticket.end_with(end, || format!("{:?}, {}: status {status}", self.era, self.face.name()));
+        ticket.end_with(end, || format!("{:?}, {}: status {status} {body:?}", self.era, self.face.name()));
         Gone
     }
 
@@ -379,7 +379,7 @@ impl Client {
         loop {
             match timeout(self.facts.patience, http.next()).await {
                 Ok(Ok(Next::Message(_))) => {}
-                Ok(Ok(Next::Over | Next::Status(_))) => return ticket.end(End::Cancelled),
+                Ok(Ok(Next::Over | Next::Status(..))) => return ticket.end(End::Cancelled),
                 Ok(Err(_)) => {
                     http.conn = None;
                     return ticket.end(End::Cancelled);
@@ -408,7 +408,7 @@ impl Client {
             };
             let Gone = match timeout(self.facts.patience, ended).await {
                 Ok(Ok(head)) if head.status < 300 => return ticket.end(End::Answered),
-                Ok(Ok(head)) => self.refused(ticket, head.status),
+                Ok(Ok(head)) => self.refused(ticket, head.status, ""),
                 Ok(Err(error)) => self.broken(ticket, &error.to_string()),
                 Err(_) => self.broken(ticket, "no answer in time"),
             };
@@ -472,7 +472,7 @@ impl Http {
         Ok(match serde_json::from_slice::<Value>(&body) {
             // A refusal before the request was read answers no id.
             Ok(message) if !message["id"].is_null() && !matches!(status, 429 | 503) => Next::Message(message),
-            _ => Next::Status(status),
+            _ => Next::Status(status, String::from_utf8_lossy(&body).chars().take(200).collect()),
         })
     }
 }
